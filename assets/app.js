@@ -1,5 +1,6 @@
-// What every page needs of the browser and Gradio does not offer: a title of its own, a theme switch that outlives a
-// link, radio buttons that the arrow keys move between, a text alternative for each plot, a word to the app on leaving.
+// What every page needs of the browser and Gradio does not offer: a title of its own, a way home, a link that skips the
+// navigation, a theme switch that outlives a link, radio buttons, tabs and chips that the arrow keys move between, figures as
+// wide as their frames with a text alternative, tables that open to all their rows, a word to the app on leaving.
 (() => {
   const THEME = "sbert-lab-theme";
   const asked = new URLSearchParams(location.search).get("__theme");
@@ -29,7 +30,8 @@
   function completeNavigation() {
     const holder = document.querySelector(".nav-holder");
     if (!holder) return;
-    for (const link of holder.querySelectorAll("a")) {
+    completeWayIn(holder);
+    for (const link of holder.querySelectorAll("nav a:not(.brand)")) {
       if (link.classList.contains("active")) {
         if (link.getAttribute("aria-current") !== "page") link.setAttribute("aria-current", "page");
         const title = `${link.textContent.trim()} · SBERT Lab`;
@@ -46,6 +48,16 @@
     labelSwitch();
   }
 
+  function completeWayIn(holder) {
+    const main = document.querySelector("main"), nav = holder.querySelector("nav");
+    if (!main || !nav || nav.querySelector(".brand")) return;
+    main.tabIndex = -1;
+    const skip = Object.assign(document.createElement("a"), {className: "skip", href: "#", textContent: "Skip to the content"});
+    skip.addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+    holder.prepend(skip);
+    nav.prepend(Object.assign(document.createElement("a"), {className: "brand", href: "./", textContent: "SBERT Lab"}));
+  }
+
   // Radio buttons of one group must share a name, or the arrow keys do not move between them.
   let groups = 0;
   function nameRadioGroups() {
@@ -57,6 +69,77 @@
     }
   }
 
+  // Of the tabs in a row, of the chips in one, of the tools of a figure a single one is a stop of the Tab key: the one
+  // with the focus, else the chosen one, else the first. The arrow keys move among them, and choose a tab.
+  const TOOLBARS = {"#rail": "Lessons", ".chips": "Examples", ".modebar": "Figure"}; // and their names
+  const ROWS = ["[role=tablist]", ...Object.keys(TOOLBARS)].join(), ITEMS = "[role=tab], .chip, .modebar-btn";
+  const CHOSEN = "[aria-selected=true], .primary";
+  const itemsOf = (row) => [...row.querySelectorAll(ITEMS)].filter((item) => !item.disabled && item.checkVisibility());
+  function rove() {
+    for (const row of document.querySelectorAll(ROWS)) {
+      const ariaLabel = Object.entries(TOOLBARS).find(([kind]) => row.matches(kind))?.[1];
+      if (ariaLabel && row.ariaLabel !== ariaLabel) Object.assign(row, {role: "toolbar", ariaLabel});
+      const items = itemsOf(row), chosen = items.find((item) => item.matches(CHOSEN)) || (row.role === "toolbar" && items[0]);
+      const stop = items.includes(document.activeElement) ? document.activeElement : chosen;
+      for (const item of items) {
+        const index = item === stop ? 0 : -1;
+        if (item.tabIndex !== index) item.tabIndex = index;
+      }
+    }
+  }
+  const ITEM_AT = {
+    ArrowRight: (at, count) => (at + 1) % count,
+    ArrowLeft: (at, count) => (at + count - 1) % count,
+    Home: () => 0,
+    End: (at, count) => count - 1,
+  };
+  function moveInRow(event) {
+    const item = event.target.closest?.(ITEMS), row = item?.closest(ROWS), move = ITEM_AT[event.key];
+    if (!row || !move) return;
+    const items = itemsOf(row), next = items[move(items.indexOf(item), items.length)];
+    event.preventDefault();
+    if (next.matches("[role=tab]")) next.click();
+    next.focus();
+    next.scrollIntoView({block: "nearest", inline: "nearest"});
+    rove();
+  }
+
+  // A figure has the width of its frame. Plotly draws one that is hidden, as in a tab that is not open, as wide as it
+  // likes, and looks again when the window changes alone; the frame also changes with a tab, a fold, a panel beside it.
+  const frames = new ResizeObserver((entries) => {
+    for (const {target: plot} of entries) {
+      if (!plot.isConnected) frames.unobserve(plot);
+      else if (plot.clientWidth > 0 && plot._fullLayout && Math.abs(plot._fullLayout.width - plot.clientWidth) > 1)
+        window.Plotly.Plots.resize(plot);
+    }
+  });
+  const framed = new WeakSet();
+  function frameFigures() {
+    for (const plot of document.querySelectorAll(".js-plotly-plot")) {
+      if (framed.has(plot)) continue;
+      framed.add(plot);
+      frames.observe(plot);
+    }
+  }
+
+  // What scrolls is scrolled by keyboard too.
+  function reachScrollers() {
+    for (const code of document.querySelectorAll(".cm-scroller[tabindex='-1']")) code.tabIndex = 0;
+  }
+
+  // A table that is cut at the height of its box says how many rows there are, and shows them.
+  function offerRest() {
+    for (const box of document.querySelectorAll(".scroll")) {
+      const isCut = box.scrollHeight > box.clientHeight + 2, has = box.nextElementSibling?.classList.contains("show-all");
+      if (!isCut || has || box.clientHeight === 0) continue;
+      const rows = box.querySelectorAll("tbody tr").length;
+      const button = Object.assign(document.createElement("button"), {type: "button", className: "show-all"});
+      button.textContent = rows > 0 ? `Show all ${rows.toLocaleString("en")} rows` : "Show all";
+      button.addEventListener("click", () => { box.classList.add("whole"); button.remove(); });
+      box.after(button);
+    }
+  }
+
   // A figure describes itself in layout.meta.alt; the titles of one that does not are read out.
   function describePlots() {
     for (const plot of document.querySelectorAll(".js-plotly-plot")) {
@@ -65,8 +148,9 @@
       const text = (layout.meta && layout.meta.alt) || titles.map((t) => (t && t.text) || "").filter(Boolean).join(", ");
       const label = (text || "Plot").replace(/<[^>]+>/g, "");
       if (plot.getAttribute("aria-label") === label) continue;
-      plot.setAttribute("role", "img");
+      plot.setAttribute("role", "figure"); // not "img": its toolbar can be pressed
       plot.setAttribute("aria-label", label);
+      for (const drawn of plot.querySelectorAll(".main-svg")) drawn.setAttribute("aria-hidden", "true");
     }
   }
 
@@ -107,13 +191,13 @@
     });
     window.showAddress(url);
   };
-  window.rememberTab = (tab) => {
-    if (!isRestored) return;
+  // An empty value is not named.
+  window.nameInAddress = (names, values, isStep = false) => {
     const url = new URL(location.href);
-    if (tab) url.searchParams.set("tab", tab);
-    else url.searchParams.delete("tab");
-    window.showAddress(url, true);
+    names.forEach((name, n) => (values[n] ? url.searchParams.set(name, values[n]) : url.searchParams.delete(name)));
+    window.showAddress(url, isStep);
   };
+  window.rememberTab = (tab) => isRestored && window.nameInAddress(["tab"], [tab], true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
   let due = 0;
@@ -124,7 +208,11 @@
       applyTheme();
       completeNavigation();
       nameRadioGroups();
+      rove();
+      frameFigures();
       describePlots();
+      offerRest();
+      reachScrollers();
       openApi();
     }, 60);
   }
@@ -137,8 +225,10 @@
       wantsApi = true;
       openApi();
     });
+    document.addEventListener("keydown", moveInRow);
+    document.addEventListener("focusout", complete);
     applyTheme();
-    const options = {childList: true, subtree: true, attributes: true, attributeFilter: ["class"]};
+    const options = {childList: true, subtree: true, attributes: true, attributeFilter: ["class", "aria-selected"]};
     new MutationObserver(complete).observe(document.body, options);
     new MutationObserver(complete).observe(document.head, {childList: true, subtree: true, characterData: true});
     complete();

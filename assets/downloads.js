@@ -28,7 +28,8 @@
 
   // On white, with dark text, whatever the theme: for papers and slides.
   function printed(plot, format) {
-    const layout = { ...plot.layout, paper_bgcolor: "#fff", plot_bgcolor: "#fff", font: { ...plot.layout.font, color: "#1f2933" } };
+    const own = plot.withNames?.(plot.layout) || plot.layout; // see explore.js
+    const layout = { ...own, paper_bgcolor: "#fff", plot_bgcolor: "#fff", font: { ...plot.layout.font, color: "#1f2933" } };
     layout.width = plot.clientWidth;
     layout.height = plot.clientHeight;
     const points = plot._fullData.reduce((count, trace) => count + (trace.x?.length || 0), 0);

@@ -1,5 +1,6 @@
 // Events of the Map tab that Gradio's Plot does not have: a click on a point, a lasso, and the slider between two maps.
-// Each point's customdata is [row, x before, y before, (z before,) x after, y after(, z after)]; see figures/map.py.
+// Each point's customdata is [row], of two maps [row, x before, y before, (z before,) x after, y after(, z after)]; see
+// figures/map.py.
 const plot = () => document.querySelector("#map-plot .js-plotly-plot");
 const isReady = (figure) => figure && window.Plotly && figure._fullData?.length;
 const layerOf = (trace) => trace.meta?.layer;
@@ -23,10 +24,105 @@ const listen = () => {
     window.Plotly.update(figure, { selectedpoints: [null] }, { selections: [] });
     trigger("select", { rows: [...new Set(rows)], add: isShiftDown });
   });
+  highlight(figure);
+  dragPicture(figure);
+  figure.withNames = (layout) => writeNames(figure, layout);
+  for (const event of ["plotly_relayouting", "plotly_relayout", "plotly_afterplot"]) figure.on(event, () => placeNames(figure));
+  placeNames(figure);
   figure.on("plotly_doubleclick", () => {
     if (["lasso", "select"].includes(figure._fullLayout.dragmode)) trigger("select", { rows: [], add: false });
   });
 };
+
+// The names of the regions, written over a map in 2-D: layout.meta.names has those of each panel, [[x, y], text, depth],
+// the largest region first. Depth 1 appears when the map is zoomed in; where two would overlap, the first stays.
+const ZOOMED = 2.2;
+const placeNames = (figure) => {
+  const { meta, xaxis } = figure._fullLayout, panels = meta?.names || [];
+  let over = figure.querySelector(".map-names");
+  if (!panels.some((names) => names.length) || !xaxis) { over?.remove(); return; }
+  if (!over || over.names !== panels) {
+    over?.remove();
+    over = Object.assign(document.createElement("div"), { className: "map-names", names: panels });
+    over.setAttribute("aria-hidden", "true");
+    over.labels = panels.flatMap((names, panel) => names.map(([at, text, depth]) => {
+      const label = document.createElement("span");
+      label.textContent = text;
+      if (depth) label.className = "fine";
+      over.append(label);
+      return { at, depth, label, panel };
+    }));
+    figure.append(over);
+    for (const each of over.labels) [each.width, each.height] = [each.label.offsetWidth, each.label.offsetHeight];
+    over.home = xaxis.range[1] - xaxis.range[0];
+  }
+  const taken = [], zoom = over.home / (xaxis.range[1] - xaxis.range[0]);
+  for (const { at, depth, label, panel, width, height } of over.labels) {
+    const x = panel ? figure._fullLayout.xaxis2 : figure._fullLayout.xaxis, y = panel ? figure._fullLayout.yaxis2 : figure._fullLayout.yaxis;
+    const left = x._offset + x.l2p(at[0]) - width / 2, top = y._offset + y.l2p(at[1]) - height / 2;
+    const isInside = left > x._offset - width / 2 && left < x._offset + x._length - width / 2 && top > y._offset && top < y._offset + y._length - height;
+    const isFree = !taken.some(([l, t, w, h]) => left < l + w && l < left + width && top < t + h && t < top + height);
+    const isShown = isInside && isFree && (!depth || zoom >= ZOOMED);
+    if (isShown) taken.push([left - 4, top - 2, width + 8, height + 4]);
+    label.style.transform = `translate(${left}px, ${top}px)`;
+    label.style.visibility = isShown ? "visible" : "hidden";
+  }
+};
+// An image that is downloaded has the names that are seen.
+const writeNames = (figure, layout) => {
+  const seen = figure.querySelector(".map-names")?.labels?.filter(({ label }) => label.style.visibility === "visible") || [];
+  const notes = seen.map(({ at, label, panel }) => ({ x: at[0], y: at[1], xref: panel ? "x2" : "x", yref: panel ? "y2" : "y",
+    text: label.textContent.replace(/[&<>]/g, (c) => `&#${c.charCodeAt(0)};`), showarrow: false,
+    font: { size: 11, color: "white" }, bgcolor: "rgba(31,41,51,0.78)", borderpad: 2 }));
+  return { ...layout, annotations: [...(layout.annotations || []), ...notes] };
+};
+
+// While the pointer is on an entry of the legend, the points of all others fade.
+const highlight = (figure) => {
+  const fade = (kept) => {
+    const base = figure.data.flatMap((trace, i) => (isPoints(figure._fullData[i]) ? [i] : []));
+    const group = kept && figure._fullData[kept.trace.index]?.legendgroup;
+    const full = figure.data.some((trace) => layerOf(trace) === "selected") ? FADED : 0.8;
+    window.Plotly.restyle(figure, { "marker.opacity": base.map((i) => (!kept || figure._fullData[i].legendgroup === group ? full : 0.06)) }, base);
+  };
+  let wanted = null, shownFor = null, due = 0;
+  const soon = () => {
+    clearTimeout(due);
+    due = setTimeout(() => { if (wanted !== shownFor) { shownFor = wanted; fade(wanted); } }, 80);
+  };
+  figure.addEventListener("mouseover", (event) => {
+    const entry = event.target.closest?.(".legend .traces");
+    wanted = entry ? entry.__data__?.[0] || null : null;
+    soon();
+  });
+  figure.addEventListener("mouseleave", () => { wanted = null; soon(); });
+};
+
+// Many points take longer to draw than a frame: while such a map is dragged its picture is moved, and it is drawn again on
+// release. Plotly's own dragging is off then; clicks and hover texts stay.
+const MANY = 20000;
+const isMany = (figure) => !figure._fullLayout.xaxis2 && !figure._fullLayout.scene
+  && figure._fullData.reduce((count, trace) => count + (isPoints(trace) ? trace.x.length : 0), 0) > MANY;
+const dragPicture = (figure) => figure.addEventListener("pointerdown", (down) => {
+  const { dragmode, xaxis, yaxis } = figure._fullLayout;
+  if (down.button !== 0 || dragmode !== false || !down.target.closest?.(".nsewdrag")) return;
+  const parts = () => figure.querySelectorAll(".gl-container, .map-names");
+  let dx = 0, dy = 0;
+  const move = (event) => {
+    [dx, dy] = [event.clientX - down.clientX, event.clientY - down.clientY];
+    for (const part of parts()) part.style.transform = `translate(${dx}px, ${dy}px)`;
+  };
+  const end = async () => {
+    window.removeEventListener("pointermove", move, true);
+    if (dx || dy) {
+      const shift = ({ range: [low, high], _length: length }, pixels) => [low, high].map((each) => each + pixels * (high - low) / length);
+      await window.Plotly.relayout(figure, { "xaxis.range": shift(xaxis, -dx), "yaxis.range": shift(yaxis, dy) });
+    }
+    for (const part of parts()) part.style.transform = "";
+  };
+  window.addEventListener("pointermove", move, true);
+  window.addEventListener("pointerup", end, { capture: true, once: true });
+});
 
 let isShiftDown = false;
 for (const kind of ["keydown", "keyup", "mousedown", "mousemove"])
@@ -35,8 +131,9 @@ for (const kind of ["keydown", "keyup", "mousedown", "mousemove"])
 // What dragging does; the radio buttons write it to #map-plot. In 3-D it always turns the map.
 const setDrag = () => {
   const figure = plot(), wanted = document.getElementById("map-plot")?.dataset.drag;
-  if (!isReady(figure) || !wanted || figure._fullLayout.scene || figure._fullLayout.dragmode === wanted) return;
-  window.Plotly.relayout(figure, { dragmode: wanted });
+  if (!isReady(figure) || figure._fullLayout.scene) return;
+  const dragmode = (wanted || "pan") === "pan" && isMany(figure) ? false : wanted || "pan";
+  if (figure._fullLayout.dragmode !== dragmode) window.Plotly.relayout(figure, { dragmode });
 };
 
 // Layers over the points: each element with data-layer names the rows of one, the first row first.
@@ -44,19 +141,23 @@ const setDrag = () => {
 //   selected    what is selected, in its own colour, while the other points fade
 //   others      what a tab has found, circled when its button "Show on the map" is pressed
 const ALWAYS = ["marked", "selected"];
-const RINGS = { "marked": null, "search results": "#d55e00", "similar pairs": "#cc79a7", "near-duplicates": "#e69f00" };
+const RINGS = { "marked": null, "search results": "#d55e00", "similar pairs": "#cc79a7", "near-duplicates": "#e69f00", "duplicates": "#e69f00",
+  "hubs": "#009e73", "outliers": "#cc79a7" };
 const shown = new Set();
 const found = new Map(); // layer -> rows; kept while the tab that found them is closed
 const PLACES = { "marked": "#map-nearest", "selected": "#selected-rows", "search results": "#search-hits",
-  "similar pairs": "#pairs-table", "near-duplicates": "#repeats-status" };
+  "similar pairs": "#pairs-table", "near-duplicates": "#repeats-status",
+  "duplicates": "#repeats-status", "hubs": "#unusual-tables", "outliers": "#unusual-tables" };
 let corpus = "";
 
 const wantedLayers = () => {
   const open = document.querySelector("#selected-rows [data-layer]")?.dataset.corpus ?? corpus;
-  if (open !== corpus) { found.clear(); shown.clear(); corpus = open; }
+  // The first corpus clears nothing: a tab may have asked for its layer before the map was drawn.
+  if (open !== corpus && corpus) { found.clear(); shown.clear(); }
+  corpus = open;
   for (const [layer, place] of Object.entries(PLACES)) {
     const holder = document.querySelector(place);
-    if (holder) found.set(layer, holder.querySelector("[data-layer]")?.dataset.rows || "");
+    if (holder) found.set(layer, holder.querySelector(`[data-layer="${layer}"]`)?.dataset.rows || "");
   }
   return [...found].filter(([layer, rows]) => rows && (ALWAYS.includes(layer) || shown.has(layer)));
 };
@@ -169,14 +270,6 @@ const updateSoon = () => {
   requestAnimationFrame(() => { isDue = false; update(); });
 };
 new MutationObserver(updateSoon).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-drag", "data-rows", "class"] });
-// The map makes room for the panel beside it.
-let width = 0;
-new ResizeObserver(() => {
-  const figure = plot(), holder = document.getElementById("map-plot");
-  if (!isReady(figure) || !holder || holder.clientWidth === width || holder.clientWidth === 0) return;
-  width = holder.clientWidth;
-  window.Plotly.Plots.resize(figure);
-}).observe(element.closest(".column") || element);
 update();
 
 // Draw the points at `fraction` (0–1) of their way from the first map to the second.
@@ -184,6 +277,7 @@ const interpolate = (fraction) => {
   const figure = plot();
   if (!isReady(figure)) return;
   const traces = figure._fullData;
+  figure.querySelector(".map-names")?.classList.toggle("moving", fraction > 0);
   const axes = traces[0].type === "scatter3d" ? ["x", "y", "z"] : ["x", "y"];
   const moved = {};
   axes.forEach((axis, i) => {

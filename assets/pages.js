@@ -1,14 +1,23 @@
 // What single pages need of the browser: their addresses name what is shown, and a few elements are pressed or shown.
 (() => {
-  const addressOf = (parameter, value) => location.pathname + (value ? `?${parameter}=${encodeURIComponent(value)}` : "");
+  // A button that can be pressed when nothing is missing, and says what is.
+  window.enableWhen = ([label, ...missing], values) => {
+    const at = values.findIndex((value) => !(value || "").trim());
+    return {__type__: "update", value: at < 0 ? label : `${label}: ${missing[at]}`, interactive: at < 0};
+  };
 
-  // Bulk and Train: a state has no value in the browser, so an element has the id of what is shown.
+  // Bulk and Train: a state has no value in the browser, so an element has the id of what is shown. What was chosen for
+  // a file holds for no other; the models stay.
+  const OF_FILE = ["sentences", "column-1", "column-2", "column-target", "bulk-threshold"];
   window.rememberJob = () => {
     const status = document.querySelector("#status [data-job]");
-    if (status) window.showAddress(addressOf("job", status.dataset.job));
+    const shown = new URLSearchParams(location.search).get("job") || "";
+    if (status && status.dataset.job !== shown) window.nameInAddress([...OF_FILE, "job"], [...OF_FILE.map(() => ""), status.dataset.job]);
   };
-  window.rememberRun = () => {
-    window.showAddress(addressOf("run", document.querySelector("#run-status [data-run]")?.dataset.run));
+  // Gradio runs this some frames before it draws what the event before it gave, later still where the browser is busy.
+  window.rememberRun = (looks = 20) => {
+    window.nameInAddress(["run"], [document.querySelector("#run-status [data-run]")?.dataset.run]);
+    if (looks > 0) setTimeout(window.rememberRun, 100, looks - 1);
   };
   // Train: the zip is offered as a download button; it is clicked for the user as soon as it is ready.
   window.clickDownload = () => {
@@ -20,18 +29,48 @@
     };
     press();
   };
+  // A report: what is hidden is no part of it, and of a figure with very many points every so many-th is.
+  const MOST_CHARACTERS = 1000000; // of a figure
+  const ARRAYS = {f4: Float32Array, f8: Float64Array, i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, u4: Uint32Array};
+  const unpacked = (value) => (value?.bdata && !value.shape ? [...new ARRAYS[value.dtype](Uint8Array.from(atob(value.bdata), (c) => c.charCodeAt(0)).buffer)] : value);
+  function thin(trace, points, step) {
+    for (const [key, value] of Object.entries(trace)) {
+      const values = unpacked(value);
+      if (Array.isArray(values)) {
+        if (values.length === points) trace[key] = values.filter((_, n) => n % step === 0);
+      } else if (value && typeof value === "object" && !value.bdata) thin(value, points, step);
+    }
+  }
+  function thinned(plot) {
+    const step = Math.ceil(plot.length / MOST_CHARACTERS);
+    if (step < 2) return plot;
+    const figure = JSON.parse(plot);
+    for (const trace of figure.data) if (/^scatter/.test(trace.type || "scatter")) thin(trace, unpacked(trace.x)?.length, step);
+    figure.layout.meta = {...figure.layout.meta, every: step};
+    return JSON.stringify(figure);
+  }
+  window.presentValues = (ids, values) => ids.map((id, n) => {
+    if (id && !document.getElementById(id)) return null;
+    return values[n]?.plot ? {...values[n], plot: thinned(values[n].plot)} : values[n];
+  });
+  window.saveFile = ({url, orig_name: name}) => Object.assign(document.createElement("a"), {href: url, download: name || ""}).click();
   window.showLive = () => {
     const live = document.getElementById("live");
     if (live && window.innerWidth < 900) live.scrollIntoView({behavior: "smooth"});
   };
 
-  // Label
-  window.rememberRating = (project, rater) => {
-    const url = new URL(location.href);
-    for (const [name, value] of [["project", project], ["rater", rater]])
-      if (value) url.searchParams.set(name, value); else url.searchParams.delete(name);
-    window.showAddress(url);
+  // Compare: what is typed in one go is one step of the history; so is each example.
+  window.rememberPair = (longest, a, b, model, pooling, cross, second) => {
+    const url = new URL(location.href), query = url.searchParams;
+    const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
+    window.answeredAt = Date.now();
+    query.delete("second");
+    const inputs = {a, b, model: model || "", pooling: pooling || "", cross: cross || "", ...(second ? {second} : {})};
+    for (const [name, value] of Object.entries(inputs)) query.set(name, value);
+    if (query.toString().length > longest) { query.delete("a"); query.delete("b"); }
+    window.showAddress(url, isStep);
   };
+  document.addEventListener("click", (event) => { if (event.target.closest?.(".chip")) window.answeredAt = 0; }, true);
 
   // Learn: the lesson that the address asks for, else the last one. Marks the lessons whose answers were opened.
   const LESSONS = "sbert-lab-lessons", stored = () => JSON.parse(localStorage.getItem(LESSONS) || '{"done": []}');

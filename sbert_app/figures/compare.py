@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import DIVERGING, apply_style, short_label
+from sbert_app.formats import format_number
 
 MOST_HEIGHT = 900  # pixels of a word map, however many words there are
 MOST_LABELS = 40  # words beside one another that can be read
@@ -30,9 +31,9 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             zmin=-bound,
             zmax=bound,
             colorscale=DIVERGING,
-            texttemplate="%{z:.3f}" if len(words_b) <= 9 and len(words_a) <= 14 else None,
+            **(_numbers(matrix, 3) if len(words_b) <= 9 and len(words_a) <= 14 else {}),
             hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
-            colorbar={**below, "thickness": 8, "len": 0.5, "outlinewidth": 0, "nticks": 3},
+            colorbar={**below, "thickness": 8, "len": 0.5, "outlinewidth": 0} | _scale(bound),
             xgap=2 if len(words_b) <= 60 else 0,
             ygap=2 if len(words_a) <= 60 else 0,
         )
@@ -58,7 +59,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}<extra></extra>"
             if n <= 150
             else "line %{y} × line %{x}: %{z:.3f}<extra></extra>",
-            texttemplate="%{z:.2f}" if n <= 12 else None,
+            **(_numbers(matrix, 2) if n <= MOST_NUMBERS else {}),
             colorbar={"thickness": 10, "outlinewidth": 0},
             xgap=1 if n <= 60 else 0,
             ygap=1 if n <= 60 else 0,
@@ -68,6 +69,17 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     numbers: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
     alt, below = f"{title}: every pair of {n} sentences", {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     return apply_style(figure, 480, alt, TOP | numbers, DOWNWARDS | numbers, title=below, margin_b=44)
+
+
+def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
+    """The numbers in the cells, with a minus sign, where Plotly's own format has a hyphen."""
+    return {"text": [[format_number(value, digits) for value in row] for row in matrix], "texttemplate": "%{text}"}
+
+
+def _scale(bound: float) -> dict[str, Any]:
+    """Numbers at both ends and in the middle of a scale around 0."""
+    end = f"{bound:.2g}"
+    return {"tickvals": [-bound, 0, bound], "ticktext": [f"−{end}", "0", f"+{end}"], "tickangle": 0}
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:

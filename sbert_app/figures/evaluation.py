@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from math import log10
 from typing import Any
 
@@ -16,6 +17,7 @@ from training.evaluation.thresholds import Choice, Decision
 from training.quantization import PRECISIONS
 
 THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
+CURVE_COLOURS = ("green", "sky", "grey", "yellow")  # of further models
 PRECISION_MARKERS = {
     "float32": ("blue", "circle"),
     "bfloat16": ("sky", "diamond"),
@@ -191,18 +193,57 @@ def quality_and_size(table: CostTable) -> go.Figure:
     )
 
 
-def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals; ``names``: criterion -> its name in the legend."""
+def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figure:
+    """Mean predicted score, mean gold score and pairs of each bin; a perfect calibration lies on the diagonal.
+
+    ``pairs`` says which they are.
+    """
     figure = go.Figure()
     figure.add_scatter(
-        x=[recall for _, _, recall in decision.curve],
-        y=[precision for _, precision, _ in decision.curve],
-        customdata=[threshold for threshold, _, _ in decision.curve],
-        mode="lines",
-        name="all pairs",
-        line={"color": PALETTE["blue"], "width": 2, "shape": "linear"},
-        hovertemplate="from %{customdata:.3f} on: precision %{y:.1%}, recall %{x:.1%}<extra></extra>",
+        x=[0, 5], y=[0, 5], mode="lines", line={"color": PALETTE["grey"], "dash": "dot", "width": 1}, hoverinfo="skip"
     )
+    predicted, gold, counts = zip(*bins, strict=True)
+    figure.add_scatter(
+        x=predicted,
+        y=gold,
+        customdata=counts,
+        mode="lines+markers",
+        line={"color": PALETTE["blue"], "width": 2},
+        marker={"size": 9},
+        hovertemplate="“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>",
+    )
+    axis = {"range": [-0.1, 5.1], "dtick": 1}
+    return apply_style(
+        figure,
+        360,
+        f"Mean gold score against mean predicted score, ten bins of {pairs}",
+        x={"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis},
+        y={"title": "mean gold score", **axis},
+    )
+
+
+def precision_recall(
+    decision: Decision, names: dict[str, str], curves: Mapping[str, Decision] | None = None
+) -> go.Figure:
+    """The curve of all pairs, and each choice with its intervals.
+
+    Args:
+        decision: whose choices are drawn.
+        names: of the criteria, for the legend.
+        curves: the decisions of several models on the same pairs, by the names of the models; this one among them.
+    """
+    figure, colours = go.Figure(), iter(cycle(CURVE_COLOURS))
+    for model, other in (curves or {"all pairs": decision}).items():
+        colour = "blue" if other is decision else next(colours)
+        figure.add_scatter(
+            x=[recall for _, _, recall in other.curve],
+            y=[precision for _, precision, _ in other.curve],
+            customdata=[threshold for threshold, _, _ in other.curve],
+            mode="lines",
+            name=short_label(model, 34),
+            line={"color": PALETTE[colour], "width": 2 if other is decision else 1.5, "shape": "linear"},
+            hovertemplate="from %{customdata:.3f}: precision %{y:.1%}, recall %{x:.1%}<extra>%{fullData.name}</extra>",
+        )
     for choice, colour in _shown(decision):
         figure.add_scatter(
             x=[choice.recall.value],
@@ -231,7 +272,7 @@ def precision_recall(decision: Decision, names: dict[str, str]) -> go.Figure:
     )
 
 
-def by_threshold(decision: Decision, similarity: str) -> go.Figure:
+def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Figure:
     """Precision, recall and F1 of all pairs at each threshold, with a line at each choice."""
     thresholds = [threshold for threshold, _, _ in decision.curve]
     precision = [precision for _, precision, _ in decision.curve]
@@ -253,7 +294,7 @@ def by_threshold(decision: Decision, similarity: str) -> go.Figure:
         figure,
         340,
         f"Precision, recall and F1 at each threshold of the {similarity}",
-        x={"title": f"threshold: {similarity} from here on", "ticklabelstandoff": 6},
+        x={"title": f"threshold ({similarity}{' of ' * bool(model)}{short_label(model, 34)})", "ticklabelstandoff": 6},
         y={"range": [0, 1.03], "tickformat": ".0%"},
         **WITH_LEGEND,
     )

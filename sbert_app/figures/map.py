@@ -1,16 +1,17 @@
 """Figures of the map of a corpus: WebGL points in two or three dimensions; one map, two maps, or an animation.
 
-``customdata`` of each point holds its row in the corpus and its coordinates on every map. The page's script
-(assets/explore.js) reads them when a point is clicked or the slider moves the points.
+``customdata`` of each point holds its row in the corpus, and of two maps its coordinates on both. The page's script
+(assets/explore.js) reads them when a point is clicked or the slider moves the points, and writes the names.
 """
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -42,7 +43,6 @@ class Labels:
         return {"color": PALETTE[COLOURS[colour]], "symbol": SHAPES[shape]}
 
     def of(self, rows: np.ndarray) -> Labels:
-        """The groups of some of the points."""
         return replace(self, groups=self.groups[rows])
 
     def is_rest(self, group: int) -> bool:
@@ -58,7 +58,6 @@ class Scale:
     values: np.ndarray  # (N,) float32; NaN = missing
 
     def of(self, rows: np.ndarray) -> Scale:
-        """The numbers of some of the points."""
         return replace(self, values=self.values[rows])
 
 
@@ -71,7 +70,6 @@ STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 NAME_LENGTH = 26  # characters of a group's name on the map
-NAME_WIDTH, NAME_HEIGHT = 0.005, 0.022  # half of a character and half of a line, as fractions of the map
 NAME_STYLE = {
     "showarrow": False,
     "font": {"size": 11, "color": "white"},
@@ -91,6 +89,14 @@ class PairLines:
     strong: bool  # visible and clear from the start; others are faint and switched on in the legend
 
 
+class Name(NamedTuple):
+    """A name on a map. ``depth``: 0 is always there, 1 when the map is zoomed in."""
+
+    at: list[float]
+    text: str
+    depth: int
+
+
 @dataclass(frozen=True, eq=False)
 class MapData:
     maps: Sequence[np.ndarray]  # one (N, 2 or 3) float32, or two
@@ -100,7 +106,7 @@ class MapData:
     lines: Sequence[PairLines] = ()
     key: str = ""  # figures with the same key share zoom and position, e.g. after a change of colours
     rows: np.ndarray | None = None  # (N,): the points' rows in the corpus, of which they are a sample; None: all
-    names_groups: bool = False  # write the names of the groups onto the map
+    names: Sequence[Sequence[Name]] = ()  # of each map: what is written onto it
 
 
 def single_map(data: MapData) -> go.Figure:
@@ -126,20 +132,26 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     colours = f", coloured by {data.colouring.title}" if data.colouring else ""
     alt = f"Map of {len(data.maps[0]):,} sentences in {data.maps[0].shape[1]} dimensions{colours}"
     apply_style(figure, HEIGHT, alt)
+    names = data.names if panels == len(data.maps) and data.names else [[]] * panels
+    if data.maps[0].shape[1] == 2:  # written and kept apart by assets/explore.js
+        figure.update_layout(meta={"alt": alt, "names": [list(map(list, each)) for each in names]})
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
         suffix = "" if panel == 0 else "2"
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
         if data.maps[0].shape[1] == 3:
             axis = {"visible": False, "showspikes": False}
-            scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}}
+            written = [each for each in names[panel] if not each.depth]
+            notes = [
+                {**dict(zip("xyz", at, strict=True)), "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
+                for at, text, _ in written
+            ]
+            scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}, "annotations": notes}
             figure.update_layout({f"scene{suffix}": scene})
         else:
             anchor = {"scaleanchor": f"x{suffix}", "anchor": f"x{suffix}"}
             axes = {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
             figure.update_layout(axes)
-        if data.names_groups and isinstance(data.colouring, Labels) and panels == len(data.maps):
-            _add_names(figure, data.maps[panel], data.colouring, panel)
         if panels == 2:
             title = short_label(data.titles[panel], 60)
             position = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
@@ -156,31 +168,15 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     return figure
 
 
-def _add_names(figure: go.Figure, points: np.ndarray, labels: Labels, panel: int) -> None:
-    """Write the name of each group at the point that is most in its middle; where two would overlap, the larger's."""
-    extent = np.maximum(np.ptp(points, axis=0), 1e-9)
-    sizes = np.bincount(labels.groups, minlength=len(labels.names))
-    taken: list[tuple[np.ndarray, np.ndarray]] = []  # centres and half extents, as fractions of the map
-    scene = []
+def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
+    """The name of each group at the point that is most in its middle, the largest group first."""
+    sizes, found = np.bincount(labels.groups, minlength=len(labels.names)), []
     for group in np.argsort(-sizes, kind="stable").tolist():
-        if labels.is_rest(group) or not sizes[group]:
-            continue
-        members = points[labels.groups == group]
-        middle = members[np.abs(members - np.median(members, axis=0)).sum(axis=1).argmin()]
-        text = short_label(labels.names[group], NAME_LENGTH)
-        place, half = middle / extent, np.array([NAME_WIDTH * len(text), NAME_HEIGHT, *[0.0] * (len(extent) - 2)])
-        if len(extent) == 2 and any((np.abs(place - other) < half + other_half).all() for other, other_half in taken):
-            continue
-        taken.append((place, half))
-        at: dict[str, object] = {axis: float(value) for axis, value in zip("xyz", middle, strict=False)}
-        name = {**at, "text": text, **NAME_STYLE}
-        if len(extent) == 3:
-            scene.append(name)
-        else:
-            axes = {"xref": "x2", "yref": "y2"} if panel else {"xref": "x", "yref": "y"}
-            figure.add_annotation(**name, **axes)
-    if scene:
-        figure.update_layout({f"scene{panel + 1 if panel else ''}": {"annotations": scene}})
+        if sizes[group] and labels.names[group] and not labels.is_rest(group):
+            members = points[labels.groups == group]
+            middle = members[np.abs(members - np.median(members, axis=0)).sum(axis=1).argmin()]
+            found.append(Name(middle.tolist(), labels.names[group], depth))
+    return found
 
 
 def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
@@ -188,7 +184,8 @@ def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
     lines = HOVER_LINES if len(points) <= MANY_POINTS else 1  # what the browser has to load
     texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
     rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
-    custom = np.concatenate([rows_of_points[:, None], *data.maps], axis=1).astype(np.float32)
+    moved = data.maps if len(data.maps) > 1 else []  # where a point stands is said once
+    custom = np.concatenate([rows_of_points[:, None], *moved], axis=1).astype(np.float32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
     traces = [_lines(data, panel, pairs) for pairs in data.lines]
@@ -258,19 +255,9 @@ def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
 
 def hover_text(sentence: str, most: int = HOVER_LINES) -> str:
     """A sentence wrapped to at most so many lines, HTML-escaped."""
-    lines: list[str] = []
-    rest = sentence[: HOVER_WIDTH * most + 1]
-    while rest and len(lines) < most:
-        if len(rest) <= HOVER_WIDTH:
-            lines.append(rest)
-            rest = ""
-            continue
-        cut = rest.rfind(" ", 0, HOVER_WIDTH + 1)
-        cut = cut if cut > 0 else HOVER_WIDTH
-        lines.append(rest[:cut])
-        rest = rest[cut:].lstrip()
-    is_truncated = bool(rest) or len(sentence) > HOVER_WIDTH * most + 1
-    return "<br>".join(short_label(line, HOVER_WIDTH) for line in lines) + (" …" if is_truncated else "")
+    start = sentence[: HOVER_WIDTH * (most + 1)]  # wrapping takes time
+    lines = textwrap.wrap(start, HOVER_WIDTH, max_lines=most, placeholder=" …")
+    return "<br>".join(short_label(line, HOVER_WIDTH + 2) for line in lines)
 
 
 def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
@@ -281,14 +268,14 @@ def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
     return make_labels(title, [BLANK if value is None or value == "" else str(value) for value in values])
 
 
-def make_labels(title: str, values: Sequence[str]) -> Labels:
-    """Group points by label; if there are more than MAX_LABELS, the smallest groups are merged into OTHER."""
+def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> Labels:
+    """Group points by label; if there are more than ``limit``, the smallest groups are merged into OTHER."""
     counts = Counter(values)
     ranked = [name for name, _ in counts.most_common() if name != BLANK]
     numbers = _as_numbers(ranked)
-    if numbers is not None and np.isfinite(numbers).all() and len(ranked) <= MAX_LABELS:
+    if numbers is not None and np.isfinite(numbers).all() and len(ranked) <= limit:
         ranked = [ranked[i] for i in np.argsort(numbers, kind="stable")]
-    names = ranked if len(ranked) <= MAX_LABELS else [*ranked[: MAX_LABELS - 1], OTHER]
+    names = ranked if len(ranked) <= limit else [*ranked[: limit - 1], OTHER]
     if BLANK in counts:
         names = [*names, BLANK]
     index = {name: i for i, name in enumerate(names)}

@@ -21,6 +21,8 @@ from training.evaluation.diagnostics import COLLAPSED_FROM
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
 DASHES = ("solid", "dash", "dashdot", "longdash")  # of the losses of several data sets
+LEAST_SPAN = 6.0  # points of ρ ×100 that the axis shows at least
+PERCENT = 100
 SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
 
 
@@ -43,7 +45,12 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
         yield _line(curve, steps, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
 
     shown = [curve for curve in curves if curve.measure in (None, chosen)]
-    return _figure(f"{title} on the dev data", shown, traces, height=290)
+    figure = _figure(f"{title} on the dev data", shown, traces, height=290)
+    values = [value for trace in figure.data for value in trace.y]
+    if values and factor == PERCENT:  # half a point is no cliff
+        middle, half = (min(values) + max(values)) / 2, max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
+        figure.update_yaxes(range=[middle - half, middle + half])
+    return figure
 
 
 def loss(curves: Sequence[Curve]) -> go.Figure:
@@ -97,7 +104,7 @@ def _figure(
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
         title_pad={"l": 12, "t": 10},
-        margin={"l": 8, "r": 12, "t": 38, "b": 8},
+        margin={"l": 8, "r": 12, "t": 34, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
         uirevision="keep",  # new points do not reset the zoom
         showlegend=len(curves) > 1,

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -22,10 +22,10 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from sbert_app.pages.api import endpoints, metrics, openai
+from sbert_app.pages.api import endpoints, metrics, openai, reference
 from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.api.sessions import OneSession
-from sbert_app.pages.components import theme
+from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.learn import teacher
 from sbert_app.pages.server.address import McpCalls
@@ -41,7 +41,7 @@ from training.assets import ASSETS
 from training.errors import InputError
 
 LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread still waits for something
-LAST_PROCESSOR_SECONDS = 3.0  # … or computes something
+LAST_PROCESSOR_SECONDS = 2.0  # … or computes something
 WAKE_SECONDS = 0.25  # between two looks of the waiting main thread whether a signal has come
 
 PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
@@ -49,8 +49,6 @@ FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
 
 
 def build_app(services: Services) -> gr.Blocks:
-    """All pages in one Gradio app."""
-
     def leave(request: gr.Request) -> None:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
@@ -65,6 +63,7 @@ def build_app(services: Services) -> gr.Blocks:
                 app.pages.append((name, name.title(), True))
             gr.Navbar(main_page_name=PAGES[0].title())
             import_module(f"sbert_app.pages.{name}.page").build(services)
+            pickers.read_anew(services)
             gr.HTML(FOOTER)
         app.current_page = ""  # endpoints are listed on the page that was built last: all belong to the front page
         endpoints.build(services)
@@ -111,8 +110,21 @@ class _JobFiles:
         return (str(path) for path in self._jobs.files())
 
 
-def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
-    """Start the services and the web server. Returns the app and its URL; with ``block``, when it is stopped.
+def _wait() -> None:
+    """Until a signal raises. The system may hand a signal to another thread, which does not wake this one."""
+    while True:
+        time.sleep(WAKE_SECONDS)
+
+
+def serve(
+    settings: Settings,
+    block: bool = True,
+    on_ready: Callable[[str], object] = lambda url: None,
+    wait: Callable[[], object] = _wait,
+) -> tuple[gr.Blocks, str]:
+    """Start the services and the web server. Returns the app and its URL; with ``block``, when ``wait()`` returns.
+
+    ``on_ready`` is called with the URL once the app answers.
 
     Raises:
         InputError: the port is taken.
@@ -127,17 +139,12 @@ def serve(settings: Settings, block: bool = True) -> tuple[gr.Blocks, str]:
         print(f"SBERT Lab is at {url}", flush=True)
         if block:
             with suppress(KeyboardInterrupt):
-                _wait()
+                on_ready(url)
+                wait()
     finally:
         if block:
             _end(app, services)
     return app, url
-
-
-def _wait() -> None:
-    """Until a signal raises. The system may hand a signal to another thread, which does not wake this one."""
-    while True:
-        time.sleep(WAKE_SECONDS)
 
 
 def _end(app: gr.Blocks, services: Services) -> None:
@@ -165,9 +172,15 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
             footer_links=["api"],  # shown by our own link on each page (`FOOTER`)
             head=theme.head(),
             pwa=True,
+            root_path=settings.root_path or None,
             app_kwargs={
                 "middleware": [Middleware(each) for each in (ShortHeartbeats, McpCalls, CountRequests, OneSession)],
-                "routes": [*openai.routes(services), *metrics.routes(), *teacher.routes(services)],
+                "routes": [
+                    *openai.routes(services),
+                    *metrics.routes(),
+                    *reference.routes(services),
+                    *teacher.routes(services),
+                ],
                 "lifespan": guarded(
                     UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
                     hosts=AllowedHosts(settings.host, settings.allow_hosts),
@@ -228,7 +241,7 @@ async def _no_answer(request: Request, error: Exception) -> Response:
     if request.url.path.startswith("/v1/"):
         return JSONResponse(openai_error(detail), status)
     if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
-        return JSONResponse({"detail": detail}, status)
+        return JSONResponse({"error": detail}, status)
     root = str(request.base_url)
     return HTMLResponse(
         render("components/templates/not_found.html", path=request.url.path[:200], root=root), status_code=404

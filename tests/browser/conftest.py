@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,19 @@ expect.set_options(timeout=TIMEOUT_MS)
 @pytest.fixture(scope="session")
 def app_url(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the app, started as the README says."""
+    with running_app(home, tmp_path_factory.mktemp("app") / "log.txt") as url:
+        yield url
+
+
+@contextmanager
+def running_app(home: Path, log: Path, *options: str) -> Iterator[str]:
+    """The address of an app of its own."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    url, log = f"http://127.0.0.1:{port}", tmp_path_factory.mktemp("app") / "log.txt"
+    url = f"http://127.0.0.1:{port}"
     with log.open("w") as output:
-        command = [sys.executable, "app.py", "--port", str(port), "--home", str(home)]
+        command = [sys.executable, "app.py", "--port", str(port), "--home", str(home), *options]
         app = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_until_up(url, app, log)

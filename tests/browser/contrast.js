@@ -1,5 +1,6 @@
 // Texts of the page whose contrast is below WCAG 2.2 AA (4.5:1; 3:1 from 24 px, or from 18.66 px in bold), as
-// "ratio text", and the placeholders of empty fields. Texts on gradients and in figures are left out.
+// "ratio text", and the placeholders of empty fields. Texts on gradients and in figures are left out. Also texts smaller
+// than 13 pixels, which no projector shows, as "size text".
 () => {
   const parse = (colour) => {
     const numbers = (colour.match(/[\d.]+/g) || []).map(Number);
@@ -29,7 +30,9 @@
   const check = (element, style, text) => {
     const back = background(element), [red, green, blue, alpha] = parse(style.color), visible = opacity(element);
     if (!back || visible < 0.05) return;
-    const size = parseFloat(style.fontSize), isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    const size = parseFloat(style.fontSize);
+    if (size < 13 && !element.closest("sup, sub")) low.push(`${size} px ${text.trim().slice(0, 60)}`);
+    const isLarge = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     const found = ratio(over([red, green, blue, alpha * visible], back), back);
     if (found < (isLarge ? 3 : 4.5)) low.push(`${found.toFixed(2)} ${text.trim().slice(0, 60)}`);
   };

@@ -73,3 +73,23 @@ def test_a_cell_that_a_spreadsheet_would_execute_is_text(open_page, tmp_path):
     text = content(page, press).decode()
     assert "'=1+1, 2" in text
     assert any('says "hi"' in row for row in csv.reader(io.StringIO(text)))
+
+
+def test_a_report_opens_from_disk_and_asks_nobody(chromium, open_page, tmp_path):
+    page = open_page("/")
+    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
+    file = tmp_path / "report.html"
+    file.write_bytes(content(page, page.locator("#report-comparison").click))
+    context = chromium.new_context(offline=True, color_scheme="dark")
+    reader, asked, faults = context.new_page(), [], []
+    reader.on("request", lambda request: asked.append(request.url))
+    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    reader.on("pageerror", lambda error: faults.append(str(error)))
+    reader.goto(file.as_uri())
+    expect(reader.locator(".js-plotly-plot .heatmaplayer")).to_be_visible()
+    expect(reader.locator("h2", has_text="Scores")).to_be_visible()
+    expect(reader.locator("dd", has_text="all-MiniLM-L6-v2").first).to_be_visible()
+    assert reader.evaluate("document.body.classList.contains('dark')")
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == faults == []
+    assert reader.evaluate("fetch('https://example.org').catch(() => 'refused')") == "refused"
+    context.close()

@@ -42,12 +42,15 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
 
 def test_explore_reads_the_file_in_the_encoding_that_was_picked(open_page: Callable[..., Page]):
     page = open_page("/explore")
-    expect(page.locator("#corpus-status")).to_contain_text("sentences", timeout=120_000)
+    expect(page.locator("#corpus-status")).to_contain_text("an example")
+    page.locator("#corpus-choice > button").click()
     page.get_by_label("File", exact=True).check()
     check_picker(page, "#corpus-encoding", "#corpus-file", LABELLED)
     page.click("#corpus-open")
     expect(page.locator("#corpus-status")).to_contain_text("24 sentences")
     page.get_by_role("tab", name="Search").click()
+    expect(page.get_by_label("File", exact=True)).to_be_hidden()  # the choice is folded when a corpus is open
+    page.locator("#corpus-choice > button").click()
     page.get_by_label("Example", exact=True).check()
     expect(page.locator("#corpus-encoding")).to_be_hidden()
 

@@ -81,11 +81,12 @@ def test_it_fits_the_screen(open_page, width, dark):
 def test_the_shipped_table_under_every_measure(open_page):
     page = open_page("/evaluate")
     table = page.locator("#scores")
+    page.get_by_role("button", name="Spearman ρ of the cosine; rows from the paper: Table 1").click()
     for name in ("dot product", "negative Euclidean", "negative Manhattan"):
         page.locator("#similarity").get_by_text(name, exact=True).click()
         expect(table.locator("caption").first).to_contain_text(name)
         expect(table.locator("tr.paper-row")).to_have_count(0)
-    expect(page.locator("#findings")).to_contain_text("press Measure")
+    expect(page.locator("#findings")).to_contain_text("Press Measure")
     page.locator("#similarity").get_by_text("cosine", exact=True).click()
     expect(table.locator("tr.paper-row")).to_have_count(9)
     page.locator("#paper").get_by_text("Tables 1 and 2").click()
@@ -94,6 +95,7 @@ def test_the_shipped_table_under_every_measure(open_page):
     expect(table.locator("tr.paper-row")).to_have_count(0)
     page.locator("#pearson").get_by_role("checkbox").check()
     expect(table).to_contain_text("Reimers et al. (2016)")
+    expect(page.get_by_role("button", name="Pearson r of the cosine; rows from the paper: none")).to_be_visible()
 
 
 def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms(open_page):
@@ -103,6 +105,7 @@ def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms
     expect(page.locator("#findings")).to_contain_text("points better than GloVe average, 50 d on STSb (paired")
     pick(page, "#first-model", "TF-IDF")
     expect(page.locator("#findings")).to_contain_text("two different models")
+    page.get_by_role("button", name="Copy the table").click()
     for form, words in (("LaTeX", r"\begin{tabular}"), ("CSV", "sentences per second"), ("Markdown", "|---")):
         page.locator("#copy-form").get_by_text(form, exact=True).click()
         expect(page.locator("#copy-text")).to_contain_text(words)
@@ -114,9 +117,10 @@ def test_own_files_are_measured_cell_by_cell_and_remembered(open_page, mine):
     table = page.locator("#scores")
     expect(table).to_contain_text("Measured here: 3 of 4 cells")
     expect(table.locator("th", has_text="mine.csv")).to_contain_text("24 pairs")
-    expect(table.locator(".problem")).to_contain_text("here is no run nowhere")
+    expect(table.locator(".problem")).to_contain_text("there is no run 'nowhere'")
     expect(table.locator("tr", has_text="CLS pooling").first.locator("td").first).to_contain_text(re.compile(r"\d\d"))
     expect(page.locator("#findings")).to_contain_text("on mine.csv")
+    page.get_by_role("button", name="Spearman ρ of the cosine").click()
     page.locator("#pearson").get_by_role("checkbox").check()
     expect(table.locator("caption").first).to_contain_text("Pearson")
     page.click("#measure")
@@ -131,7 +135,9 @@ def test_a_file_without_gold_scores_is_gradio_errors(open_page, tmp_path):
     file.write_text("sentence1,sentence2\nA dog runs.,A cat sleeps.\n")
     page = open_page("/evaluate")
     measured(page, ["tfidf"], [file])
-    expect(page.locator("#scores .problem")).to_contain_text("needs a gold score for each pair")
+    expect(page.locator("#scores .problem")).to_contain_text("needs a score or a label")
+    for chart in ("#quality-speed", "#findings", "#first-model"):
+        expect(page.locator(chart)).to_be_hidden()  # there is nothing to show
 
 
 def test_nothing_chosen_is_gradio_errors(open_page):
@@ -155,13 +161,11 @@ def test_where_a_model_errs(open_page):
     page = open_page("/evaluate")
     page.get_by_role("tab", name="Error analysis").click()
     expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
-    expect(page.locator("#errors-map .js-plotly-plot")).to_be_visible()
     for by in ("mean length", "negation", "words in common"):
         expect(page.locator("#slices")).to_contain_text(by)
-    before = page.locator("#errors-pair").inner_text()
     page.locator("#under label").nth(1).click()
-    expect(page.locator("#errors-pair")).not_to_have_text(before)
-    expect(page.locator("#errors-pair")).to_contain_text("All cells sum to")
+    expect(page.locator("#errors-pair")).to_contain_text("The cells sum to")
+    expect(page.locator("#errors-map .js-plotly-plot")).to_be_visible()
 
 
 @pytest.mark.slow
@@ -181,3 +185,29 @@ def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     pick(page, "#errors-model", "tfidf:max")
     page.click("#show-errors")
     expect(page.locator("#errors-status .problem")).to_contain_text("leave the pooling out")
+
+
+@pytest.mark.slow
+def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(open_page, tmp_path):
+    files = [tmp_path / "first.csv", tmp_path / "second.csv"]
+    for number, file in enumerate(files):
+        rows = [(f"{a} {number} {i}", b, gold) for i, (a, b, gold) in enumerate(ROWS * 3)]
+        with file.open("w", newline="") as out:
+            csv.writer(out).writerows([("sentence1", "sentence2", "score"), *rows])
+    page = open_page("/evaluate")
+    measured(page, ["all-MiniLM-L6-v2"], files)
+    expect(page.locator("#calibrate-data input")).to_have_value("second.csv")
+    expect(page.locator("#calibrate-check input")).to_have_value("first.csv")
+    page.click("#calibrate")
+    said = page.locator("#calibrate-status")
+    expect(said).to_contain_text("is now fitted on 72 pairs of second.csv; Compare uses it")
+    expect(said).to_contain_text("of those of 72 pairs of first.csv")
+    expect(page.locator("#reliability .js-plotly-plot")).to_be_visible()
+    compare = open_page("/?a=A dog runs.&b=A dog runs.")
+    expect(compare.locator("#answer")).to_contain_text("fitted on 72 pairs of second.csv")
+    expect(compare.locator("#answer")).to_contain_text("5.0 of 5")
+    compare = open_page("/?a=A dog runs.&b=A dog runs.&model=all-MiniLM-L6-v2:mean")
+    expect(compare.locator("#answer")).to_contain_text("fitted on 72 pairs of second.csv")  # a pooling in the name
+    page = open_page("/evaluate")
+    page.click("#calibrate-back")
+    expect(page.locator("#calibrate-status")).to_contain_text("is now the one fitted on STSb train")

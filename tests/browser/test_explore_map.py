@@ -23,8 +23,16 @@ def opened(open_page, **options) -> Page:
     return page
 
 
+def choosing(page: Page) -> None:
+    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
+    if not page.locator("#corpus-source").is_visible():
+        page.locator("#corpus-choice > button").click()
+
+
 def pick(page: Page, place: str, label: str) -> None:
     """One of a group of radio buttons."""
+    if place == "#corpus-source":
+        choosing(page)
     page.locator(f"{place} label").filter(has_text=re.compile(f"^ *{label} *$")).click()
 
 
@@ -63,6 +71,7 @@ def click_first_point(page: Page) -> None:
 def fits(page: Page, width: int) -> None:
     """Nothing is wider than the window."""
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    choosing(page)
     for part in ("#corpus-source", "#corpus-open", "#corpus-status", "#map-colour", "#map-plot"):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0
@@ -71,12 +80,25 @@ def fits(page: Page, width: int) -> None:
 
 def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_nearest(open_page):
     page = opened(open_page)
-    expect(page.locator("#corpus-status")).to_contain_text("an example · 461 sentences · with domain")
-    expect(page.locator("#map-status")).to_contain_text("One map of 461 sentences in 2 dimensions, from the cache.")
+    expect(page.locator("#corpus-status")).to_contain_text("an example · 461 sentences · column: domain")
+    expect(page.locator("#map-status")).to_contain_text("Map of 461 sentences in 2 dimensions, from the cache.")
     drawn = traces(page)
     assert len(drawn) == 17  # domains
     assert {trace["type"] for trace in drawn} == {"scattergl"}
     assert sum(trace["n"] for trace in drawn) == 461
+    expect(page.locator("#map-plot .map-names span:visible").first).to_be_visible()  # keywords of its regions
+    page.locator("#map-plot .js-plotly-plot").evaluate(
+        """plot => { const [a, b] = plot._fullLayout.xaxis.range;
+          Plotly.relayout(plot, {'xaxis.range': [a, a + (b - a) / 3]}) }"""
+    )
+    expect(page.locator("#map-plot .map-names span.fine:visible").first).to_be_visible()
+    page.locator("#map-plot .js-plotly-plot").evaluate("plot => Plotly.relayout(plot, {'xaxis.autorange': true})")
+    expect(page.locator("#map-plot .map-names span.fine:visible")).to_have_count(0)
+    page.locator("#map-plot .legend .traces").first.hover()
+    opacities = "document.querySelector('#map-plot .js-plotly-plot')._fullData.map((t) => t.marker.opacity)"
+    page.wait_for_function(f"{opacities}.filter((each) => each === 0.8).length === 1")
+    page.locator("#map-colour").hover()
+    page.wait_for_function(f"{opacities}.every((each) => each === 0.8)")
     page.locator("#map-plot").scroll_into_view_if_needed()
     click_first_point(page)
     expect(page.locator("#map-nearest tbody tr")).to_have_count(10)
@@ -103,7 +125,7 @@ def test_three_dimensions_and_how_it_is_drawn(open_page):
     paste(page, "\n".join(SENTENCES))
     expect(page.locator("#map-status")).to_contain_text("12 sentences in 2 dimensions")
     before = traces(page)[0]["x"]
-    page.click("#map-settings button")
+    page.click("#map-settings > button")
     page.locator("#map-settings input[type=number]").last.fill("7")
     page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] !== {before}")
     pick(page, "#map-dimensions", "3-D")
@@ -118,14 +140,14 @@ def test_two_models_paired_and_animated(open_page):
     page = opened(open_page)
     pick(page, "#corpus-source", "Data set")
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status")).to_contain_text("2,910 sentences · with role · 1,500 pairs")
+    expect(page.locator("#corpus-status")).to_contain_text("2,910 sentences · column: role · 1,500 pairs")
     expect(page.locator("#map-status")).to_contain_text(
         "The 264 pairs with a gold score of 4 or more: mean cosine 0.87"
     )
     assert [trace["mode"] for trace in traces(page)] == ["lines", "lines", "markers"]
     paste(page, "\n".join(SENTENCES))
     expect(page.locator("#map-status")).to_contain_text("12 sentences")
-    page.click("#map-compare button")
+    page.click("#map-compare > button")
     choose(page, "#map-second", "all-MiniLM-L6-v2")
     pick(page, "#map-pooling", "max")
     expect(page.locator("#map-plot .annotation-text").last).to_have_text("after: all-MiniLM-L6-v2, max")
@@ -171,15 +193,28 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     page.click("#corpus-open")
     expect(page.locator("#corpus-status .problem")).to_have_text("Choose a file first.")
     page.set_input_files("#corpus-file input[type=file]", path)
-    expect(page.locator("#corpus-status")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
-    expect(page.locator("#corpus-column input")).to_have_value("Detected: text")
-    choose(page, "#corpus-column", "text")
+    expect(page.locator("#corpus-described")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
+    expect(page.locator("#corpus-columns-1 input")).to_have_value("text")
+    choosing(page)
     pick(page, "fieldset:has-text('From token vectors')", "max")
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status")).to_contain_text("12 sentences · with length")
+    expect(page.locator("#corpus-status")).to_contain_text("12 sentences · column: length")
     expect(page.locator("#corpus-status")).to_contain_text("all-MiniLM-L6-v2, max pooling")
+    page.wait_for_url(re.compile("corpus-source=yours&corpus=[0-9a-f]{16}"))
+    path.unlink()
+    page.reload()
+    expect(page.locator("#corpus-status h2")).to_have_text("mine.csv")
+    choosing(page)
+    expect(page.locator("#corpus input")).to_have_value(re.compile(r"mine.csv \(12 sentences, \d"))
     choose(page, "#map-colour", "length")
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
+    page.wait_for_url(re.compile("map-colour=column"))
+    page.reload()
+    expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
+    choosing(page)
+    page.click("#corpus-delete")
+    expect(page.locator("#corpus-status h2")).to_have_text("corpus.csv")
+    expect(page.locator("#corpus")).to_be_hidden()
 
 
 @pytest.mark.slow
@@ -189,7 +224,7 @@ def test_stop_keeps_what_was_open(open_page, tmp_path):
     page = opened(open_page)
     pick(page, "#corpus-source", "File")
     page.set_input_files("#corpus-file input[type=file]", path)
-    expect(page.locator("#corpus-status")).to_contain_text("long.csv")
+    expect(page.locator("#corpus-described")).to_contain_text("long.csv")
     page.click("#corpus-open")
     expect(page.locator("#corpus-status .lead")).to_contain_text("Encoding 60,000 sentences")
     page.click("#corpus-stop")

@@ -25,11 +25,18 @@ def opened(open_page, tab: str, **options) -> Page:
     return page
 
 
+def choosing(page: Page) -> None:
+    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
+    if not page.locator("#corpus-source").is_visible():
+        page.locator("#corpus-choice > button").click()
+
+
 def open_text(page: Page, *sentences: str) -> None:
+    choosing(page)
     page.get_by_label("Paste").check()
     page.locator("#corpus-text textarea").fill("\n".join(sentences))
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status .file")).to_have_text("the text")
+    expect(page.locator("#corpus-status .file")).to_have_text("pasted text.txt")
 
 
 def slide(page: Page, place: str, value: float) -> None:
@@ -82,10 +89,18 @@ class TestSearch:
         expect(page.locator("#search-hits caption").last).to_have_text("Re-ranked by minilm-stsb, from the 16 nearest")
         expect(page.locator("#search-status")).to_contain_text("for minilm-stsb to read 16 pairs")
 
-    def test_another_corpus_is_searched_at_once_and_stays_text(self, open_page):
+    def test_another_corpus_opens_without_the_query_of_the_example_and_stays_text(self, open_page):
         page = opened(open_page, "Search")
         expect(page.locator("#search-hits tbody tr")).to_have_count(10)
         open_text(page, EVIL, "The bank raised its rates.", "A dog.")
+        expect(page.locator("#search-status")).to_have_text("Type a query, then press Search.")
+        query = page.locator("#search-query textarea, #search-query input")
+        expect(query).to_have_value("")
+        query.fill("quantum chromodynamics")
+        query.press("Enter")
+        expect(page.locator("#search-status .problem")).to_contain_text(
+            "Nothing in this corpus is similar to the query"
+        )
         expect(page.locator("#search-hits tbody tr")).to_have_count(3)
         expect(page.locator("#search-hits")).to_contain_text(EVIL)
         assert page.locator("#search-hits img").count() == 0
@@ -97,7 +112,7 @@ class TestSimilarPairs:
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         expect(page.locator("#pairs-status")).to_contain_text("458 sentences, 104,653 pairs")
         expect(page.locator("#pairs-status")).to_contain_text("65 h")
-        expect(page.locator("#pairs-stop")).to_be_disabled()
+        expect(page.locator("#pairs-stop")).to_be_hidden()
 
     def test_number_threshold_repeats_and_the_file(self, open_page):
         page = opened(open_page, "Similar pairs")
@@ -132,7 +147,17 @@ class TestSimilarPairs:
         slide(page, "#repeats-threshold", 0.5)
         page.click("#repeats-go")
         expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.50 or more")
-        expect(page.locator("#repeats-stop")).to_be_disabled()
+        expect(page.locator("#repeats-stop")).to_be_hidden()
+        page.locator("#repeats-against input").fill("stsb:dev")
+        page.locator("#repeats-against input").press("Enter")
+        page.click("#repeats-go")
+        expect(page.locator("#repeats-status")).to_contain_text("have a duplicate in stsb:dev")
+        slide(page, "#repeats-threshold", 0.6)
+        expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.60 or more")  # no button was pressed
+        shared = rows_of(page, "#shared-csv")
+        assert min(float(row["cosine"]) for row in shared) >= 0.6
+        assert list(shared[0]) == ["cosine", "match", "match_row", "sentence", "domain"]
+        assert len(shared) + len(rows_of(page, "#repeats-csv")) == 461
 
     def test_one_sentence_makes_no_pair(self, open_page):
         page = opened(open_page, "Similar pairs")
@@ -169,12 +194,13 @@ class TestClusters:
         expect(page.locator("#clusters-cosine")).to_be_hidden()
         page.click("#clusters-go")
         expect(page.locator("#clusters-status")).to_contain_text("6 clusters of 461 sentences")
-        expect(page.locator("#clusters-stop")).to_be_disabled()
+        expect(page.locator("#clusters-stop")).to_be_hidden()
         assert {row["cluster"] for row in rows_of(page, "#clusters-csv")} == set("123456")
 
     def test_stop_stops(self, open_page):
         page = opened(open_page, "Clusters")
         expect(page.locator("#clusters-table .group").first).to_be_visible()
+        choosing(page)
         page.get_by_label("Data set").check()
         page.click("#corpus-open")
         expect(page.locator("#corpus-status .file")).to_have_text("stsb:dev")
@@ -183,7 +209,7 @@ class TestClusters:
         expect(page.locator("#clusters-status [role=progressbar]")).to_be_visible()
         page.click("#clusters-stop")
         expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before there was a result.")
-        expect(page.locator("#clusters-stop")).to_be_disabled()
+        expect(page.locator("#clusters-stop")).to_be_hidden()
 
     def test_where_there_is_nothing_to_cluster_it_is_said(self, open_page):
         page = opened(open_page, "Clusters")
@@ -195,6 +221,14 @@ class TestClusters:
             "Clusters need at least 5 different sentences; all are the same here."
         )
         expect(page.locator("#clusters-table")).to_be_empty()
+
+
+def test_hubs_and_outliers_are_counted_listed_and_shown_on_the_map(open_page):
+    page = opened(open_page, "Hubs and outliers")
+    page.click("#unusual-go")
+    expect(page.locator("#unusual-tables h2").first).to_contain_text(re.compile(r"Hubs: \d+ of 461 sentences"))
+    page.locator("#unusual-tables [data-show-layer=hubs]").click()
+    expect(page.locator("#map-layers button")).to_have_text(re.compile(r"hubs \(\d+\)"))
 
 
 @pytest.mark.slow

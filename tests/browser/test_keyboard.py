@@ -2,10 +2,23 @@
 
 import pytest
 from playwright.sync_api import Page, expect
+from test_pages import PAGES
+
+from sbert_app.pages.learn.lesson import lessons
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 MOST_STOPS = 200  # of a page; more would be a trap
+# page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
+MOST_TO_ACTION = {
+    "/": ("#sentence-a textarea", 2),
+    "/bulk": ("#score", 6),
+    "/train": ("#start", 2),
+    "/ablation": ("#start-sweep", 13),
+    "/evaluate": ("#measure", 11),
+    "/explore": ("#map-colour input", 7),
+    "/learn?lesson=3": ("#learn-train-pairs input", 3),
+}
 # The element with the focus: what it is, whether a ring is drawn around it, whether it is the page's last link.
 FOCUSED = """() => {
   const element = document.activeElement;
@@ -52,7 +65,7 @@ def test_tab_reaches_the_footer_and_shows_every_stop(open_page, path, ready):
     assert hidden == []
 
 
-@pytest.mark.parametrize("path", ["/", "/train", "/evaluate", "/explore", "/learn?lesson=9"])
+@pytest.mark.parametrize("path", ["/", "/train", "/explore", "/learn?lesson=9"])
 def test_the_arrow_keys_choose_among_radio_buttons(open_page, path):
     page: Page = open_page(path)
     group = page.locator("fieldset:visible:has(input[type=radio])").first
@@ -64,3 +77,30 @@ def test_the_arrow_keys_choose_among_radio_buttons(open_page, path):
     expect(group.locator("input:checked")).to_have_count(1)
     expect(group.locator("input:checked")).not_to_have_value(before)
     expect(group.locator("input:checked")).to_be_focused()
+
+
+@pytest.mark.parametrize("path", MOST_TO_ACTION)
+def test_few_stops_lead_to_what_a_page_is_for(open_page, path):
+    action, most = MOST_TO_ACTION[path]
+    page: Page = open_page(path)
+    expect(page.locator(PAGES.get(path, action)).first).to_be_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # skips the navigation
+    expect(page.locator("main")).to_be_focused()
+    stops = []
+    while len(stops) < most and not page.locator(f":is({action}):focus").count():
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(FOCUSED)["name"])
+    assert page.locator(f":is({action}):focus").count(), stops
+
+
+def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
+    page: Page = open_page("/learn?lesson=9")
+    expect(page.locator("#go-9")).to_have_js_property("tabIndex", 0)
+    expect(page.locator("#rail [tabindex='0']")).to_have_count(1)
+    page.locator("#go-9").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#go-10")).to_be_focused()
+    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[8].title)  # it is opened by Enter alone
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#rail')") is None

@@ -1,6 +1,7 @@
 """The Label page in a real Chromium: a project is made, judged by the keyboard alone, and nothing is lost."""
 
 import re
+import shutil
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -18,21 +19,45 @@ def press(page: Page, key: str) -> None:
 
 def open_rater(open_page, project: str, rater: str, **how) -> Page:
     page = open_page(f"/label?project={project}&rater={rater}", **how)
-    expect(page.locator("#label-card .scores button")).to_have_count(6)
+    expect(page.locator("#label-card .scores button")).to_have_count(7)
     return page
+
+
+@pytest.mark.slow
+def test_without_a_project_nothing_can_be_pressed_that_would_not_work(open_page, home):
+    shutil.rmtree(home / "annotations", ignore_errors=True)  # of other files' tests
+    page = open_page("/label", width=390)
+    expect(page.locator("#label-card")).to_contain_text("There is no project yet: make one below.")
+    page.locator("#label-rater").get_by_role("textbox").fill("Ann")
+    expect(page.locator("#label-begin")).to_have_text("Judge: make a project first")
+    for button in ("begin", "create", "measure", "train", "export"):
+        expect(page.locator(f"#label-{button}")).to_be_disabled()
+    expect(page.locator("#report-label")).to_be_hidden()
+    card, form = page.locator("#label-card").bounding_box(), page.locator("#label-new").bounding_box()
+    assert card["y"] < form["y"]
 
 
 def test_a_project_is_made_judged_by_keys_and_kept(open_page, new_project):
     page = new_project()
+    expect(page.locator("#label-create")).to_have_text("Choose the pairs: name the project first")
+    expect(page.locator("#label-create")).to_be_disabled()
     page.locator("#label-name").get_by_role("textbox").fill("Browser pairs")
     page.locator("#label-count input[type=number]").fill("30")
     page.locator("#label-create").click()
     expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 30")
     expect(page.locator("#label-card")).to_contain_text("Type your name above")
+    expect(page.locator("#label-name")).to_be_hidden()  # the form closes, the card is in view
+    expect(page.locator("#label-card")).to_be_in_viewport()
+    expect(page.locator("#label-measure")).to_have_text("Measure the model: 10 judged pairs needed, 0 done")
+    expect(page.locator("#label-measure")).to_be_disabled()
+    expect(page.locator("#label-begin")).to_have_text("Judge: type your name first")
+    expect(page.locator("#label-begin")).to_be_disabled()
     rater = page.locator("#label-rater").get_by_role("textbox")
     rater.fill("Ann")
+    expect(page.locator("#label-begin")).to_have_text("Judge")
+    expect(page.locator("#label-begin")).to_be_enabled()
     rater.press("Enter")
-    expect(page.locator("#label-card .scores button")).to_have_count(6)
+    expect(page.locator("#label-card .scores button")).to_have_count(7)
     page.wait_for_url(re.compile(r"project=browser-pairs&rater=Ann"))
     expect(rater).not_to_be_focused()  # so that a digit is a score
     for i in range(24):
@@ -61,7 +86,19 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     for i in range(12):
         press(page, str(i % 6))
     expect(page.locator("#label-agreement")).to_contain_text("α is 1.00 on 12 shared pairs")
-    expect(page.locator("#label-agreement tbody tr")).to_contain_text("Ann and Ben")
+    expect(page.locator("#label-agreement tbody tr").first).to_contain_text("Ann and Ben")
+    press(page, "x")
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 14 of 30 · 13 judged")
+    press(page, "ArrowLeft")
+    press(page, "ArrowLeft")
+    press(page, "5" if page.locator("#label-card [aria-pressed=true]").get_attribute("data-act") != "5" else "0")
+    row = page.locator("#label-differences tbody tr")
+    expect(row).to_have_count(1)
+    row.locator("button").click()
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 12 of 30")
+    row.locator("select").select_option("4")
+    expect(page.locator("#label-card .count")).to_contain_text("agreed score 4")
+    expect(page.locator("#label-differences select")).to_have_value("4")
 
 
 def test_keys_in_a_text_field_judge_nothing(open_page):

@@ -82,6 +82,7 @@ def test_in_the_name_of_a_run(open_page):
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-base input").fill("scratch:1x32")
     page.locator("#train-base input").press("Enter")
+    page.get_by_role("button", name="Optimisation").click()
     page.get_by_label("Maximum steps").fill("3")
     page.locator("#run-name textarea").fill(MARKUP[0])
     page.click("#start")
@@ -100,7 +101,7 @@ def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
     rater = page.locator("#label-rater").get_by_role("textbox")
     rater.fill(MARKUP[0])
     rater.press("Enter")
-    expect(page.locator("#label-card .scores button")).to_have_count(6)
+    expect(page.locator("#label-card .scores button")).to_have_count(7)  # six scores, and “cannot judge”
     expect(rater).not_to_be_focused()  # so that a digit is a score
     page.keyboard.press("3")
     expect(page.locator("#label-agreement")).to_contain_text("onerror")

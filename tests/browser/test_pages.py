@@ -88,4 +88,51 @@ def test_the_address_opens_a_corpus(open_page):
     page = open_page("/explore?tab=search&corpus-source=data&corpus-data=stsb:test&corpus-pooling=max")
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")
     expect(page.get_by_role("tab", name="Search")).to_have_attribute("aria-selected", "true")
+    page.click("#corpus-choice > button")
     expect(page.get_by_role("radio", name="max").first).to_be_checked()
+
+
+# page -> what is opened to see its controls, and what is chosen there: (control, value); True: it is checked or pressed
+CHOSEN: dict[str, tuple[str, dict[str, str | bool]]] = {
+    "/": ("", {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True}),
+    "/bulk": (
+        "#bulk-models > button",
+        {"#bulk-cross input": "minilm-stsb (built in)", "#bulk-pooling [value=max]": True},
+    ),
+    "/train": ("", {"#preset input": "watch it fail: max pooling"}),
+    "/ablation": ("", {"#ablation [value=concat]": True, "#seeds input[type=number]": "5"}),
+    "/evaluate": ("", {"[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"}),
+    "/explore": ("", {"[role=tab]:has-text('Search')": True, "#search-query textarea": "A storm is coming."}),
+    "/learn?lesson=4": ("", {"#learn-pull input[type=number]": "0.9"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CHOSEN)
+def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, path):
+    fold, chosen = CHOSEN[path]
+    page = open_page(path)
+    expect(page.locator(PAGES.get(path, "#result-4 .measured")).first).to_be_visible()
+    if fold:
+        page.locator(fold).click()
+    for control, value in chosen.items():
+        field = page.locator(control).first
+        if value is True:
+            field.click()
+        else:
+            field.fill(value)
+            field.press("Enter")
+    page.wait_for_timeout(5_000)  # an answer also names what was asked
+    other = chromium.new_context().new_page()
+    other.goto(page.url)
+    if fold:
+        other.locator(fold).click()
+    for control, value in chosen.items():
+        field = other.locator(control).first
+        if value is not True:
+            expect(field).to_have_value(value)
+        elif "[role=tab]" in control:
+            expect(field).to_have_attribute("aria-selected", "true")
+        else:
+            expect(field).to_be_checked()
+    other.context.close()

@@ -29,11 +29,24 @@ def stop_workers(home: Path) -> Iterator[None]:
     end_workers(home)
 
 
+def choose(page: Page, field: str, option: str | re.Pattern[str]) -> None:
+    """Choose in a list of the form."""
+    page.locator(f"{field} input").click()
+    page.get_by_role("option", name=option).first.click()
+
+
+def unfold(page: Page, title: str) -> None:
+    """Open a part of the form that is folded away."""
+    page.get_by_role("button", name=re.compile(f"^{title}")).click()
+
+
 def set_up(page: Page, name: str, steps: int, base: str = "scratch:1x32") -> None:
     """Fill the form in for a run that takes no time."""
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     page.locator("#train-base input").fill(base)
     page.locator("#train-base input").press("Enter")
+    if not page.get_by_label("Maximum steps").is_visible():
+        unfold(page, "Optimisation")
     page.get_by_label("Maximum steps").fill(str(steps))
     page.locator("#run-name textarea").fill(name)
 
@@ -135,6 +148,8 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
 
     settings = page.locator(STATUS).get_by_role("link", name="Use these settings").get_attribute("href")
     again = open_page(f"/{settings}")
+    expect(again.locator("#fold-optimisation")).to_contain_text("Optimisation: 12 steps")
+    unfold(again, "Optimisation")
     expect(again.get_by_label("Maximum steps")).to_have_value("12")
     expect(again.get_by_role("radio", name="max")).to_be_checked()
     again.locator("#filter-runs textarea, #filter-runs input").fill("mine finished")
@@ -156,9 +171,10 @@ def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
     runs = page.locator("#run-list tbody tr").count()
     page.click("#start")
     expect(page.locator("#plan .problem")).to_contain_text(told, ignore_case=True)
-    page.get_by_role("radio", name="classification").check()
+    choose(page, "#objective", "classification")
     expect(page.locator("#plan")).to_contain_text("549,367 labelled pairs · 200 steps of 16")
     expect(page.get_by_label("Concatenation")).to_be_visible()
+    unfold(page, "Optimisation")
     page.get_by_label("Learning rate").fill("fast")
     expect(page.locator("#plan .problem")).to_contain_text("learning_rate is 'fast'", ignore_case=True)
     assert page.locator("#run-list tbody tr").count() == runs
@@ -168,18 +184,18 @@ def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("sentence1,sentence2,label\n" + "A dog barks.,It is loud.,yes\nA cat sleeps.,It runs.,no\n" * 20)
     page = open_page("/train")
-    page.click("#preset-mine")
+    choose(page, "#preset", "my own data")
     expect(page.locator("#plan .problem")).to_contain_text("no training data yet")
     page.set_input_files("input[type=file] >> nth=0", file)
     expect(page.locator("#plan")).to_contain_text("40 labelled pairs")
-    expect(page.get_by_role("radio", name="classification")).to_be_checked()
+    expect(page.locator("#objective input")).to_have_value("classification")
 
 
 def test_mined_negatives_are_shown_before_they_are_used(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
     expect(page.locator("#mine-negatives")).to_be_hidden()
-    page.get_by_role("radio", name="mnrl").check()
+    choose(page, "#objective", "mnrl")
     page.locator("#train-base input").fill("scratch:1x32")
     page.locator("#train-base input").press("Enter")
     page.locator("#mine-negatives input").check()
@@ -187,10 +203,10 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
     page.click("#preview-negatives")
     expect(page.locator("#mined-negatives dl")).to_have_count(12)
     expect(page.locator("#mined-negatives .note").first).to_contain_text("Hard negatives are mined among")
-    page.get_by_role("radio", name="margin-mse").check()
+    choose(page, "#objective", "margin-mse")
     expect(page.locator("#train-teacher")).to_be_visible()
     expect(page.locator("#plan")).to_contain_text("the teacher minilm-stsb computes the targets")
-    page.get_by_role("radio", name="regression").check()
+    choose(page, "#objective", "regression")
     expect(page.locator("#train-teacher")).to_be_hidden()
     expect(page.locator("#mine-negatives")).to_be_hidden()
 
@@ -199,6 +215,7 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
 def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(open_page):
     page = open_page("/train")
     expect(page.locator("#plan")).to_contain_text("scored pairs")
+    unfold(page, "Optimisation")
     expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
     page.locator("#train-base input").click()
     page.get_by_role("option", name="scratch:dan (Deep Averaging Network over GloVe)").click()
@@ -212,9 +229,12 @@ def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(op
 
 def test_a_preset_fills_the_form(open_page):
     page = open_page("/train")
-    page.click("#preset-stsb")
+    choose(page, "#preset", "paper: STSb recipe")
     expect(page.locator("#lesson")).to_contain_text("Section 4.2")
     expect(page.locator("#plan")).to_contain_text("1,440 steps of 16")
+    expect(page.locator("#fold-optimisation")).to_contain_text("Optimisation: 4 epochs, batch 16, lr 2e-5, seed 0")
+    page.get_by_role("radio", name="max").check()
+    expect(page.locator("#lesson")).to_contain_text("Changed from the preset: Pooling.")
 
 
 @pytest.mark.slow

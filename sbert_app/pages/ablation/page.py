@@ -10,32 +10,25 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import median
 from typing import Any
-from urllib.parse import quote
 
 import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.figures import ablation as figures_ablation
-from sbert_app.formats import MISSING, format_count, format_duration, format_number
+from sbert_app.formats import format_count, format_duration
+from sbert_app.pages.components.address import remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.measure_tab import shown
 from sbert_app.pages.components.messages import estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable, precomputed
-from sbert_app.services.experiments.experiment import (
-    SWEEP,
-    Cell,
-    Experiment,
-    ExperimentRecord,
-    Experiments,
-    new_sweep,
-)
+from sbert_app.services.experiments.experiment import SWEEP, Experiment, ExperimentRecord, Experiments, new_sweep
 from sbert_app.services.experiments.statistics import VariantRow, rank_variants
 from sbert_app.services.runs.estimate import ExperimentEstimate, RunEstimate, TrainingRate
 from training.catalogue import DEFAULT_MODEL
@@ -49,23 +42,22 @@ LABELLED_DATA = [
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
 TEST = "Student’s t on the differences within a seed"
-NO_RUN = "no run"  # of a cell whose run was deleted
-KEEP_NAME = """(name) => window.showAddress("?preset=" + encodeURIComponent(name), true)"""
+KEEP_NAME = """(name) => window.nameInAddress(["preset", "sweep"], [name, ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
 def build(services: Services) -> None:
     """Build the page inside the open Blocks."""
-    gr.HTML(heading("Ablation", "Change one thing, keep the rest: what does it do?"))
+    gr.HTML(heading("Ablation", "Change one setting, keep all others, and see what it does."))
     choices = [(each.title, key) for key, each in ABLATIONS.items()]
     name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation")
     question = gr.HTML(elem_id="question")
-    gr.HTML(section("Measured already"))
+    gr.HTML(section("Shipped results"))
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="shipped-figure")
         legend = gr.HTML(min_width=300, scale=2, elem_id="legend")
     table = gr.HTML(elem_id="shipped")
-    gr.HTML(section("Measure it here"))
+    gr.HTML(section("Run it on this machine"))
     inputs = _form(name)
     planned = gr.HTML(elem_id="sweep-plan")
     experiments = Experiments(services.jobs, services.access.check_run)
@@ -76,13 +68,18 @@ def build(services: Services) -> None:
         grid = gr.HTML(elem_id="grid")
         sweep_figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
         sweep_table = gr.HTML(elem_id="sweep-table")
+    shows = {
+        "Shipped results": [question, figure, legend, table],
+        "Run on this machine": [panel.status, grid, sweep_figure, sweep_table],
+    }
+    report_button(services, *of_page("Ablation", shows, [name]), "ablation")
 
     def show(sweep: Experiment | None) -> dict[Any, Output]:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
         version = [sweep and sweep.id, values]
 
         def drawn() -> Any:
-            return shown(figures_ablation.bars(sweep.rows, "this sweep") if sweep and values else None)
+            return shown(figures_ablation.dots(sweep.rows, "this sweep") if sweep and values else None)
 
         return {
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
@@ -104,6 +101,7 @@ def build(services: Services) -> None:
     form.estimate_after(other)
     other.then(None, name, None, js=KEEP_NAME)
     form.estimate_on([each.change for each in inputs[1:]])
+    remember(inputs[1:])
     show_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
 
 
@@ -111,12 +109,10 @@ def _form(name: gr.Radio) -> list[Any]:
     """The fields of a new sweep, in the order of `_sweep`."""
     with gr.Row():
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
-        steps = gr.Number(
-            STEPS, label="Steps", info="Per run, of 16 pairs; empty: one epoch", min_width=160, elem_id="steps"
-        )
-        hint = "What each run starts from; or a Hub id, run:<name>"
+        steps = gr.Number(STEPS, label="Steps", info="Per run; empty: one epoch", min_width=160, elem_id="steps")
+        hint = "Or type a Hub id or run:<name>"
         base = open_dropdown("Base", BASES, hint, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
-        hint = "Pairs with labels, for the softmax; or type hf:<org>/<name>"
+        hint = "Labelled pairs; or type hf:<org>/<name>"
         data = open_dropdown("Training data", LABELLED_DATA, hint, visible=False, min_width=260, elem_id="sweep-data")
     return [name, seeds, steps, base, data]
 
@@ -133,7 +129,7 @@ def _about(name: str) -> list[Any]:
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = statistics.rows(ablation, after, before)
     measured = [row for row in rows if row.summary is not None]
-    figure = figures_ablation.bars(measured, "measured")
+    figure = figures_ablation.dots(measured, "measured")
     return [
         question,
         gr.update(value=figure, visible=True),
@@ -218,11 +214,11 @@ def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
     missing = [row.label for row in rows if row.summary is None]
     if not missing:
         return Markup()
-    return note(f"Not precomputed: {', '.join(missing)}. Start below measures every variant on this machine.")
+    return note(f"Not precomputed: {', '.join(missing)}. Start below runs every variant on this machine.")
 
 
 def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
-    """The result in a sentence, what the bars are, and what to know about the base."""
+    """The result in a sentence, what the marks are, and what to know about the base."""
     return render(
         "ablation/templates/legend.html",
         outcome=_outcome(rows),
@@ -238,7 +234,7 @@ def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     tests = sum(row.against is not None and row.against.p is not None for row in rows)
     return render(
         "ablation/templates/statistics.html",
-        rows=[_statistics_row(row) for row in rows],
+        rows=rows,
         default=next(row.label for row in rows if row.is_default),
         has_paper=any(row.paper is not None for row in rows),
         tests=tests,
@@ -268,10 +264,8 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: 
 def grid_of(sweep: Experiment) -> Markup:
     """Variants down, seeds across; each cell shows its run's result and links to it."""
     cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
-    rows = [
-        (variant.label, [_grid_cell(cells.get((name, seed)), variant.label) for seed in sweep.seeds])
-        for name, variant in sweep.ablation.variants.items()
-    ]
+    variants = sweep.ablation.variants.items()
+    rows = [(variant.label, [cells.get((name, seed)) for seed in sweep.seeds]) for name, variant in variants]
     return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
 
 
@@ -284,41 +278,3 @@ def _outcome(rows: Sequence[VariantRow]) -> dict[str, object] | None:
     paper = [row.paper for row in rows if row.paper is not None]
     span = max(paper) - min(paper) if paper else None
     return {"best": best, "worst": worst, "gap": means[best] - means[worst], "paper_span": span}
-
-
-def _statistics_row(row: VariantRow) -> dict[str, object]:
-    """A row of the statistics table as text."""
-    summary, against = row.summary, row.against
-    interval, p = MISSING, against.p if against else None
-    if summary is not None:
-        interval = "one seed: none" if summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
-    return {
-        "label": row.label,
-        "is_default": row.is_default,
-        "before": format_number(row.before),
-        "mean": summary and summary.mean,
-        "deviation": f"{summary.deviation:.2f}" if summary and summary.deviation is not None else "",
-        "interval": interval,
-        "seeds": summary.n if summary else 0,
-        "comparison": "the default" if row.is_default else against.words if against else MISSING,
-        "p": "" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}",
-        "paper": format_number(row.paper),
-    }
-
-
-def _grid_cell(cell: Cell | None, label: str) -> dict[str, object]:
-    """Text and state, and of a run its address, what a pointer sees, and how much of it is done while it is at work."""
-    if cell is None or cell.run is None:
-        return {"text": NO_RUN, "url": ""}
-    text: str = "no ρ" if cell.state == State.FINISHED else cell.state
-    if cell.value is not None:
-        text = f"{cell.value:.2f}"
-    elif cell.state == State.RUNNING and cell.run.progress.steps:
-        text = f"{cell.share:.0%}"
-    return {
-        "text": text,
-        "state": cell.state,
-        "url": f"train?run={quote(cell.run.id)}",
-        "title": f"{label}, seed {cell.plan.seed}: {cell.run.reason or cell.state}",
-        "percent": round(100 * cell.share) if cell.state in AT_WORK else None,
-    }

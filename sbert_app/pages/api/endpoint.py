@@ -9,9 +9,10 @@ is told that there was one, not which.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import wraps
+from types import MethodType
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import gradio as gr
@@ -19,16 +20,32 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.server.address import agent_address, visitor_of
-from sbert_app.services.quota import Quota
+from sbert_app.services.container import Services
+from sbert_app.services.quota import Quota, TooMany
+from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.rows import shown
-from training.errors import InputError
+from training.errors import InputError, NotFoundError, UserFacingError
 
 MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
 MOST_CHARACTERS = 100_000  # of a sentence
 LONGEST_NAME = 4_096  # characters: of a model, a data set, a run
+SERVICES = "services"  # the argument of an endpoint that `register` gives it
 MOST_AT_ONCE = 16  # requests of one address to one endpoint that computes for seconds
 
+STATUS = "sbert_lab.status"  # in the scope of a request: a dictionary, for the status of a user's error
+STATUSES: tuple[tuple[type[UserFacingError], int], ...] = (
+    (TooMany, 429),
+    (NotFoundError, 404),
+    (RunNotFound, 404),
+    (RunBusy, 409),
+    (RunStateError, 409),
+)
+
 Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def status_of(error: UserFacingError) -> int:
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 400)
 
 
 class Between:
@@ -57,21 +74,21 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         adapters = {
             name: _adapter(hints[name], name in sentences, ranges.get(name))
             for name in signature.parameters
-            if name not in own
+            if name not in (*own, SERVICES)
         }
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
-            with gradio_errors():
+            with gradio_errors(), ExitStack() as held:
                 given = whole.bind(*arguments, **named)
                 given.apply_defaults()
                 request = given.arguments.pop("request")
-                checked = {name: _checked(name, value, adapters[name]) for name, value in given.arguments.items()}
-                if own:
-                    checked[own[0]] = request
-                by_agent = agent_address(request)
-                with ExitStack() as held:
-                    if by_agent:
+                with _status_noted(request):
+                    checked = {name: _checked(name, given.arguments[name], each) for name, each in adapters.items()}
+                    checked |= {name: each for name, each in given.arguments.items() if name == SERVICES}
+                    if own:
+                        checked[own[0]] = request
+                    if by_agent := agent_address(request):
                         held.enter_context(_tool_calls.held(by_agent))
                     if limit is not None:
                         held.enter_context(limit.held(visitor_of(request)))
@@ -88,6 +105,17 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+@contextmanager
+def _status_noted(request: Any) -> Iterator[None]:
+    """Put the status of a user's error into the scope of a plain request, whose answer `OneSession` gives it."""
+    try:
+        yield
+    except UserFacingError as error:
+        plain = getattr(request, "request", None)  # Gradio's has none for what waits in its queue
+        getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
+        raise
 
 
 def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
@@ -142,12 +170,14 @@ _KINDS = {
 
 
 signatures: dict[str, inspect.Signature] = {}  # of the registered endpoints, by name
+documentation: dict[str, str] = {}  # their docstrings
 
 
-def register(function: Callable[..., Any], **options: Any) -> None:
+def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
     """Register ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
-    name = function.__name__
+    name, function = function.__name__, MethodType(function, services)
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]  # which Gradio adds
     signatures[name] = signature.replace(parameters=own)
+    documentation[name] = inspect.getdoc(function) or ""
     gr.api(function, api_name=name, **options)

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from sbert_app.pages.api.endpoint import status_of
 from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.pages.server.limits import JSON, openai_error
@@ -28,7 +29,7 @@ from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRe
 from sbert_app.services.openai import embeddings as compute_embeddings
 from sbert_app.services.openai import rerank as compute_ranking
 from sbert_app.services.quota import Quota, TooMany
-from training.errors import Stopped, UserFacingError
+from training.errors import Stopped, UserFacingError, summary_of
 
 log = logging.getLogger("sbert_lab.api")
 
@@ -104,7 +105,7 @@ async def _answer(
         refusal.headers["retry-after"] = str(RETRY_SECONDS)
         return refusal
     except UserFacingError as error:
-        return _error(404 if "not found" in str(error) else 400, error.public)
+        return _error(status_of(error), summary_of(error))
     except Exception:
         if is_ending.is_set():  # executors take nothing more
             return _error(503, ENDING, "server_error")

@@ -15,9 +15,9 @@ import json
 from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.api.endpoint import signatures
+from sbert_app.pages.api.endpoint import STATUS, signatures
 from sbert_app.pages.server.limits import CALL, CALL_BY_NAMES, JSON, RUN, replay
 from training.errors import InputError
 
@@ -26,6 +26,8 @@ SESSION = "plain"
 
 class OneSession:
     """ASGI middleware: adds ``session_hash`` to the JSON objects that are posted to an endpoint without one.
+
+    A user's mistake, which Gradio answers with status 500, gets one of its own.
 
     They also get the arguments that they leave out, so that clients that were written before an argument was added
     keep working. It stands inside of `BodyLimits`, which has parsed them.
@@ -50,7 +52,14 @@ class OneSession:
         body = json.dumps(asked).encode()
         length = (b"content-length", str(len(body)).encode())
         headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
-        await self.app({**scope, "headers": headers, JSON: asked}, replay(body, receive), send)
+        found: dict[str, int] = {}
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 500:  # Gradio knows no other
+                message = {**message, "status": found.get("status", 500)}
+            await send(message)
+
+        await self.app({**scope, "headers": headers, JSON: asked, STATUS: found}, replay(body, receive), sending)
 
 
 def completed(asked: dict[str, Any], name: str = "", session: str | None = SESSION) -> dict[str, Any]:

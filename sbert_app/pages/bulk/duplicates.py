@@ -10,18 +10,21 @@ from markupsafe import Markup
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
-from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.templates import render
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.report import ScoreSummary
+from sbert_app.services.results.decisions import safest
+from training.assets import read_asset
 from training.errors import InputError
 
 USUAL = 0.8  # where no gold scores say better
+REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
 INTRO = (
-    "Rows whose cosine reaches the threshold match. Sentences that matches connect are a group of duplicates; of each "
-    "group the first sentence is kept."
+    "A row matches if its cosine is at least the threshold. Sentences that are connected by matches form a group of "
+    "duplicates. Of each group the first sentence is kept."
 )
 DOWNLOADS = {
     "matched_csv": "With match, CSV",
@@ -39,14 +42,14 @@ class Duplicates:
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
-            self.decision = gr.HTML(elem_id="decision")
+            self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
             self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             with gr.Row(elem_classes="apply"):
                 self.threshold = gr.Number(
                     USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"
                 )
                 apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
-                stop = gr.Button("Stop", interactive=False, elem_id="stop-threshold", min_width=120)
+                stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), apply, stop)
             with gr.Row():
                 self.downloads = {
@@ -62,21 +65,35 @@ class Duplicates:
     def hidden(self) -> Update:
         return {self.section: gr.Column(visible=False), **self._cleared()}
 
-    def offered(self, summary: ScoreSummary) -> Update:
-        """The section for a scored file, with the threshold that its gold scores suggest."""
+    def offered(self, summary: ScoreSummary, asked: float | None = None) -> Update:
+        """The section for a scored file, with the threshold that was ``asked`` for, or that its gold scores suggest."""
         found = summary.report.decision if summary.report else None
-        choices = [choice for choice in found.decision.choices if choice.exists] if found else []
+        suggested = safest(found.decision.choices) if found else None
+        if asked is None:
+            asked = round(suggested.threshold.value, 4) if suggested and suggested.exists else USUAL
         figure = figures.precision_recall(found.decision, criterion_labels(found.decision)) if found else None
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: decision_table("Cosine and gold", found, [MEANING]) if found else Markup(),
             self.curve: shown(figure),
-            self.threshold: round(choices[0].threshold.value, 4) if choices else USUAL,
+            self.threshold: asked,
             **self._cleared(),
         }
 
     def wire(self) -> None:
-        self.tab.wire(self.find, [self.job, self.threshold], {each: hidden() for each in self.downloads.values()})
+        inputs, empty = [self.job, self.threshold], {each: hidden() for each in self.downloads.values()}
+        self.tab.wire(self.find, inputs, empty)
+        used = self.decision.use(self.used, None, self.threshold, **UNQUEUED)
+        for event in (self.threshold.input, used.success):
+            event(None, self.threshold, None, js=REMEMBER, **EVERY)
+        self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
+
+    def used(self, event: gr.EventData) -> float:
+        """The threshold of the row whose button was pressed."""
+        threshold = getattr(event, "threshold", None)
+        if not isinstance(threshold, int | float):
+            raise gr.Error("the browser has sent no threshold: reload the page", print_exception=False)
+        return threshold
 
     def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
         if threshold is None:

@@ -6,9 +6,11 @@ background, and the browser keeps the list of the jobs that it started. So a rel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -16,33 +18,43 @@ from sbert_app.figures import bulk as figures_bulk
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.duplicates import Duplicates
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import encoding_dropdown
+from sbert_app.pages.components.upload_options import ColumnPicker, encoding_dropdown
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.background.state import State
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
+from sbert_app.services.files.uploads import ChosenColumns
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
-from training.data.tables.columns import PairColumns, pick_columns
+from training.data.tables.columns import PairColumns, parse_number, pick_columns
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, Stopped, UserFacingError
 
 MOST_LISTED = 20  # jobs in the list
 REMEMBER_JOB = "() => window.rememberJob()"
 
-EXAMPLE = asset("examples/bulk-example.csv")
-NO_GOLD = ""
+EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")  # and what scoring it has given
+THRESHOLD = "bulk-threshold"  # the id of the field, and its name in the address
+PRESS_SCORE = "Press Score."
+CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 
 
 def build(services: Services) -> None:
     """Build the page inside the open Blocks; its example is scored when it is opened."""
     _Page(services).wire()
+
+
+def _models(model: str | None, pooling: str | None, cross: str | None) -> str:
+    """What scores, in the title of the settings that change it."""
+    beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
+    return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
 
 
 class _Page:
@@ -51,6 +63,7 @@ class _Page:
         self.jobs = services.scoring
         self.table = gr.State(None)
         self.job = gr.State(None)  # the id of the job that is shown; None for the example
+        self.asked = gr.State(None)  # the threshold that the address asks for
         # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
         self.known = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
@@ -60,6 +73,11 @@ class _Page:
             with gr.Column(scale=5, min_width=320):
                 self._build_results()
         self.duplicates = Duplicates(services, self.job)
+        agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
+        matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
+        shows = {"The file": [self.file_line], "Scores": agreement, "Matches and duplicates": matches}
+        models = [self.model, self.pooling, self.cross, self.duplicates.threshold]
+        report_button(services, *of_page("Scored file", shows, models), "scored-file")
         self.history = gr.HTML(elem_id="bulk-history")
         with gr.Row(elem_classes="actions"):
             self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
@@ -67,17 +85,14 @@ class _Page:
     def _build_inputs(self, services: Services) -> None:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
-        with gr.Row():
-            self.first = gr.Dropdown(label="Sentence 1", elem_id="column-1", min_width=130)
-            self.second = gr.Dropdown(label="Sentence 2", elem_id="column-2", min_width=130)
-        self.gold = gr.Dropdown(
-            label="Gold score or label", info="Human judgements, if the file has them", elem_id="column-gold"
-        )
-        self.model, self.pooling = model_and_pooling(services, "bulk")
-        self.cross = cross_encoder_picker(services, NO_CROSS_ENCODER)
+        self.columns = ColumnPicker("column")
+        title = _models(DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
+        with gr.Accordion(title, open=False, elem_id="bulk-models") as self.models:
+            self.model, self.pooling = model_and_pooling(services, "bulk")
+            self.cross = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="bulk-cross")
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
-            self.halt = gr.Button("Stop", interactive=False, elem_id="stop", min_width=120)
+            self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
     def _build_results(self) -> None:
         self.file_line = gr.HTML(elem_id="file-line")
@@ -96,24 +111,33 @@ class _Page:
     def wire(self) -> None:
         root = gr.context.Context.root_block
         models = [self.model, self.pooling, self.cross]
-        columns = [self.table, self.first, self.second, self.gold]
+        columns = [self.table, *self.columns.columns]
         results = [
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
             *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.shown),
         ]
         started = [*results, self.job, self.known, self.history, self.forget]
-        everything = self.everything = [*columns, *models, self.file_line, self.encoding, *started]
+        everything = [self.table, self.asked, *self.columns.outputs, *models, self.file_line, self.encoding, *started]
+        self.everything = everything
         visited = root.load(self.visit, [*models, self.known], everything, concurrency_limit=8, **PRIVATE)
-        opened = gr.on(
-            [self.upload.upload, self.upload.clear], self.open, [self.upload, self.known], everything, **PRIVATE
-        )
-        self.encoding.input(self.reopen, [self.job, self.encoding], everything, **LATEST)
+        for control in models:
+            control.change(lambda *values: gr.Accordion(label=_models(*values)), models, self.models, **EVERY)
+        uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.known]
+        opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
+        for asking in (self.encoding, self.columns.sheet):
+            outputs = [each for each in everything if each is not asking]
+            read = [self.job, self.encoding, self.columns.sheet]
+            asking.input(partial(self.reopen, asking), read, outputs, **LATEST)
         scored = self.go.click(
-            self.score, [*columns, *models, self.job, self.known], started, concurrency_limit=8, **PRIVATE
+            self.score, [*columns, *models, self.job, self.known, self.asked], started, concurrency_limit=8, **PRIVATE
         )
         opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
+        named = [*self.columns.columns, *models]  # as `visit` reads them; a model brings its own pooling
+        names = f"(...values) => window.nameInAddress({[each.elem_id for each in named]}, values)"
+        changes = [*(each.input for each in self.columns.columns), *(each.change for each in models)]
+        gr.on(changes, None, named, None, js=names, **EVERY)
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.known, [self.known, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
@@ -124,31 +148,42 @@ class _Page:
 
         The latter are scored at once.
         """
-        listed = self._listed(known)
-        asked, sent = request.query_params.get("job"), request.query_params.get("sentences")
+        listed, query = self._listed(known), request.query_params
+        wanted, sent, threshold = query.get("job"), query.get("sentences"), parse_number(query.get(THRESHOLD, ""))
+        given = {self.model: model, self.pooling: pooling, self.cross: cross}
+        named = {each: query[each.elem_id] for each in given if each.elem_id in query}
+        model, pooling, cross = (given | named).values()
+        chosen = {self.model: model, self.pooling: pooling_radio(pooling), self.cross: cross}
+        listed |= {self.asked: threshold, **chosen}
         try:
-            job = self.jobs.get(asked) if asked else None
+            job = self.jobs.get(wanted) if wanted else None
             if job is not None:
-                table = open_table(job.path, job.encoding)
+                table = open_table(job.path, job.encoding, job.sheet)
             else:
                 table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return
-        if job is None:
-            picked = pick_columns(table)
-            yield {**listed, **self._opened(table, picked)}
-            yield from self._run(table, picked, model, pooling, cross, None, known)
+        if job is None and not sent and (model, pooling, cross) == (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER):
+            shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
+            yield {**listed, **self._opened(table, ChosenColumns.found(table)), self.job: shipped.id}
+            yield from self._watch(shipped, table, threshold)
             return
-        yield {**listed, **self._opened_job(job, table)}
+        if job is None:
+            yield {**listed, **self._opened(table, ChosenColumns.found(table))}
+            yield from self._run(table, pick_columns(table), (model, pooling, cross), None, known, threshold)
+            return
+        names = [query.get(each.elem_id, "") for each in self.columns.columns]
+        columns = ChosenColumns(*names) if names[0] and set(filter(None, names)) <= set(table.columns) else None
+        yield {**listed, **self._opened_job(job, table, columns), **{each: chosen[each] for each in named}}
         if job.state != State.OPENED:
-            yield from self._watch(job, table)
+            yield from self._watch(job, table, threshold)
 
     def open(self, path: str | None, known: list[str]) -> Update:
         """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         if path is None:
             table = open_table(EXAMPLE)
-            return {**self._opened(table, pick_columns(table)), self.status: lead("Press Score.")}
+            return {**self._opened(table, ChosenColumns.found(table)), self.status: lead(PRESS_SCORE)}
         try:
             open_table(path)
             job = self.jobs.open(Path(path))
@@ -156,40 +191,39 @@ class _Page:
             return self._unusable(error)
         return {**self._opened_job(job, open_table(job.path)), **self._listed([job.id, *known])}
 
-    def reopen(self, job_id: str | None, encoding: str) -> Update:
+    def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
+        """Read the file in another encoding, or another of its sheets; the picker that asks stays as it is."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
-            job = self.jobs.open(self.jobs.get(job_id).path, encoding or None)
-            opened = self._opened_job(job, open_table(job.path, job.encoding))
-            return {component: update for component, update in opened.items() if component is not self.encoding}
+            job = self.jobs.open(self.jobs.get(job_id).path, encoding or None, sheet or None)
+            opened = self._opened_job(job, open_table(job.path, job.encoding, job.sheet))
+            return {component: update for component, update in opened.items() if component is not asking}
         except UserFacingError as error:
             return self._unusable(error)
 
     def score(
         self,
+        request: gr.Request,
         table: Table | None,
         first: str | None,
         second: str | None,
         gold: str | None,
-        model: str,
-        pooling: str,
-        cross: str,
-        job: str | None,
-        known: list[str],
-        request: gr.Request = None,
+        *values: Any,
     ) -> Iterator[Update]:
+        """``values``: the models, the job, the jobs of this browser, the threshold that was asked for."""
+        *models, job, known, asked = values
         try:
             if table is None:
                 raise InputError("Choose a file first.")
             if not first or not second:
-                raise InputError("Choose the two columns that hold the sentences.")
+                raise InputError(f"{CHOOSE_COLUMNS}.")
             picked = pick_columns(table, [first, second])
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
         picked = PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
-        yield from self._run(table, picked, model, pooling, cross, job, known, visitor_of(request))
+        yield from self._run(table, picked, models, job, known, asked, visitor_of(request))
 
     def stop(self, job: str | None) -> Update:
         if job:
@@ -205,14 +239,14 @@ class _Page:
         self,
         table: Table,
         picked: PairColumns,
-        model: str,
-        pooling: str,
-        cross: str,
+        models: Sequence[str],
         job_id: str | None,
         known: list[str],
+        asked: float | None,
         visitor: str = "",
     ) -> Iterator[Update]:
         """Start a job and show it. The example has one too, which is not listed."""
+        model, pooling, cross = models
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
         task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
         try:
@@ -229,16 +263,16 @@ class _Page:
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
             **self._buttons(running=True),
         }
-        yield from self._watch(job, table)
+        yield from self._watch(job, table, asked)
         if listed:
             yield self._listed([job.id, *known])
 
-    def _watch(self, job: ScoreJob, table: Table) -> Iterator[Update]:
+    def _watch(self, job: ScoreJob, table: Table, asked: float | None = None) -> Iterator[Update]:
         shown = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {**self._finished(event, table, shown), **self._buttons(running=False)}
+                    yield {**self._finished(event, table, shown, asked), **self._buttons(running=False)}
                 else:
                     yield {self.status: results.progress(event, shown), **self._buttons(running=True)}
         except UserFacingError as error:
@@ -246,21 +280,26 @@ class _Page:
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: Table) -> Update:
-        try:
-            picked, hint = pick_columns(table), "Press Score."
-        except InputError:
-            picked, hint = None, "Choose the two columns that hold the sentences, then press Score."
-        summary = self.jobs.summary(job.id)
-        picked = summary.columns if summary else picked
+    def _opened_job(self, job: ScoreJob, table: Table, chosen: ChosenColumns | None = None) -> Update:
+        """``chosen``: the columns that the address names."""
+        columns, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
+        hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
+        if columns is None or columns.second is None:
+            hint = f"{CHOOSE_COLUMNS}, then press Score."
+        if summary := self.jobs.summary(job.id):
+            used_columns = summary.columns
+            target = used_columns.score or used_columns.label
+            chosen = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
         used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
         pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
+        return {**self._opened(table, chosen, job), **used, **pooling, self.job: job.id, self.status: status}
 
-    def _opened(self, table: Table, picked: PairColumns | None, job: ScoreJob | None = None) -> Update:
-        columns, encoding = list(table.columns), (job and job.encoding) or ""
-        gold = (picked and (picked.score or picked.label)) or NO_GOLD
+    def _opened(self, table: Table, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
+        """``columns``: those that were chosen; None for those that are found or guessed."""
+        encoding = (job and job.encoding) or ""
+        shown = columns or ChosenColumns.suggested(table)[0]
+        picked = PairColumns(shown.first, shown.second, shown.target) if shown and shown.second else None
         return {
             **self._cleared(),
             self.table: table,
@@ -268,10 +307,8 @@ class _Page:
             self.file_line: results.file_line(table, table.path == EXAMPLE),
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: results.preview(table, picked),
-            self.first: gr.Dropdown(columns, value=picked.sentence1 if picked else None),
-            self.second: gr.Dropdown(columns, value=picked.sentence2 if picked else None),
-            self.gold: gr.Dropdown([("none", NO_GOLD), *columns], value=gold),
-            self.go: gr.Button(interactive=True),
+            **self.columns.of(table, columns),
+            **self._buttons(running=False),
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
@@ -289,7 +326,10 @@ class _Page:
         return {self.status: error_message(error), **self._buttons(running=False)}
 
     def _buttons(self, running: bool) -> Update:
-        return {self.go: gr.Button(interactive=not running), self.halt: gr.Button("Stop", interactive=running)}
+        return {
+            self.go: gr.Button(interactive=not running),
+            self.halt: gr.Button("Stop", interactive=True, visible=running),
+        }
 
     def _listed(self, known: list[str]) -> Update:
         """The list of the jobs of this browser that are still kept, each once."""
@@ -309,7 +349,7 @@ class _Page:
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: Table, job: str) -> Update:
+    def _finished(self, summary: ScoreSummary, table: Table, job: str, asked: float | None = None) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
@@ -325,5 +365,5 @@ class _Page:
             **plots,
             self.rows: results.scored_rows(summary),
             self.disagreements: results.disagreements(summary),
-            **self.duplicates.offered(summary),
+            **self.duplicates.offered(summary, asked),
         }

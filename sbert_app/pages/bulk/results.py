@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_estimate
+from sbert_app.formats import format_count, format_estimate, format_number
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.files.report import Correlation, ScoreSummary
@@ -23,17 +23,15 @@ SHOWN_COLUMNS = 12
 
 
 def file_line(table: Table, is_example: bool) -> Markup:
-    """The name of a file and how it was read."""
     facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
     if is_example:
-        facts.insert(0, "an example, with many pairs that are hard on purpose")
+        facts.insert(0, "an example that ships scored, with pairs that are hard on purpose")
     return macro("bulk/file_line")(name=table.path.name, facts=facts, remarks=table.remarks)
 
 
 def preview(table: Table, picked: PairColumns | None) -> Markup:
-    """The first rows as they are in the file."""
     rows = {name: list(map(cell_text, cells)) for name, cells in table.preview(SHOWN_ROWS).rows.items()}
-    return _rows_table("The first rows", rows, picked, ())
+    return _rows_table(f"The first {SHOWN_ROWS} rows of the file", rows, picked, ())
 
 
 def scored_rows(summary: ScoreSummary) -> Markup:
@@ -42,8 +40,9 @@ def scored_rows(summary: ScoreSummary) -> Markup:
     empty = set(summary.added.values()).difference(added)
     rows = {name: cells for name, cells in summary.head.items() if name not in empty}
     for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
-        rows[name] = [cell and f"{float(cell):.3f}" for cell in rows[name]]
-    return _rows_table("The first rows, scored", rows, summary.columns, added)
+        rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
+    caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
+    return _rows_table(caption, rows, summary.columns, added)
 
 
 def progress(event: TaskProgress, job: str = "") -> Markup:
@@ -102,17 +101,16 @@ def disagreements(summary: ScoreSummary) -> Markup:
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
     """What the user should know about the rows: where scoring stopped, which are marked, which are guarded."""
     remarks = []
+    if summary.language:
+        remarks.append(
+            f"The first rows look like {summary.language}; {summary.model} was trained on another language, so its "
+            "scores say little here."
+        )
     if summary.stopped_at is not None:
         expected = format_count(expected_rows, "row")
         remarks.append(f"Stopped at row {summary.rows:,} of {expected}: the files hold the rows up to there.")
-    counts = {
-        "without text": summary.missing_text,
-        "with a gold score or label that is not understood": summary.bad_gold,
-        "malformed": summary.malformed,
-    }
-    marked = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    if marked:
-        remarks.append(f"Rows kept and marked in the column {summary.added['note']}: {marked}.")
+    if summary.marked:
+        remarks.append(f"Rows kept and marked in the column {summary.added['note']}: {summary.marked}.")
     if summary.guarded:
         has = "has" if summary.guarded == 1 else "have"
         remarks.append(
@@ -146,6 +144,6 @@ def _card(title: str, found: Correlation, statistic: str = "spearman") -> tuple[
     is_spearman = statistic == "spearman"
     value = found.spearman if is_spearman else found.pearson
     low, high = found.spearman_interval if is_spearman else found.pearson_interval
-    interval = f"95% interval {low * 100:.1f} to {high * 100:.1f}"
+    interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
     foot = f"{interval} · {format_count(found.n, 'row')} · {found.interval_method}"
-    return title, f"{value * 100:.1f}", f"{STATISTICS[statistic]} ×100", foot
+    return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot

@@ -12,6 +12,7 @@ from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
 from sbert_app.services.compare.examples import ExamplePair, example_of
+from sbert_app.services.compare.token_score import TokenScore, is_token_score, score_tokens
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError, UserFacingError
 from training.names import ModelName
@@ -53,17 +54,17 @@ class Answer:
     second: Comparison | None
     example: ExamplePair | None  # that was compared, if it was one
     errors: tuple[str, ...]  # as HTML: why a score is missing
+    tokens: TokenScore | None = None  # by the second model, if it compares tokens
 
     @property
     def comparisons(self) -> list[Comparison]:
-        """Of the model, and of the second one if there is one."""
         return [each for each in (self.comparison, self.second) if each is not None]
 
 
 def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
-    cross_encoder, second = inputs.cross, None
+    cross_encoder, second, tokens = inputs.cross, None, None
     try:
         models.cross_encoder_or_none(cross_encoder)
     except UserFacingError as unusable:  # the cosine is worth showing without it
@@ -72,10 +73,13 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
     comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
     if inputs.second:
         try:
-            second = compare_by_name(models, inputs.a, inputs.b, ModelName.parse(inputs.second))
+            if is_token_score(name := ModelName.parse(inputs.second), models):
+                tokens = score_tokens(models, name, inputs.a, inputs.b)
+            else:
+                second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors))
+    return Answer(comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors), tokens)
 
 
 def link(base_url: str, asked: Question) -> str:
@@ -88,7 +92,6 @@ def link(base_url: str, asked: Question) -> str:
 
 
 def as_python(asked: Question) -> str:
-    """The comparison with the Python API."""
     lines = [
         f"from training import Encoder{', CrossEncoder' if asked.cross else ''}",
         "",
@@ -103,7 +106,6 @@ def as_python(asked: Question) -> str:
 
 
 def as_curl(base_url: str, asked: Question) -> str:
-    """The comparison with the HTTP API."""
     models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": asked.cross or NO_CROSS_ENCODER}
     body = json.dumps({"sentence_a": asked.a, "sentence_b": asked.b, **models}, ensure_ascii=False)
     return (

@@ -8,13 +8,14 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.figures import compare as figures
-from sbert_app.formats import format_count
+from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, shown
 from sbert_app.pages.components.messages import heading
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import examples, throughput
@@ -26,9 +27,8 @@ from training.errors import UserFacingError
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
-    gr.HTML(heading("SBERT Lab", "How similar are two sentences, and why?"))
-    with gr.Tabs() as tabs:
+    gr.HTML(heading("Compare", "How similar are two sentences, and why?"))
+    with gr.Tabs(overflow_behavior="wrap") as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many"):
@@ -59,17 +59,19 @@ def _many_sentences(services: Services) -> gr.Textbox:
         max_lines=16,
         elem_id="lines",
     )
-    with gr.Row():
+    with gr.Row(elem_id="many-settings"):
         model, pooling = model_and_pooling(services, "many")
-        cross = cross_encoder_picker(services)
+        cross = cross_encoder_picker()
     with gr.Row():
         start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
-        stop = gr.Button("Stop", interactive=False, elem_id="stop-all")
+        stop = gr.Button("Stop", visible=False, elem_id="stop-all")
     tab = MeasureTab(services, "many", gr.HTML(elem_id="times"), start, stop)
     with gr.Row():
         cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
     ranking = gr.HTML(elem_id="ranked")
+    shows = {"All pairs": [tab.status, cosine_matrix, cross_matrix], "The most similar": [ranking]}
+    report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
     def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
         encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
@@ -96,14 +98,15 @@ def _many_sentences(services: Services) -> gr.Textbox:
 
 
 def ranked(pairs: AllPairs) -> Markup:
-    """The most similar pairs first, in a table."""
     cross = [] if pairs.cross is None else [("cross-encoder", "number")]
     columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
     rows = [
-        [f"{cosine:.3f}", *([] if score is None else [f"{score:.3f}"]), first, second]
+        [format_number(cosine, 3), *([] if score is None else [format_number(score, 3)]), first, second]
         for cosine, score, first, second in pairs.ranked()
     ]
-    caption = f"The {format_count(len(rows), 'most similar pair')}, most similar first"
+    count = len(pairs.lines) * (len(pairs.lines) - 1) // 2
+    which = "All" if len(rows) == count else f"The first {len(rows)} of"
+    caption = f"{which} {format_count(count, 'pair')}, most similar first"
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sbert_app.formats import format_count
+from sbert_app.formats import format_count, format_number
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.components.templates import macro, render, tint
-from sbert_app.services.compare.calibration import FITTED_ON, Calibration, error_of_model, meaning
+from sbert_app.services.compare.calibration import error_of_model
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
+from sbert_app.services.compare.token_score import NUMBERS, TokenScore
 from sbert_app.services.results.results import data_label
+from training.evaluation.calibration import Calibration, meaning
 from training.names import ModelName
 from training.pooling import pooling_label
 
@@ -21,8 +23,6 @@ MEASURING, NOT_MEASURED = "being measured …", "not measured for this model"
 
 @dataclass(frozen=True)
 class ScoreCard:
-    """One score of a pair, with its meaning."""
-
     title: str
     figure: str
     meaning: str
@@ -39,6 +39,7 @@ def result(
     expected: tuple[float, float] | None = None,
     measuring: bool = False,
     errors: Sequence[str] = (),
+    tokens: TokenScore | None = None,
 ) -> Markup:
     """The scores of a pair side by side, under the chosen model and the second one if there is one.
 
@@ -52,6 +53,9 @@ def result(
     ]
     if first.cross_score is not None:
         cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
+    if tokens is not None:
+        foot = f"{tokens.milliseconds:.0f} ms for the pair · not on the gold scale"
+        cards.append(ScoreCard(tokens.title, f"{tokens.score:.2f}", "the sum of the shares of tokens, below", foot))
     if gold is not None:
         cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
     return render("compare/templates/result.html", cards=cards, remarks=_remarks(comparisons), errors=errors)
@@ -79,6 +83,14 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     return remarks
 
 
+def token_map(found: TokenScore | None) -> Markup | str:
+    """Which tokens make a score that compares tokens."""
+    if found is None:
+        return ""
+    columns = [(name, "number" if name in NUMBERS else "") for name in found.columns]
+    return macro("compare/ranked")(f"{found.title}. {found.what}.", columns, found.rows)
+
+
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
     """The pair under mean, max, CLS and the model's own pooling. ``measuring``: missing curves are on their way."""
     rows = []  # (label, cosine, meaning, whether it is the chosen one)
@@ -104,8 +116,8 @@ def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
         columns.append(("cross-encoder", "number"))
     rows = []
     for change in sorted(changes, key=lambda change: change.cosine_change):
-        row = [change.word, "first" if change.side == "a" else "second", f"{change.cosine_change:+.3f}"]
-        rows.append([*row, f"{change.cross_change:+.3f}"] if change.cross_change is not None else row)
+        row = [change.word, "first" if change.side == "a" else "second", format_number(change.cosine_change, 3, "+")]
+        rows.append([*row, format_number(change.cross_change, 3, "+")] if change.cross_change is not None else row)
     return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
 
 
@@ -129,7 +141,7 @@ def _encoder_card(
     how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
     return ScoreCard(
         title=f"Cosine · {ModelName.parse(comparison.model).label}{how}",
-        figure=f"{comparison.cosine:.2f}",
+        figure=format_number(comparison.cosine),
         meaning=unknown if score is None else meaning(score),
         foot=foot,
         gold=score,
@@ -140,7 +152,8 @@ def _encoder_card(
 
 def _basis(curve: Calibration, cosine: float) -> str:
     """How sure a calibrated score is, and what its curve was fitted on."""
-    band, fitted = curve.band(cosine), f"fitted on {data_label(FITTED_ON)}"
+    count = f"{format_count(curve.pairs, 'pair')} of " if curve.pairs else ""
+    band, fitted = curve.band(cosine), f"fitted on {count}{data_label(curve.fitted_on)}"
     if band is None:
         return fitted
     return f"8 of 10 pairs with this cosine lie from {band[0]:.1f} to {band[1]:.1f}; {fitted}"
@@ -169,6 +182,6 @@ def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[t
     for change in sorted(changes, key=lambda change: change.start):
         colour = tint(-change.cosine_change, largest)
         pieces.append((sentence[end : change.start], "", ""))
-        pieces.append((sentence[change.start : change.end], colour, f"{change.cosine_change:+.3f}"))
+        pieces.append((sentence[change.start : change.end], colour, format_number(change.cosine_change, 3, "+")))
         end = change.end
     return [*pieces, (sentence[end:], "", "")]

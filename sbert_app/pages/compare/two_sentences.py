@@ -25,35 +25,25 @@ from sbert_app.pages.components.pickers import (
     pooling_picker,
     pooling_radio,
 )
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, explain, leave_one_out
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
+from training.evaluation.calibration import Calibration
+from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
 CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
-LONGEST_LINK = answers.LONGEST_LINK
-REPLACE_URL = f"""(a, b, model, pooling, cross, second) => {{
-  const inputs = {{a, b, model: model || "", pooling: pooling || "", cross: cross || ""}};
-  if (second) inputs.second = second;
-  const url = new URL(window.location.href), query = url.searchParams;
-  const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
-  window.answeredAt = Date.now();  // what is typed in one go is one step
-  query.delete("second");
-  for (const [name, value] of Object.entries(inputs)) query.set(name, value);
-  if (query.toString().length > {LONGEST_LINK}) {{ query.delete("a"); query.delete("b"); }}
-  window.showAddress(url, isStep);
-}}"""
+REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
 
 
 class TwoSentences:
-    """The components of the tab and their handlers."""
-
     def __init__(self, services: Services) -> None:
         self.services = services
         with gr.Row(equal_height=True):
@@ -62,35 +52,36 @@ class TwoSentences:
         with gr.Row(elem_classes="chips"):
             self.chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
             self.random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
+        self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
+        self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.lesson = gr.HTML(note(OPENING_PAIR.lesson), elem_id="lesson")
         with gr.Row():
             self.model, self.pooling = model_picker(services), pooling_picker()
-            self.cross = cross_encoder_picker(services)
-            hint = "Beside the first, with its own pooling"
+            self.cross = cross_encoder_picker()
+            hint = "Beside the first; or maxsim:NAME, a ColBERT, a SPLADE"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
         self.drawn = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
-        self.shown_model = gr.State(DEFAULT_MODEL)  # whose own pooling was selected last
+        self.shown_model = gr.State(DEFAULT_MODEL)  # whose pooling was selected last; see `_with_pooling`
         self.result = gr.State(None)  # an `Answer`, None after an error
         self.stopped = gr.State(None)  # what was typed when a download was stopped
         self.asked = gr.State({})
-        self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
-        self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
 
     def _build_details(self) -> None:
-        with gr.Tabs(elem_id="why"):
-            with gr.Tab("Which words make it"):
+        with gr.Tabs(overflow_behavior="wrap", elem_id="why"):
+            with gr.Tab("Which words matter"):
                 self.map_note = gr.HTML(elem_id="map-note")
                 self.word_map = gr.Plot(show_label=False, visible=False, elem_id="word-map")
                 self.explain_cross = gr.Button(
-                    "Which words make the cross-encoder's score?", size="sm", visible=False, elem_id="explain-cross"
+                    "Explain the cross-encoder's score", size="sm", visible=False, elem_id="explain-cross"
                 )
                 self.cross_words = gr.HTML(elem_id="cross-words")
-            with gr.Tab("What if a word is left out") as self.left_out_tab:
+                self.token_map = gr.HTML(elem_id="token-map")
+            with gr.Tab("Leave out a word") as self.left_out_tab:
                 self.left_out = gr.HTML(elem_id="what-if")
                 self.left_out_is_open = gr.State(False)
             with gr.Tab("Tokens"):
@@ -102,14 +93,19 @@ class TwoSentences:
                 self.as_json = gr.Code(label="JSON", language="json", elem_id="as-json", **code)
                 self.as_python = gr.Code(label="Python", language="python", elem_id="as-python", **code)
                 self.as_curl = gr.Code(label="curl", language="shell", elem_id="as-curl", **code)
+        shows = {
+            "Scores": [self.answer, self.poolings],
+            "Words": [self.map_note, self.word_map, self.cross_words, self.token_map],
+        }
+        inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
+        report_button(self.services, *of_page("Comparison", shows, inputs), "comparison")
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
         outputs = [
             *(self.result, self.pooling, self.shown_model, self.lesson, self.answer, self.stop, self.poolings),
             *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
-            *(self.calibration, self.explain_cross, self.cross_words),
+            *(self.calibration, self.explain_cross, self.cross_words, self.token_map),
         ]
         # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
         # alone is also set by the answer, which must not ask again.
@@ -125,7 +121,7 @@ class TwoSentences:
         again = gr.on([self.a.submit, self.b.submit], lambda: None, None, self.stopped, **UNQUEUED)
         opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
-            event.then(None, inputs, None, js=REPLACE_URL, trigger_mode="always_last")
+            event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.explain, [self.result, self.asked], self.map_note, **LATEST)
             event.then(self.update_left_out, [self.result, self.left_out_is_open], self.left_out, **LATEST)
         of_cross_encoder = partial(self.explain, of_cross_encoder=True)
@@ -154,7 +150,7 @@ class TwoSentences:
         shown = ""  # a model that is not shown yet is opened with its own pooling
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
-                shown = named_model(query.get("model")).name
+                shown = str(_with_pooling(named_model(query.get("model"))))
         return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown
 
     def stop_loading(self, request: gr.Request) -> None:
@@ -193,8 +189,9 @@ class TwoSentences:
                 yield {self.stop: gr.Button(visible=False)}
                 if not all(map(models.is_here, inputs.models)):  # failed, stopped, or another one has begun
                     return
-            if inputs.model.name != shown_model:  # chosen just now: open it as it was made
-                inputs = replace(inputs, pooling=models.encoder(inputs.model.name).pooling)
+            chosen = _with_pooling(inputs.model)
+            if str(chosen) != shown_model:  # just now: open it as it is typed, or was made
+                inputs = replace(inputs, pooling=models.encoder(chosen).pooling)
             answer = compute(models, inputs, drawn)
         except UserFacingError as wrong:
             yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
@@ -205,11 +202,12 @@ class TwoSentences:
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
-            self.shown_model: inputs.model.name,
+            self.shown_model: str(chosen),
             self.lesson: note(answer.example.lesson if answer.example else ""),
             **self._scores(answer),
             **self._words(answer.comparison),
-            **self._copies(answer, inputs, f"{request.url.scheme}://{request.headers.get('host', '127.0.0.1:7860')}"),
+            self.token_map: scores.token_map(answer.tokens),
+            **self._copies(answer, inputs, request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]),
         }
 
     def show_calibrated(self, answer: Answer | None) -> Update:
@@ -243,18 +241,16 @@ class TwoSentences:
         return found if asked.get("") is question else gr.skip()
 
     def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
-        """A random pair of STSb dev."""
         pair = examples.random_stsb_pair(self.services.settings.home)
         return pair.a, pair.b, pair
 
     def _download(self, watch: Watch, inputs: Question) -> Update:
-        """Download what the inputs need."""
         self.services.models.download(inputs.models, watch)
         return {}
 
     def _nothing(self) -> Update:
         """No result: nothing of an earlier one may stand beside an error."""
-        empty = (self.lesson, self.poolings, self.map_note, self.cross_words, self.tokens, self.link)
+        empty = (self.lesson, self.poolings, self.map_note, self.cross_words, self.token_map, self.tokens, self.link)
         code = (self.as_json, self.as_python, self.as_curl)
         return {
             self.result: None,
@@ -266,10 +262,17 @@ class TwoSentences:
         }
 
     def _scores(self, answer: Answer) -> Update:
-        home, pending = self.services.settings.home, False
-        curves: list[dict[str, calibration.Calibration | None]] = []
+        home, pending, errors = self.services.settings.home, False, [*answer.errors]
+        curves: list[dict[str, Calibration | None]] = []
         for each in answer.comparisons:
-            found = {name: calibration.load_calibration(each.model, name, home) for name in each.by_pooling}
+            found = {}
+            model = str(replace(self.services.models.canonical(each.model), pooling=None))  # as encoders are named
+            for name in each.by_pooling:
+                try:
+                    found[name] = calibration.load_calibration(model, name, home, each.weights)
+                except UserFacingError as damaged:  # the user's own
+                    errors.append(error_message(damaged))
+                    found[name] = calibration.computed_curve(model, name, home, each.weights)
             if None in found.values():
                 self.services.calibrate_later(each.model, each.pooling)
                 pending = pending or self.services.is_calibrating(each.model)
@@ -282,7 +285,8 @@ class TwoSentences:
                 example.gold if example else None,
                 expected=example.expected if example else None,
                 measuring=pending,
-                errors=answer.errors,
+                errors=errors,
+                tokens=answer.tokens,
             ),
             self.poolings: scores.poolings(answer.comparison, curves[0], measuring=pending),
             self.calibration: gr.Timer(active=pending),
@@ -307,6 +311,11 @@ class TwoSentences:
             self.as_python: answers.as_python(inputs),
             self.as_curl: answers.as_curl(base_url, inputs),
         }
+
+
+def _with_pooling(model: ModelName) -> ModelName:
+    """The model with the pooling that its name states, without other settings."""
+    return ModelName(model.name, pooling=model.pooling)
 
 
 def _confirm_copy(link: str) -> None:

@@ -28,12 +28,10 @@ def remember(
     Returns:
         The event after which the controls have the values that the address gives.
     """
-    ids = [control.elem_id for control in controls]
     sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
     def restore(request: gr.Request) -> list[Any]:
-        query = request.query_params
-        found = [_value(control, query.getlist(str(control.elem_id))) for control in controls]
+        query, found = request.query_params, values_of(controls, request)
         if tabs is None:
             return found
         is_known = query.get(TAB) in [section.id for section in sections]
@@ -41,34 +39,48 @@ def remember(
 
     outputs = [*controls, *([] if tabs is None else [tabs])]
     restored = gr.context.Context.root_block.load(restore, None, outputs, **UNQUEUED)
-    silent = [[control.value, *(passing or {}).get(control, ())] for control in controls]
-    keep = f"(...values) => {{ window.rememberControls({json.dumps(ids)}, {json.dumps(silent)}, values); }}"
-    gr.on([control.change for control in controls], None, list(controls), None, js=keep, **EVERY)
+    keep(controls, restored, passing)
     for section in sections:
         name = "" if section is sections[0] else section.id
         section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")
-    restored.then(None, None, None, js="() => window.addressIsRestored()")
     return restored
 
 
-def inputs_of(block: Any) -> list[Any]:
+def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:
+    """Keep the values of ``controls`` in the address, from the event on after which they have those that it gives."""
+    ids = json.dumps([control.elem_id for control in controls])
+    silent = json.dumps([[control.value, *(passing or {}).get(control, ())] for control in controls])
+    js = f"(...values) => {{ window.rememberControls({ids}, {silent}, values); }}"
+    gr.on([control.change for control in controls], None, list(controls), None, js=js, **EVERY)
+    restored.then(None, None, None, js="() => window.addressIsRestored()")
+
+
+def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
+    """What the address gives to each control; ``gr.skip()`` where that is nothing, or no value of it."""
+    return [_value(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
+
+
+def inputs_of(block: Any, *more: Any) -> list[Any]:
     """The controls inside of a block, such as ``gr.Tabs``, that an address can name.
 
-    They have an element id, and are there when the page opens: others depend on a file.
+    They have an element id, and are there when the page opens: others depend on a file. ``more``: kinds besides the
+    usual, such as texts.
     """
     found: list[Any] = []
+    kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
         if child.visible is True:
-            found += inputs_of(child)
-            if isinstance(child, gr.Dropdown | gr.Radio | gr.Slider | gr.Number | gr.Checkbox) and child.elem_id:
+            found += inputs_of(child, *more)
+            if child.elem_id and isinstance(child, kinds):
                 found.append(child)
     return found
 
 
 def _value(control: Any, given: list[str]) -> Any:
-    """What the address gives to a control; nothing changes where that is no value of it."""
     if not given:
         return gr.skip()
+    if isinstance(control, gr.Textbox):
+        return given[-1]
     if isinstance(control, gr.Checkbox):
         return given[-1] == "true"
     if isinstance(control, gr.Slider | gr.Number):

@@ -1,19 +1,25 @@
-"""A decision about a threshold as HTML: average precision, and each threshold with what it does."""
+"""Decisions about thresholds as HTML: average precision, and each threshold with what it does and a way to use it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from markupsafe import Markup
 
-from sbert_app.pages.components.templates import render
-from training.evaluation.thresholds import BEST_F1, PRECISION, Criterion, DataDecision, Decision
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.results.decisions import Decisions
+from training.evaluation.thresholds import BEST_F1, PRECISION, Choice, Criterion, DataDecision, Decision
+from training.names import ModelName
 
 MEANING = (
-    "Precision: of the pairs from the threshold on, the share that are matches. Recall: of the matches, the share that "
-    "lies above the threshold. Pairs with the same score are on the same side of every threshold. The curve "
-    "is that of all pairs; the points, with 95% intervals, are those of the pairs that the threshold was not chosen on."
+    "Precision: the share of the pairs above the threshold that are matches. Recall: the share of the matches that are "
+    "above the threshold. A curve shows all pairs. A point, with its 95% intervals, shows the pairs that its threshold "
+    "was not chosen on."
 )
+Use = Callable[[ModelName, Choice], str]  # HTML by which the threshold of a model is used; "" where it cannot be
+
+use_link, use_button = macro("use_link"), macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:
@@ -28,13 +34,36 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 
 
 def decision_table(title: str, found: DataDecision, notes: Sequence[str] = ()) -> Markup:
-    """What was decided on, average precision, and a row for each threshold."""
+    """What was decided on, average precision, and a row for each threshold, with a button that uses it."""
+    groups = [("", found.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
+    return _table(groups, found, macro("decision_lead")(title, found.decision), notes)
+
+
+def decisions_table(found: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
+    """Which model to take and why, and a row for each threshold of each model, with a link that uses it."""
+    groups = [(each.label, each.found.decision, each.rho, partial(use, each.model)) for each in found.models]
+    taken = found.to_take
+    safest = taken.safest
+    use_it = use(taken.model, safest) if safest.exists else ""
+    lead = macro("decisions_lead")(found, taken, safest, criterion_label(safest.criterion), data, use_it)
+    return _table(groups, taken.found, lead, notes, found.failures)
+
+
+def _table(
+    groups: Sequence[object],
+    found: DataDecision,
+    lead: Markup,
+    notes: Sequence[str],
+    failures: dict[str, str] | None = None,
+) -> Markup:
     return render(
         "components/templates/decision.html",
-        title=title,
+        lead=lead,
+        groups=groups,
         similarity=found.similarity,
         match=found.meaning,
         decision=found.decision,
         labels=criterion_labels(found.decision),
         notes=notes,
+        failures=failures or {},
     )

@@ -10,6 +10,7 @@ stay, whatever it was to:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,13 @@ UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
 # calls all listeners of an event again when one with "always_last", which is the default of ``change``, was waited for,
 # and two of them would call each other for seconds.
 EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
+
+
+def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
+    """Let a button be pressed once every field of ``needs`` has a value; until then its label says what is missing."""
+    js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
+    button.value, button.interactive = f"{button.value}: {next(iter(needs.values()))}", False
+    gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
 
 
 Update = dict[Any, Any]  # component -> its new value: what a handler returns

@@ -59,7 +59,7 @@ class MeasureTab:
     name: str
     status: Any  # gr.HTML: progress, then the result, or an error message
     start: Any = None  # gr.Button, disabled while the work runs
-    stop: Any = None  # gr.Button, enabled while the work runs
+    stop: Any = None  # gr.Button, there while the work runs
     stopped: str = "stopped before there was a result."
     buttons: Any = None  # gr.Row of both, for more: ``with tab.buttons: …``
 
@@ -77,7 +77,7 @@ class MeasureTab:
         """A row with Start, called ``label``, and Stop; below it the status. ``ids``: of the three, in this order."""
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=ids[0])
-            stop = gr.Button(IDLE, interactive=False, elem_id=ids[1])
+            stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
         return cls(services, name, gr.HTML(status, elem_id=ids[2]), start, stop, buttons=buttons, **options)
 
     @property
@@ -104,6 +104,7 @@ class MeasureTab:
         outputs: Iterable[Any] = (),
         once: bool = False,
         limit: int = 2,
+        example: Callable[[], Update] | None = None,
     ) -> None:
         """Measure when Start is pressed; with ``once`` also when the open tab is selected for the first time.
 
@@ -112,17 +113,25 @@ class MeasureTab:
             empty: what the outputs become where there is no result: after an error, or a stop.
             outputs: those that keep what they show then.
             limit: how many visitors measure at the same time; others wait for their turn.
+            example: what the outputs become when the tab is first selected: what ships measured.
         """
         handler, outputs = self.handler(measure, empty), [*outputs, *empty]
         self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
-        if not once:
+        if not once and example is None:
             return
         was_opened = gr.State(False)
 
         def first(request: gr.Request, opened: bool, *values: Any) -> Iterator[Update]:
             yield {was_opened: True}
-            if not opened:
+            if opened:
+                return
+            if example is None:
                 yield from handler(request, *values)
+                return
+            try:
+                yield example()
+            except UserFacingError as error:  # its data is not on this machine, and there is no network
+                yield {self.status: error_message(error)}
 
         select = gr.context.Context.block.select
         self.on(select, first, [was_opened, *inputs], [was_opened, *outputs], concurrency_limit=limit)
@@ -193,7 +202,7 @@ class MeasureTab:
     def _buttons(self, running: bool) -> Update:
         update: Update = {}
         if self.stop is not None:
-            update[self.stop] = gr.Button(IDLE, interactive=running)
+            update[self.stop] = gr.Button(IDLE, interactive=True, visible=running)
         if self.start is not None:
             update[self.start] = gr.Button(interactive=not running)
         return update

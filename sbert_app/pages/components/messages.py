@@ -55,7 +55,7 @@ def gradio_errors() -> Iterator[None]:
     try:
         yield
     except UserFacingError as error:
-        raise gr.Error(error.public, print_exception=False) from error
+        raise gr.Error(summary_of(error), print_exception=False) from error
     except gr.Error:
         raise
     except Exception as error:
@@ -97,6 +97,6 @@ def attribution(found: Attribution | WordAttribution) -> Markup:
     if isinstance(found, WordAttribution):
         return macro("word_attribution")(found)
     return note(
-        "Each cell is what a word pair adds to the cosine, blue, or takes from it, orange. "
-        f"All cells sum to {found.cosine:.4f}: nothing is approximated."
+        "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange). "
+        f"The cells sum to the cosine, {found.cosine:.4f}."
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import gradio as gr
 
@@ -18,6 +19,7 @@ from training.names import BY_ROLE, DataName, ModelName
 from training.pooling import PAPER_POOLINGS, pooling_label
 
 MODELS = list(ENCODERS)
+NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
 HINT = "Or type a Hub id or run:<name>"
@@ -30,11 +32,34 @@ CROSS_ENCODER_CHOICES = [
 ]
 
 
-def model_choices(services: Services) -> list[tuple[str, str]]:
-    """The built-in models, with the size of those to download, then every run that has a model, the newest first."""
-    to_download = {name: remark for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    built_in = [(f"{name} ({to_download[name]})" if name in to_download else name, name) for name in MODELS]
-    return built_in + run_choices(services.jobs.store.list(), ENCODER)
+Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]  # of a picker, where there are these runs
+_fresh: WeakKeyDictionary[gr.Blocks, dict[gr.Dropdown, Choices]] = WeakKeyDictionary()  # of the page that is built
+
+
+def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
+    """Let the choices of ``picker`` be read anew when its page is opened; see `read_anew`."""
+    _fresh.setdefault(gr.context.Context.root_block, {})[picker] = choices
+    return picker
+
+
+def read_anew(services: Services) -> None:
+    """Call it at the end of a page: one event reads the runs, once, for all of its pickers that are `fresh`."""
+    root = gr.context.Context.root_block
+
+    def read() -> dict[gr.Dropdown, Any]:
+        runs = services.jobs.store.list()
+        return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
+
+    if pickers := _fresh.pop(root, {}):
+        root.load(read, None, [*pickers], **UNQUEUED)
+
+
+def model_choices(
+    services: Services, runs: Iterable[Run], known: Sequence[tuple[str, str]] = NAMED_MODELS, kind: str = ENCODER
+) -> list[tuple[str, str]]:
+    """``known`` models, with the size of those to download, then the runs with a model of ``kind``, newest first."""
+    sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
+    return [*((label + sizes.get(name, ""), name) for label, name in known), *run_choices(runs, kind)]
 
 
 def run_choices(runs: Iterable[Run], kind: str = "") -> list[tuple[str, str]]:
@@ -89,21 +114,18 @@ def model_picker(
     none = [("none", NO_MODEL)] if optional else []
     options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
     picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
-    root = gr.context.Context.root_block
-    root.load(lambda: gr.Dropdown([*none, *model_choices(services)]), None, picker, **UNQUEUED)
-    return picker
+    return fresh(picker, lambda runs: [*none, *model_choices(services, runs)])
 
 
-def pooling_picker(value: str = "mean", **options: Any) -> gr.Radio:
-    """mean, max or CLS."""
+def pooling_picker(**options: Any) -> gr.Radio:
     hint = "From token vectors to a sentence vector"
-    return gr.Radio(POOLINGS, value=value, label="Pooling", info=hint, min_width=270, **options)
+    return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
 
 
-def pooling_radio(own: str, value: str | None = None) -> gr.Radio:
+def pooling_radio(own: str) -> gr.Radio:
     """An update of ``pooling_picker`` for a model whose own pooling may be none of the three; it is offered too."""
     others = [] if own in PAPER_POOLINGS else [(pooling_label(own), own)]
-    return gr.Radio([*POOLINGS, *others], value=value or own)
+    return gr.Radio([*POOLINGS, *others], value=own)
 
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
@@ -118,16 +140,11 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
     return model, pooling
 
 
-def cross_encoder_picker(services: Services, value: str = DEFAULT_CROSS_ENCODER) -> gr.Dropdown:
+def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
     """A cross-encoder by name, or none; the list is read anew when the page is opened."""
     hint = "Reads both sentences at once"
-    picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross")
-
-    def with_runs() -> gr.Dropdown:
-        return gr.Dropdown([*CROSS_ENCODER_CHOICES, *run_choices(services.jobs.store.list(), CROSS)])
-
-    gr.context.Context.root_block.load(with_runs, None, picker, **UNQUEUED)
-    return picker
+    picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options)
+    return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, CROSS)])
 
 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model
@@ -151,15 +168,15 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
     scripts and every other page understand the choice.
     """
     with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
-        hint = "Keep the first so many numbers of a vector: made for Matryoshka models"
+        hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
         dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
-        hint = "Put before every sentence: a name from the model's folder, or any text"
+        hint = "Text before every sentence, or the name of a prompt in the model's folder"
         prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
         precision = gr.Dropdown(
             PRECISIONS,
             value=AUTO,
             label="Precision",
-            info="What the products are computed in; the Evaluate page measures what it costs",
+            info="Number format of the computation; Evaluate › Cost compares them",
             min_width=240,
             elem_classes="model-precision",
         )

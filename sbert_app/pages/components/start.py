@@ -14,13 +14,15 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import UNQUEUED, Asked, ask
+from sbert_app.pages.components.events import LATEST, UNQUEUED, Asked, Update, ask
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError
 
+# Gradio fills fields in folds that are closed some ticks after it runs the next event, which would read the old values.
+SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
 # (rate, measuring=False): shows what the runs would do; without a rate how long is unknown, or being measured
 Plan = Callable[..., Markup]
 
@@ -35,25 +37,30 @@ class StartForm:
         planned: where the estimate is shown, or what is wrong with the form.
         estimate: from the values of the fields to the estimate of a run, which the rate of all is measured with, and
             how to show it. Raises UserFacingError if it could not start.
+        describe: from that estimate and the values to the updates of ``described``, what else the page says of them.
     """
 
     store: RunStore
     inputs: Sequence[Any]
     planned: gr.HTML
     estimate: Callable[..., tuple[RunEstimate, Plan]]
+    describe: Callable[..., Update] = lambda *_: {}
+    described: Sequence[Any] = ()
     asked: gr.State = field(default_factory=lambda: gr.State({}))  # no slow measurement of older values is shown
 
     def estimate_after(self, event: Any) -> None:
         """Show the estimate when the handler of an event is done."""
-        self._measured(event.then(self._estimate, [self.asked, *self.inputs], self.planned, **UNQUEUED))
+        inputs, outputs = [self.asked, *self.inputs], [self.planned, *self.described]
+        settled = event.then(None, None, None, js=SETTLED)
+        self._measured(settled.then(self._estimate, inputs, outputs, **UNQUEUED))
 
     def estimate_on(self, events: Sequence[Any]) -> None:
         """Show the estimate at these events of the fields.
 
         The estimate itself is the event: of several quick edits the last is never dropped while one is computed.
         """
-        estimated = {"inputs": [self.asked, *self.inputs], "outputs": self.planned, **UNQUEUED}
-        self._measured(gr.on(events, self._estimate, trigger_mode="always_last", **estimated))
+        inputs, outputs = [self.asked, *self.inputs], [self.planned, *self.described]
+        self._measured(gr.on(events, self._estimate, inputs, outputs, **{**LATEST, **UNQUEUED}))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Start at a press of ``button``; ``selected`` gets the id that ``start(visitor, *values)`` returns."""
@@ -69,15 +76,16 @@ class StartForm:
     def _measured(self, estimated: Any) -> None:
         estimated.then(self._measure, [self.asked, *self.inputs], self.planned, **UNQUEUED)
 
-    def _estimate(self, asked: Asked, *values: Any) -> str:
+    def _estimate(self, asked: Asked, *values: Any) -> Update:
         """The estimate, as far as it is known without measuring."""
         ask(asked)
         try:
             run, plan = self.estimate(*values)
         except UserFacingError as error:
-            return error_message(error)
+            return {self.planned: error_message(error)}
         rate = known_rate(run, self.store.list(), self.store)
-        return plan(rate, measuring=rate is None and can_measure_rate(run.config, self.store))
+        planned = plan(rate, measuring=rate is None and can_measure_rate(run.config, self.store))
+        return {self.planned: planned, **self.describe(run, *values)}
 
     def _measure(self, asked: Asked, *values: Any) -> Any:
         """The estimate with the throughput measured now, if it was not known."""

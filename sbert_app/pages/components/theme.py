@@ -26,7 +26,7 @@ SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
 def head() -> str:
-    """The scripts of every page, and the style of the navigation on a phone, in two rows, for its head.
+    """The scripts of every page, and the style of the navigation on a phone, where it scrolls, for its head.
 
     That is in no style sheet of ``assets``: Gradio applies what is inside @media there below the navigation only.
     """
@@ -36,6 +36,8 @@ def head() -> str:
 
 def build() -> gr.themes.Base:
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
+    # Gradio's own, with nothing below 13 pixels: a hint is read from a projector, too
+    text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(
         primary_hue=_BLUE,
@@ -43,6 +45,7 @@ def build() -> gr.themes.Base:
         neutral_hue=gr.themes.colors.slate,
         font=fonts,
         font_mono=mono,
+        text_size=text,
         radius_size=gr.themes.sizes.radius_md,
     ).set(
         body_background_fill="#f7f8fa",
@@ -55,6 +58,7 @@ def build() -> gr.themes.Base:
         block_info_text_color_dark="#a3adbb",
         input_placeholder_color="#5a6472",
         input_placeholder_color_dark="#a3adbb",
+        link_text_color_dark="#56b4e9",
         block_border_width="1px",
         block_label_text_weight="500",
         button_primary_background_fill="*primary_600",

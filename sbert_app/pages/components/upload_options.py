@@ -1,4 +1,4 @@
-"""How an upload is read: its encoding, and which columns hold the sentences and the scores or labels.
+"""How an upload is read: its encoding, its sheet, and which columns hold the sentences and the scores or labels.
 
 file = gr.File(…)
 how = UploadOptions(file, "errors")
@@ -21,52 +21,61 @@ from sbert_app.pages.components.events import LATEST, Update
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
-from sbert_app.services.files.uploads import ChosenColumns, named_columns
-from training.data.tables.columns import as_text
+from sbert_app.services.files.uploads import ChosenColumns, has_triplets, named_columns
+from training.data.tables.columns import as_text, listed
 from training.data.tables.encodings import SPOKEN
 from training.data.tables.table import Table, open_lines, open_table
 from training.data.tables.text import UnknownEncodingError
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
-# (end of the id, label, hint) of the picker of each column
-COLUMNS = (
-    ("1", "Sentence 1", None),
-    ("2", "Sentence 2", "None for single sentences"),
-    ("target", "Score or label", "Human judgements, if there are any"),
-)
-NONE = ""
-BY_NAME = "detected by name"
+# The end of the id of the picker of each column, and its label
+COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
+NONE, CHOOSE = "", "choose a column"
 
 
 class ColumnPicker:
-    """Three dropdowns below an upload, hidden until there is a file. ``inputs`` belong to the page's own handlers."""
+    """Dropdowns below an upload, hidden until there is a file: the sheet of a workbook, and what the columns hold.
+
+    ``inputs`` belong to the page's own handlers: the sheet, then the columns.
+    """
 
     def __init__(self, elem_id: str) -> None:
-        """Build it inside the open Blocks; its ids are ``elem_id`` followed by -1, -2 and -target."""
+        """Build it inside the open Blocks; its ids are ``elem_id`` followed by -sheet, and by -1, -2 and -target."""
         with gr.Row(visible=False, elem_id=elem_id) as self.row:
-            self.inputs = [
-                gr.Dropdown(label=label, info=info, min_width=150, elem_id=f"{elem_id}-{end}")
-                for end, label, info in COLUMNS
+            self.sheet = gr.Dropdown(label="Sheet", visible=False, min_width=200, elem_id=f"{elem_id}-sheet")
+            self.columns = [
+                gr.Dropdown(label=label, min_width=200, elem_id=f"{elem_id}-{end}") for end, label in COLUMNS.items()
             ]
+        self.inputs = [self.sheet, *self.columns]
         self.outputs = [self.row, *self.inputs]
 
-    def show(self, files: str | Sequence[str] | None, encoding: str = "") -> Update:
-        """The columns of the first file, with those that are found by their names chosen."""
+    def show(self, files: str | Sequence[str] | None, encoding: str = "", sheet: str | None = None) -> Update:
+        """The columns of the first file, with those chosen that are found by their names or guessed."""
         path = files if isinstance(files, str) else next(iter(files or ()), None)
         try:
-            table = open_table(path, encoding or None) if path else None
+            return self.of(_open(path, encoding or None, sheet) if path else None)
         except UserFacingError:  # said where the file is used
-            table = None
+            return self.of(None)
+
+    def show_sheet(self, files: str | Sequence[str] | None, encoding: str, sheet: str) -> Update:
+        """The same of another sheet. Its picker stays as it is: yet another may have been picked meanwhile."""
+        return {each: update for each, update in self.show(files, encoding, sheet).items() if each is not self.sheet}
+
+    def of(self, table: Table | None, chosen: ChosenColumns | None = None) -> Update:
+        """The columns of a table, with those ``chosen``, or else found or guessed; hidden without a table."""
         if table is None:
-            return {self.row: gr.Row(visible=False), **{each: gr.Dropdown(value=None) for each in self.inputs}}
-        found = ChosenColumns.found(table)  # of triplets, which have names of their own, none is chosen
-        chosen = (found.first, found.second, found.target) if found else (None, None, None)
-        names = [(column, column) for column in table.columns]
-        pickers = zip(self.inputs, (BY_NAME, "none", "none"), chosen, strict=True)
+            return {self.row: gr.update(visible=False), **{each: gr.update(value=None) for each in self.inputs}}
+        suggested, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
+        names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
+        values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
+        first = "anchor, positive, negative" if has_triplets(table.columns) else CHOOSE
+        sheets = list(table.reader.sheets)
+        pickers = zip(self.columns, (first, "none", "none"), values, strict=True)
         return {
-            self.row: gr.Row(visible=True),
-            **{each: gr.Dropdown([(none, NONE), *names], value=name or NONE) for each, none, name in pickers},
+            self.row: gr.update(visible=True),
+            self.sheet: gr.update(choices=sheets, value=table.reader.sheet or None, visible=len(sheets) > 1),
+            **{each: gr.update(choices=[(none, NONE), *names], value=name or NONE) for each, none, name in pickers},
         }
 
 
@@ -90,20 +99,23 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
 
 
 class UploadOptions:
-    """How an upload is read: the pickers of its encoding and, unless ``columns`` is False, of its columns.
+    """How an upload is read: the pickers of its encoding, of its sheet and of its columns.
 
     ``inputs`` belong to the page's own handlers.
     """
 
-    def __init__(self, upload: Any, prefix: str, columns: bool = True) -> None:
+    def __init__(self, upload: Any, prefix: str) -> None:
         """Build and wire them inside the open Blocks; ``prefix`` is that of their ids."""
         self.read = gr.HTML(visible=False, elem_id=f"{prefix}-encoding-read")
         self.encoding = encoding_dropdown(f"{prefix}-encoding")
-        self.columns = ColumnPicker(f"{prefix}-columns") if columns else None
-        self.inputs = [self.encoding, *(self.columns.inputs if self.columns else ())]
-        outputs = [self.read, *(self.columns.outputs if self.columns else ())]
-        gr.on([upload.upload, upload.clear], self.describe, upload, [self.encoding, *outputs], **LATEST)
-        self.encoding.input(self.describe_picked, [upload, self.encoding], outputs, **LATEST)
+        self.columns = ColumnPicker(f"{prefix}-columns")
+        self.inputs = [self.encoding, *self.columns.inputs]
+        self.outputs = [self.read, self.encoding, *self.columns.outputs]
+        gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
+        picked = [each for each in self.outputs if each is not self.encoding]
+        self.encoding.input(self.describe_picked, [upload, self.encoding], picked, **LATEST)
+        shown = [each for each in self.columns.outputs if each is not self.columns.sheet]
+        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], shown, **LATEST)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
         """What the first doubtful file reads like, with the picker, where there is a doubt; the columns."""
@@ -115,7 +127,7 @@ class UploadOptions:
         return {
             self.read: gr.HTML(shown, visible=bool(shown)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
-            **(self.columns.show(files, encoding) if self.columns else {}),
+            **self.columns.show(files, encoding),
         }
 
     def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
@@ -159,27 +171,29 @@ def _is_plain(path: str) -> bool:
         return False
 
 
-def _open(path: str, encoding: str | None = None) -> Table:
+def _open(path: str, encoding: str | None = None, sheet: str | None = None) -> Table:
     if Path(path).suffix.lower() == ".txt":
         return open_lines(Path(path), encoding)
-    return open_table(path, encoding)
+    return open_table(path, encoding, sheet)
 
 
-def chosen_name(
-    services: Services, path: str, encoding: str, first: str | None, second: str | None, target: str | None
-) -> str:
-    """The name of an upload for the loaders of data, with the encoding and the columns that were chosen.
+def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *columns: str | None) -> str:
+    """The name of an upload for the loaders of data, with the encoding, the sheet and the columns that were chosen.
 
     InputError if the browser has sent a path that is no upload, or the columns do not fit.
     """
-    if not first:
-        if second or target:
-            raise InputError("choose the column of sentence 1")
-        return as_named(path, encoding)
     services.access.check_data(path)
-    chosen = ChosenColumns(first, second or None, target or None)
-    if set(filter(None, (first, second, target))) - set(open_table(path, encoding or None).columns):
+    table = open_table(path, encoding or None)
+    if sheet in table.reader.sheets:
+        table = open_table(path, encoding or None, sheet)
+    first, *others = (name or None for name in columns)
+    chosen = ChosenColumns(first, *others) if first else None
+    if set(chosen.names if chosen else ()) - set(table.columns):
         return as_named(path, encoding)  # another of several files, found by its own names
+    if chosen is None and (any(others) or not has_triplets(table.columns)):
+        raise InputError(
+            f"choose the column of sentence 1, below the file: {table.path.name} has {listed(table.columns)}"
+        )
     services.check_kept_room(Path(path))
-    copy = named_columns(Path(path), chosen, services.settings.home, encoding or None)
+    copy = named_columns(Path(path), chosen, services.settings.home, encoding or None, table.reader.sheet or None)
     return as_named(path, encoding) if copy is None else str(copy)

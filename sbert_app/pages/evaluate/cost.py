@@ -8,35 +8,41 @@ from sbert_app.figures.evaluation import quality_and_size
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.cost import measure_cost
+from sbert_app.services.results.cost import CostTable, measure_cost
+from sbert_app.services.results.grid import with_scores
+from sbert_app.services.results.precomputed import SHIPPED_COST
+from sbert_app.services.store.documents import read_document
+from training.names import ModelName
 from training.quantization import PRECISIONS
 
 NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
-WAITING = messages.waiting("Measuring the vectors of all-MiniLM-L6-v2 …")
 INTRO = (
-    "A million vectors of 384 numbers in float32 take 1.5 GB. How much quality do fewer dimensions and fewer bits "
-    "cost? The first so many numbers of each vector are kept and stored in float32, bf16, int8 and binary. Models "
-    "trained with Matryoshka losses are made for fewer dimensions; others are cut as well, and this shows what they "
-    "lose."
+    "A million vectors of 384 numbers in float32 take 1.5 GB. How much quality do smaller vectors cost? Each vector is "
+    "cut after its first numbers and stored in float32, bf16, int8 and binary. Only models with Matryoshka training "
+    "are made to be cut."
 )
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; its example is computed when the tab is first opened."""
+    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), WAITING)
+    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), "")
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
+    report_button(services, *of_page("Cost", {"Quality and size": [tab.status, figure, table]}), "cost")
 
     def measure(watch: Watch, *values: str) -> Update:
         model, pairs = pickers.loaded(*values)
         watch.report(0, f"Loading {model.label}")
-        found = measure_cost(services.models.scorer(model), pairs, watch)
+        return result(measure_cost(services.models.scorer(model), with_scores(pairs), watch), model, "Measured now")
+
+    def result(found: CostTable, model: ModelName, measured: str) -> Update:
         near = found.smallest_within(NEAR)
         precisions = [(name, precision.label) for name, precision in PRECISIONS.items()]
         return {
@@ -49,7 +55,11 @@ def build(services: Services) -> None:
                 points=NEAR,
             ),
             figure: shown(quality_and_size(found)),
-            table: render("evaluate/templates/cost_table.html", table=found, precisions=precisions),
+            table: render("evaluate/templates/cost_table.html", table=found, precisions=precisions, measured=measured),
         }
 
-    tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, once=True, limit=1)
+    def example() -> Update:
+        found = read_document(SHIPPED_COST, CostTable)
+        return result(found, ModelName.parse(found.model), "Shipped with the app, measured")
+
+    tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, limit=1, example=example)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gradio as gr
 from markupsafe import Markup
@@ -13,13 +14,16 @@ from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
+from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
-from sbert_app.services.results.results import Metric, data_label
+from sbert_app.services.results.precomputed import shipped_scores
+from sbert_app.services.results.results import EvalResult, Metric, data_label
+from training.data.dataset import Dataset
 from training.errors import InputError
 from training.names import ModelName
 
@@ -37,20 +41,17 @@ class _Analysis(NamedTuple):
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; its example is computed when the tab is first opened."""
+    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
     _ErrorAnalysisTab(services).wire()
 
 
 class _ErrorAnalysisTab:
-    """The components and their event handlers."""
-
     def __init__(self, services: Services) -> None:
         self.services = services
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
         ids = ("show-errors", "stop-errors", "errors-status")
-        waiting = messages.waiting("Scoring STSb dev …")
-        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids, waiting)
+        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids, "")
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
             self.under = _error_list("Rated too low by the model", "under")
@@ -58,11 +59,13 @@ class _ErrorAnalysisTab:
         self.map = gr.Plot(show_label=False, visible=False, elem_id="errors-map")
         self.heading = gr.HTML(messages.section("Where the model is weak"), visible=False)
         self.slices = gr.HTML(elem_id="slices")
+        shows = {"The model": [self.tab.status], "A pair": [self.pair, self.map], "Where it is weak": [self.slices]}
+        self.of_tab, parts = of_page("Error analysis", shows)
+        report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         results = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
-        self.tab.wire(self.analyze, self.pickers.inputs, {}, results, once=True)
+        self.tab.wire(self.analyze, self.pickers.inputs, {}, results, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for chosen, other in ((self.over, self.under), (self.under, self.over)):
             chosen.input(self._explain(other), [self.analysis, chosen], explained, **LATEST)
@@ -74,8 +77,20 @@ class _ErrorAnalysisTab:
         home = self.services.settings.home
         pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
         result = evaluate_one(spec, pairs, self.services.models, cache, watch)
+        update = self.result(spec, name, pairs, result)
+        first = next(iter(update[self.analysis].errors.over), None)
+        return {**update, **(self._explanation(spec, first) if first else {})}
+
+    def example(self) -> Update:
+        """The errors by scores that ship. The words of a pair are shown when it is chosen: that takes the model."""
+        pairs, scores = shipped_scores(self.services.settings.home)
+        spec = ModelName.parse(MODELS[0])
+        return self.result(spec, pairs.name, pairs, scores.results[spec], explained=False)
+
+    def result(self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True) -> Update:
+        """The lists of errors and the slices, without the words of a pair."""
         errors = analyze_errors(result, pairs)
-        first = errors.over[0] if errors.over else None
+        first = errors.over[0] if errors.over and explained else None
         return {
             self.analysis: _Analysis(spec, errors),
             self.tab.status: macro("evaluate/errors_summary")(
@@ -85,8 +100,16 @@ class _ErrorAnalysisTab:
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
             self.slices: slices(errors.slices),
-            **(self._explanation(spec, first) if first else {self.pair: "", self.map: hidden()}),
+            self.pair: "",
+            self.map: hidden(),
         }
+
+    def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
+        """What the tab shows, with its lists of errors as tables."""
+        report, errors = self.of_tab(*parts), analysis.errors if analysis else ErrorAnalysis([], [], [])
+        lists = {"Rated too high by the model": errors.over, "Rated too low by the model": errors.under}
+        tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
+        return replace(report, sections={**report.sections, **tables})
 
     def _explain(self, other: gr.Radio) -> Callable[[_Analysis | None, int | None], Update]:
         """The handler of a choice in one list, after which none is chosen in the ``other``."""
@@ -127,6 +150,16 @@ def _choices(errors: list[RankedError], chosen: RankedError | None = None) -> gr
         for pair in errors
     ]
     return gr.Radio(choices, value=chosen.row if chosen else None)
+
+
+def errors_table(errors: Sequence[RankedError]) -> Markup:
+    """The pairs of a list, the largest error first."""
+    columns = [("sentence", ""), ("sentence", ""), *((name, "number") for name in ("gold", "gold rank", "model rank"))]
+    rows = [
+        (each.first, each.second, f"{each.gold:.2f}", f"{each.gold_rank:.2f}", f"{each.score_rank:.2f}")
+        for each in errors
+    ]
+    return macro("table")(columns, rows)
 
 
 def slices(found: Sequence[Slice]) -> Markup:

@@ -11,29 +11,28 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, Output
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.pickers import HINT, model_picker
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.server.address import visitor_of
-from sbert_app.services.background.state import State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
-from sbert_app.services.experiments.experiment import FOLDS, Cell, Experiment, Experiments
+from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experiments
 from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 
 BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
 DEFAULT_STEPS = 60
 INTRO = (
-    "One training run for each held-out fold: the runs are queued, appear on the Train page, and continue when this "
-    "page is closed. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where each topic is in the training data too, "
-    "and 50.65 on a held-out topic. A file needs sentence1, sentence2, score and, to leave topics out, topic; without "
-    "a file, STSb dev is split, with its genres as topics."
+    "Trains one run for each fold and scores it on the pairs of that fold, which it has not seen. The runs are on the "
+    "Train page too, and continue when you close this page. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where "
+    "each topic is in the training data too, and 50.65 on a held-out topic. A file needs pairs with scores and, to "
+    "leave topics out, a column topic. Without a file, STSb dev is split by its genres."
 )
 EMPTY = messages.note("No folds yet. Start trains one run for each fold, about a minute each.")
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks."""
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():
@@ -50,6 +49,7 @@ def build(services: Services) -> None:
     error = gr.HTML(elem_id="folds-told")
     panel = ExperimentPanel(experiments, FOLDS, "folds", "Experiment", watches_always=False)
     table = gr.HTML(EMPTY, elem_id="folds-table")
+    report_button(services, *of_page("Folds", {"Each fold": [table]}, [base, steps]), "folds")
 
     def start(
         file: str | None, split: str, k: float, base: str, steps: float | None, request: gr.Request, *how: str
@@ -82,21 +82,7 @@ def score_table(experiment: Experiment) -> Markup:
         data=experiment.record.name,
         split_by=experiment.record.by,
         done=len(scored),
-        folds=[
-            {
-                "name": each.plan.label,
-                "test_pairs": each.plan.pairs,
-                "before": each.before,
-                "after": each.value,
-                "state": _state(each),
-            }
-            for each in cells
-        ],
+        folds=cells,
         before=sum(before for before, _ in scored) / len(scored) if scored else None,
         after=sum(after for _, after in scored) / len(scored) if scored else None,
     )
-
-
-def _state(cell: Cell) -> str:
-    """The state of the run, with its progress while it runs."""
-    return f"running, {100 * cell.share:.0f} %" if cell.state == State.RUNNING and cell.share else cell.state

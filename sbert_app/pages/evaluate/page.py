@@ -13,9 +13,9 @@ from sbert_app.services.container import Services
 # (module with build(services), title, id of the tab)
 TABS = (
     ("sts", "Sentence similarity", "sts"),
+    ("threshold", "Threshold", "threshold"),
     ("error_analysis", "Error analysis", "errors"),
     ("labels", "Triplets and labels", "labels"),
-    ("threshold", "Threshold", "threshold"),
     ("cost", "Cost", "cost"),
     ("transfer", "Transfer", "transfer"),
     ("folds", "Folds", "folds"),
@@ -23,9 +23,8 @@ TABS = (
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
     gr.HTML(heading("Evaluate", "How good is a model, and how sure is that?"))
-    with gr.Tabs() as tabs:
+    with gr.Tabs(overflow_behavior="wrap") as tabs:
         for module, title, name in TABS:
             with gr.Tab(title, id=name):
                 import_module(f"sbert_app.pages.evaluate.{module}").build(services)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED
-from sbert_app.pages.components.pickers import HINT, endpoint_hint, open_dropdown, run_choices
+from sbert_app.pages.components.events import EVERY
+from sbert_app.pages.components.pickers import HINT, endpoint_hint, fresh, model_choices, open_dropdown
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
-from training.catalogue import DOWNLOADS
 from training.data.dataset import Dataset
-from training.models.scorer import ENCODER, kind_of
 from training.names import DataName, ModelName
 
 MODELS = (
@@ -25,7 +22,7 @@ KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "stsb:dev", "stsb:train", "sickr")
 DATA = [(DataName.parse(name).label, name) for name in STS]
 MOST_ROWS = 20_000
-FILE_REPLACES = "Or type hf:<org>/<name>; an uploaded file replaces this"
+OR_HUB = "Or type hf:<org>/<name>"
 
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
@@ -33,30 +30,14 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
     several, info = not isinstance(value, str), f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     options |= {"value": list(value) if several else value, "multiselect": several}
     picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
-    root = gr.context.Context.root_block
-    root.load(lambda: gr.Dropdown(_model_choices(services)), None, picker, **PRIVATE)
-    return picker
+    return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, kind=""))
 
 
-def dimension_adder(models: gr.Dropdown) -> gr.Dropdown:
-    """Adds the chosen bi-encoders once more, cut to their first dimensions."""
-    label, hint = "Add these models with fewer dimensions", "The first so many numbers of each vector (Matryoshka)"
-    picker = open_dropdown(label, ("256", "128", "64", "32"), hint, value=None, elem_id="evaluate-dimension")
-    picker.input(_with_dimension, [models, picker], [models, picker], **UNQUEUED)
-    return picker
-
-
-def _with_dimension(chosen: list[str], dimension: str | None) -> tuple[list[str], None]:
-    """``chosen`` and each bi-encoder among them with that many dimensions."""
-    text = (dimension or "").strip()
-    if not text:  # the field was left as it was
-        return chosen, None
-    if not text.isdecimal() or int(text) < 1:
-        raise gr.Error(f"dimensions are {text!r}, but must be a whole number from 1", print_exception=False)
-    models = [ModelName.parse(name) for name in chosen]
-    whole = [model for model in models if kind_of(model) == ENCODER and not model.has_settings]
-    added = [str(replace(model, dimension=int(text))) for model in whole]
-    return list(dict.fromkeys([*chosen, *added])), None
+def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
+    """Upload of one file; while there is one, the picker of a data set that it replaces is hidden."""
+    file = gr.File(label="Your own file", height=120, **options)
+    gr.on([file.upload, file.clear], lambda path: gr.update(visible=path is None), file, named, **EVERY)
+    return file
 
 
 class ModelAndData:
@@ -65,15 +46,23 @@ class ModelAndData:
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
     tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.chosen(*values)
                                              or model, data = pickers.loaded(*values)
+                                             or, of several, models, data = values[0], pickers.rows(*values[1:])
     """
 
-    def __init__(self, services: Services, prefix: str, data: Sequence[tuple[str, str]], value: str) -> None:
-        """Build them inside the open Blocks; ``prefix`` is that of their ids."""
+    def __init__(
+        self,
+        services: Services,
+        prefix: str,
+        data: Sequence[tuple[str, str]],
+        value: str,
+        models: str | Sequence[str] = MODELS[0],
+    ) -> None:
+        """Build them inside the open Blocks; ``prefix`` is that of their ids. A list of ``models``: several."""
         self._services = services
         with gr.Row():
-            model = model_dropdown(services, MODELS[0], min_width=260, elem_id=f"{prefix}-model")
-            named = open_dropdown("Data set", data, FILE_REPLACES, value=value, elem_id=f"{prefix}-data")
-            file = file_picker(min_width=260, elem_id=f"{prefix}-file")
+            model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
+            named = open_dropdown("Data set", data, OR_HUB, value=value, elem_id=f"{prefix}-data")
+            file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
 
     def chosen(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
@@ -83,26 +72,12 @@ class ModelAndData:
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
         """The model and the rows. InputError as `chosen`, or if they cannot be read."""
+        return ModelName.parse(model or ""), self.rows(*data)
+
+    def rows(self, *data: Any) -> Dataset:
+        """The rows alone: the first 20,000, with a note if there are more."""
         from training.data.load import load_data
 
-        chosen, name = self.chosen(model, *data)
-        return chosen, load_data(name, self._services.settings.home, split="test")
-
-
-def first_rows(data: Dataset) -> Dataset:
-    """The first 20,000 rows, with a note if there are more."""
-    return data if len(data) <= MOST_ROWS else data.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
-
-
-def file_picker(**options: Any) -> gr.File:
-    """Upload of one file."""
-    return gr.File(label="Your own file", height=120, **options)
-
-
-def _model_choices(services: Services) -> list[tuple[str, str]]:
-    """(label, name) of the models that can be evaluated: those known by name, with the size of those to download, and
-    runs that have a model.
-    """
-    sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    known = [(label + sizes.get(name, ""), name) for label, name in KNOWN_MODELS]
-    return known + run_choices(services.jobs.store.list())
+        _, name = self.chosen(MODELS[0], *data)
+        rows = load_data(name, self._services.settings.home, split="test")
+        return rows if len(rows) <= MOST_ROWS else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")

@@ -19,9 +19,11 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.pickers import open_dropdown
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
-from sbert_app.pages.evaluate.pickers import DATA, dimension_adder, model_dropdown
+from sbert_app.pages.evaluate.calibration import CalibrationSection
+from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results import paper
@@ -37,53 +39,56 @@ from sbert_app.services.results.results import (
     averaged_of,
     data_label,
 )
-from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, TableRow, markdown, tabulate
+from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
 from training.evaluation.metrics import SIMILARITIES
 from training.models.scorer import ENCODER, kind_of
 from training.names import ModelName
 
-FILE_HINT = (
-    "Files: CSV, TSV, JSON Lines, Parquet or XLSX with the columns sentence1, sentence2 and score (0–5; other ranges "
-    "are rescaled). Cells that were measured before, with the same model on the same pairs, come from the cache."
-)
 PEARSON_CAUTION = (
-    "Pearson r measures how linear the relation is, not how well the order is kept: it changes when a similarity is "
-    "transformed monotonically. Reimers et al. (2016) show that it is poorly suited to evaluating STS; the paper "
-    "(section 4) reports Spearman ρ."
+    "Pearson r measures how linear the relation is, not how well the order is kept. Reimers et al. (2016) show that it "
+    "is a poor measure for STS; the paper (section 4) reports Spearman ρ."
 )
-CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: its one score stands under every similarity."
-AVERAGE_NOTE = "The average excludes STSb train and dev, which serve for model selection."
+CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: it has one score, which stands under every similarity."
+AVERAGE_NOTE = "The average leaves out STSb train and dev, on which models are selected."
 SEEN_NOTE = (
-    f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017: the built-in cross-encoders, trained on it, have "
-    "seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb. Of STSb test 12 of "
-    "1,379 pairs are in STSb train, and 249 share a sentence with it."
+    f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017, so the built-in cross-encoders, which were trained "
+    "on it, have seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb. Of the "
+    "1,379 pairs of STSb test 12 are in STSb train, and 249 share a sentence with it."
 )
 SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, measured in the same run"
-UNDEFINED_TOOLTIP = "all scores are equal: the correlation is undefined"
-MISSING, FAILED = "–", "✕"
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
-    "Dotted: the Pareto frontier. No measured model is better than one on it and as fast; speeds within "
-    f"{SPEED_NOISE:.0%} count as equal, because repeated measurements differ by as much. A cross-encoder reads both "
-    "sentences of each pair, and N sentences have N(N−1)/2 pairs: its place here holds for a list of pairs, not for a "
-    "search. On a narrow screen, tap a point for its name."
+    "Dotted: the Pareto frontier. No other model is both better and as fast. Speeds within "
+    f"{SPEED_NOISE:.0%} count as equal, as repeated measurements differ by as much. A cross-encoder reads pairs: its "
+    "speed holds for a list of pairs, not for a search. On a narrow screen, tap a point for its name."
 )
 
 
-class _Cell(NamedTuple):
-    """A cell of the table of scores."""
+class _Display(NamedTuple):
+    """How the results are shown: the values of the controls, in their order."""
 
-    text: str
-    interval: str = ""
-    tooltip: str = ""
-    is_best: bool = False
-    mark: str = ""
+    similarity: str = "cosine"
+    pearson: bool = False
+    papers: str = paper.FIRST
+    text_format: str = "Markdown"
+
+    @property
+    def metric(self) -> Metric:
+        return Metric(self.similarity, "pearson" if self.pearson else "spearman")
+
+    @property
+    def title(self) -> str:
+        """Of the settings that change it."""
+        statistic = STATISTICS[self.metric.statistic]
+        return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
+
+
+DISPLAYED = len(_Display._fields)
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks."""
     _SimilarityTab(services, read_document(SHIPPED, PrecomputedResults)).wire()
 
 
@@ -95,14 +100,10 @@ class _SimilarityTab:
         self.shipped = shipped
         self.grid = gr.State(None)
         with gr.Row(elem_classes="evaluate"):
-            with gr.Column(scale=3, min_width=300):
-                hint = "; append :mean, :max or :cls to choose the pooling"
-                self.models = model_dropdown(services, FIRST_MODELS, hint, elem_id="evaluate-models")
-                dimension_adder(self.models)
-            with gr.Column(scale=2, min_width=300):
-                hint = "STSb is built in; the others come from the Hub, as does any hf:<org>/<name>"
-                options: dict[str, Any] = {"value": ["stsb:test"], "multiselect": True, "elem_id": "evaluate-data"}
-                self.data = open_dropdown("Data sets", DATA, hint, **options)
+            options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
+            self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
+            options = {"value": ["stsb:test"], "multiselect": True, "scale": 2, "elem_id": "evaluate-data"}
+            self.data = open_dropdown("Data sets", DATA, "Or type hf:<org>/<name>", **options)
             self.files = gr.File(
                 label="Your own files",
                 file_count="multiple",
@@ -113,74 +114,65 @@ class _SimilarityTab:
             )
         self.how = UploadOptions(self.files, "evaluate")
         ids, stopped = ("measure", "stop-measure", "evaluate-status"), "stopped: what was measured until then is shown"
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, messages.note(FILE_HINT), stopped=stopped)
+        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, "", stopped=stopped)
         with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
-        with gr.Row():
-            self.similarity = gr.Radio(
-                [(similarity.label, name) for name, similarity in SIMILARITIES.items()],
-                value="cosine",
-                label="Similarity",
-                min_width=320,
-                scale=3,
-                elem_id="similarity",
-            )
-            self.paper = gr.Radio(
-                list(paper.TABLES),
-                value=paper.FIRST,
-                label="Rows from the paper",
-                min_width=260,
-                scale=2,
-                elem_id="paper",
-            )
-        self.pearson = gr.Checkbox(False, label="Pearson r instead of Spearman ρ", container=False, elem_id="pearson")
+        with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
+            with gr.Row():
+                similarities = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
+                options = {"min_width": 320, "scale": 3, "elem_id": "similarity"}
+                self.similarity = gr.Radio(similarities, value="cosine", label="Similarity", **options)
+                options = {"min_width": 260, "scale": 2, "elem_id": "paper"}
+                self.paper = gr.Radio(list(paper.TABLES), value=paper.FIRST, label="Rows from the paper", **options)
+            label = "Pearson r instead of Spearman ρ"
+            self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         table = tabulate(shipped, Metric())
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
-        gr.HTML(messages.section("Is the difference real?"))
-        with gr.Row():
-            choices = _model_choices(shipped)
-            self.first = gr.Dropdown(choices, value=first, label="First model", min_width=220, elem_id="first-model")
-            self.second = gr.Dropdown(
-                choices, value=second, label="Second model", min_width=220, elem_id="second-model"
-            )
-        self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
-        gr.HTML(messages.section("Quality and speed"))
-        self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
-        gr.HTML(messages.note(SCATTER_NOTE))
-        gr.HTML(messages.section("Copy the table"))
-        self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
-        self.text = gr.Code(markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text")
+        with gr.Column() as self.two:  # hidden where fewer than two models have a figure
+            gr.HTML(messages.section("Is the difference real?"))
+            with gr.Row():
+                choices = _model_choices(shipped)
+                options = {"min_width": 220, "elem_id": "first-model"}
+                self.first = gr.Dropdown(choices, value=first, label="First model", **options)
+                options = {"min_width": 220, "elem_id": "second-model"}
+                self.second = gr.Dropdown(choices, value=second, label="Second model", **options)
+            self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
+        with gr.Column() as self.one:  # hidden where none has
+            gr.HTML(messages.section("Quality and speed"))
+            self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
+            gr.HTML(messages.note(SCATTER_NOTE))
+            with gr.Accordion("Copy the table", open=False, elem_id="copy"):
+                self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
+                text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
+                self.text = gr.Code(markdown(table), **text)
+            self.calibration = CalibrationSection(services, shipped)
+        shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
+        shows["What a cosine means"] = self.calibration.results
+        display = [self.similarity, self.pearson, self.paper]
+        report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
     def wire(self) -> None:
-        """Connect the components with their handlers."""
         root = gr.context.Context.root_block
         display = [self.similarity, self.pearson, self.paper, self.format]
-        shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text]
+        shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
+        shown += [self.display, *self.calibration.pickers]
         root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), None, self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *shown])
         self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *shown], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
-            control.input(self.show, [self.grid, *display], shown, trigger_mode="always_last", **PRIVATE)
+            control.change(self.show, [self.grid, *display], shown, **LATEST)
         self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
-        pair = [self.grid, self.similarity, self.pearson, self.first, self.second]
+        pair = [self.grid, self.first, self.second, *display]
         for picker in (self.first, self.second):
             picker.input(self.describe_difference, pair, self.differences, **LATEST)
 
     def measure(
-        self,
-        models: list[str],
-        data: list[str],
-        files: list[str] | None,
-        similarity: str,
-        pearson: bool,
-        papers: str,
-        text_format: str,
-        request: gr.Request,
-        *how: str,
+        self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any
     ) -> Iterator[Update]:
-        """Fill a grid, and show each cell when it has been measured."""
+        """Fill a grid, and show each cell when it is measured. ``values``: of the display, and how to read files."""
+        display, how = _Display(*values[:DISPLAYED]), values[DISPLAYED:]
         try:
             names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
             grid = make_grid(models, [self.services.access.check_data(name) for name in names])
@@ -190,51 +182,45 @@ class _SimilarityTab:
 
         def work(watch: Watch) -> Update:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
-            return {self.tab.status: messages.note(FILE_HINT)}
+            return {self.tab.status: ""}
 
         shown = 0
         for update in self.tab.run(request, work, {}):
             if grid.done > shown:
                 shown = grid.done
-                update[self.table] = score_table(grid, tabulate(grid, _metric(similarity, pearson), papers))
+                update[self.table] = score_table(grid, tabulate(grid, display.metric, display.papers))
             yield update
-        results = self.show(grid, similarity, pearson, papers, text_format)
-        yield {self.grid: grid, self.back: gr.Button(visible=True), **results}
+        yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show(grid, *display)}
 
-    def show(self, grid: ResultGrid | None, similarity: str, pearson: bool, papers: str, text_format: str) -> Update:
+    def show(self, grid: ResultGrid | None, *values: Any) -> Update:
         """Everything that depends on the results and on how they are displayed."""
-        results, metric = grid or self.shipped, _metric(similarity, pearson)
-        table = tabulate(results, metric, papers)
+        results, display = grid or self.shipped, _Display(*values)
+        table = tabulate(results, display.metric, display.papers)
         first, second = _two_best(table)
-        choices = _model_choices(results)
+        choices, measured = _model_choices(results), sum(any(row.estimates.values()) for row in table.rows)
         return {
+            self.display: gr.Accordion(label=display.title),
+            self.one: gr.Column(visible=measured > 0),
+            self.two: gr.Column(visible=measured > 1),
             self.table: score_table(results, table),
             self.first: gr.Dropdown(choices, value=first),
             self.second: gr.Dropdown(choices, value=second),
-            self.differences: differences(results, first, second, metric),
+            self.differences: differences(results, first, second, display.metric),
             self.scatter: _scatter(results, table),
-            self.text: FORMATS[text_format](table),
+            self.text: FORMATS[display.text_format](table),
+            **self.calibration.show(results),
         }
 
-    def show_shipped(self, similarity: str, pearson: bool, papers: str, text_format: str) -> Update:
+    def show_shipped(self, *values: Any) -> Update:
         """Back to the table that the page opened with."""
-        shown = self.show(None, similarity, pearson, papers, text_format)
-        hint = messages.note(FILE_HINT)
-        return {self.grid: None, self.tab.status: hint, self.back: hidden(), **shown}
+        return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
 
-    def describe_difference(
-        self, grid: ResultGrid | None, similarity: str, pearson: bool, first: str, second: str
-    ) -> str:
-        """Whether two models differ."""
-        return differences(grid or self.shipped, first, second, _metric(similarity, pearson))
+    def describe_difference(self, grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
+        return differences(grid or self.shipped, first, second, _Display(*values).metric)
 
-    def export(self, grid: ResultGrid | None, similarity: str, pearson: bool, papers: str, text_format: str) -> str:
-        """The table as Markdown, LaTeX or CSV."""
-        return FORMATS[text_format](tabulate(grid or self.shipped, _metric(similarity, pearson), papers))
-
-
-def _metric(similarity: str, pearson: bool) -> Metric:
-    return Metric(similarity, "pearson" if pearson else "spearman")
+    def export(self, grid: ResultGrid | None, *values: Any) -> str:
+        display = _Display(*values)
+        return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
 
 
 def _model_choices(results: Results) -> list[tuple[str, str]]:
@@ -282,10 +268,8 @@ def score_table(results: Results, table: ResultTable) -> Markup:
         cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,  # the grid may be growing
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity].label,
-        columns=table.columns,
-        rows=[_row(row, table, is_reference=False) for row in table.rows],
-        system_rows=[_row(row, table, is_reference=True) for row in table.system_rows],
-        paper_rows=[_row(row, table, is_reference=True) for row in table.paper_rows],
+        table=table,
+        mark=MARK,
         paper_source=paper.SOURCE,
         speed_tooltip=SPEED_TOOLTIP,
         notes=_notes(table),
@@ -314,30 +298,6 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
         if (difference := results.difference(a, b, name, metric))
     ]
     return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
-
-
-def _row(row: TableRow, table: ResultTable, is_reference: bool) -> dict[str, object]:
-    cells = [_cell(row, column.name, table, is_reference) for column in table.columns]
-    return {"label": row.label, "cells": cells, "speed": row.speed}
-
-
-def _cell(row: TableRow, name: str, table: ResultTable, is_reference: bool) -> _Cell:
-    estimate = row.estimates.get(name)
-    if estimate is None:
-        reason = row.failures.get(name, "")
-        return _Cell(FAILED if reason else MISSING, tooltip=reason)
-    if isnan(estimate.value):
-        return _Cell("none", tooltip=UNDEFINED_TOOLTIP)
-    value = f"{estimate.value:.2f}"
-    if is_reference:
-        deviation = row.deviations.get(name)
-        return _Cell(value if deviation is None else f"{value} ± {deviation:.2f}")
-    return _Cell(
-        value,
-        interval=f"{estimate.low:.1f}–{estimate.high:.1f}",
-        is_best=row.model in table.best[name],
-        mark=MARK if name in row.seen else "",
-    )
 
 
 def _notes(table: ResultTable) -> list[str]:

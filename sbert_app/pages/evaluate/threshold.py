@@ -1,42 +1,57 @@
-"""Evaluate, threshold: from which similarity on two sentences count as a match, chosen on one half of the pairs."""
+"""Evaluate, threshold: which model separates matches from other pairs best, and from which similarity on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlencode
 
 import gradio as gr
 
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
-from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
+from sbert_app.pages.components.events import EVERY, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.pickers import data_choices
-from sbert_app.pages.evaluate.pickers import ModelAndData, first_rows
+from sbert_app.pages.components.report import of_page, report_button
+from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.results.decisions import Decisions, decide_models, decide_results
+from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import data_label
+from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.thresholds import BEST_F1, PRECISION, decide_data
+from training.evaluation.thresholds import BEST_F1, PRECISION, Choice
+from training.models.scorer import ENCODER, kind_of
+from training.names import ModelName
 
 DATA = [
     *data_choices("stsb:dev", "stsb:test", "snli:dev", "mnli:dev"),
     ("Quora duplicates (Hub)", "hf:sentence-transformers/quora-duplicates:pair-class:train"),
 ]
-WAITING = messages.waiting("Scoring STSb dev …")
+FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
+LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
 INTRO = (
-    "From which similarity on do two sentences mean the same? Pairs with labels (1 and 0, duplicate or not, entailment "
-    "against the rest) or gold scores say it: the threshold is chosen on one half of them and measured on the other."
+    "Which model finds matches best, and from which similarity on is a pair a match? Upload pairs with labels (1 and "
+    "0, yes and no, entailment) or gold scores."
 )
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; its example is computed when the tab is first opened."""
+    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
     gr.HTML(messages.note(INTRO))
-    pickers = ModelAndData(services, "threshold", DATA, "stsb:dev")
-    with gr.Row():
+    pickers = ModelAndData(services, "threshold", DATA, "stsb:dev", FIRST_MODELS)
+    with (
+        gr.Accordion(_settings(LEAST_PRECISION, MATCH_FROM), open=False, elem_id="threshold-settings") as settings,
+        gr.Row(),
+    ):
         precision = gr.Number(
-            0.95,
+            LEAST_PRECISION,
             label="Precision of at least",
-            info="The share of matches above the threshold, kept with 90% confidence",
+            info="Of the pairs above the threshold, so many are matches",
             minimum=0.01,
             maximum=0.999,
             step=0.01,
@@ -44,35 +59,79 @@ def build(services: Services) -> None:
             elem_id="threshold-precision",
         )
         match_from = gr.Number(
-            4,
-            label="A gold score from here on is a match",
-            info="On the scale 0–5; labels need none",
+            MATCH_FROM,
+            label="A pair matches from this gold score",
+            info="On the scale 0–5; labels do not need it",
             minimum=0.1,
             maximum=5,
             step=0.5,
             min_width=220,
             elem_id="threshold-match",
         )
+    for control in (precision, match_from):
+        control.change(
+            lambda *values: gr.Accordion(label=_settings(*values)), [precision, match_from], settings, **EVERY
+        )
     ids = ("find-threshold", "stop-threshold", "threshold-status")
-    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids, WAITING)
+    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids, "")
     with gr.Row():
         curve = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-curve")
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
     meaning = gr.HTML(messages.note(MEANING), visible=False)
+    shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
+    report_button(services, *of_page("Threshold", shows, [precision, match_from]), "threshold")
 
-    def find(watch: Watch, precision: float | None, match_from: float | None, *values: str) -> Update:
-        if match_from is None:
-            raise InputError("say from which gold score on a pair is a match, such as 4")
-        criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
-        model, rows = pickers.loaded(*values)
-        rows, scorer, progress = first_rows(rows), services.models.scorer(model), watch.stage("Scoring").on_progress
-        found = decide_data(scorer, rows, criteria, match_from, progress, watch.should_stop)
+    def result(found: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
+        taken = found.to_take
+        decision, similarity = taken.found.decision, taken.found.similarity
+        curves = {each.label: each.found.decision for each in found.models}
         return {
-            tab.status: decision_table(f"{model.label} on {data_label(rows.name)}", found, rows.notes),
-            curve: shown(figures.precision_recall(found.decision, criterion_labels(found.decision))),
-            by_threshold: shown(figures.by_threshold(found.decision, found.similarity)),
+            tab.status: decisions_table(found, data_label(rows.name), [*rows.notes, *notes], use),
+            curve: shown(figures.precision_recall(decision, criterion_labels(decision), curves)),
+            by_threshold: shown(figures.by_threshold(decision, similarity, taken.label)),
             meaning: gr.update(visible=True),
         }
 
+    def find(
+        watch: Watch, precision: float | None, match_from: float | None, models: list[str], *values: str
+    ) -> Update:
+        if match_from is None:
+            raise InputError("say from which gold score on a pair is a match, such as 4")
+        criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
+        names = [ModelName.parse(model) for model in dict.fromkeys(models)]
+        rows = pickers.rows(*values)
+        home = services.settings.home
+        found = decide_models(names, rows, services.models, home, criteria, match_from, watch)
+        return result(found, rows, _use(services, *values))
+
+    def example() -> Update:
+        rows, scores = shipped_scores(services.settings.home)
+        note = f"Shipped with the app: {scores.made}. Press “Find the threshold” to measure it here."
+        criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
+        found = decide_results({name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
+        return result(found, rows, _use(services, rows.name, None), [note])
+
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
-    tab.wire(find, [precision, match_from, *pickers.inputs], nothing, once=True)
+    tab.wire(find, [precision, match_from, *pickers.inputs], nothing, example=example)
+
+
+def _settings(precision: float | None, match_from: float | None) -> str:
+    return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
+
+
+def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:
+    """A function that makes the link by which Bulk scores the file, or another, with a model and a threshold."""
+    query: dict[str, str] = {}
+    if file:
+        encoding, sheet, *columns = how
+        query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
+        query |= dict(zip(("column-1", "column-2", "column-target"), columns, strict=True))
+
+    def link(model: ModelName, choice: Choice) -> str:
+        if kind_of(model, services.settings.home) != ENCODER:  # Bulk scores with bi-encoders
+            return ""
+        chosen = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
+        at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}
+        return use_link("bulk?" + urlencode({key: value for key, value in (query | chosen | at).items() if value}))
+
+    return link

@@ -8,9 +8,10 @@ from markupsafe import Markup
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
 from sbert_app.pages.components.measure_tab import MeasureTab
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
-from sbert_app.pages.evaluate.pickers import MODELS, file_picker, model_dropdown
+from sbert_app.pages.evaluate.pickers import MODELS, file_and_data, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.transfer import (
@@ -30,23 +31,22 @@ GENRES = "STSb dev: news, captions or forums"
 DATA = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TRANSFER_TASKS.items())]
 MAX_CLASSES_LISTED = 8
 INTRO = (
-    "How much can a classifier read from sentence embeddings that were not trained for its task? The encoder stays "
-    "frozen; logistic regression is scored by ten-fold cross-validation, in which sentences of a pair and rows with "
-    "the same sentence stay in one fold. A file needs sentence and label, or sentence1, sentence2 and label."
+    "How well do sentence embeddings serve a classifier for another task? The encoder stays frozen, and logistic "
+    "regression is scored by ten-fold cross-validation. Rows that share a sentence stay in one fold. A file needs "
+    "sentences or pairs, and a label for each."
 )
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks."""
     gr.HTML(messages.note(INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        hint = "An uploaded file replaces this"
-        data = gr.Dropdown(DATA, value=GENRES, label="Task", info=hint, min_width=240, elem_id="transfer-data")
-        file = file_picker(min_width=260, elem_id="transfer-file")
+        data = gr.Dropdown(DATA, value=GENRES, label="Task", min_width=240, elem_id="transfer-data")
+        file = file_and_data(data, min_width=260, elem_id="transfer-file")
     how_read = UploadOptions(file, "transfer")
     ids = ("score-transfer", "stop-transfer", "transfer-status")
-    tab = MeasureTab.build(services, "transfer", "Score", ids, messages.note("Press Score."))
+    tab = MeasureTab.build(services, "transfer", "Score", ids, "")
+    report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
     def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
         if not models:

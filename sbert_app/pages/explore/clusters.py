@@ -18,10 +18,11 @@ from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, K_MEANS, MAX_TREE_SENTENCES, ClusterSettings
 from sbert_app.services.clusters.edits import ClusterEdits, EditedClusters, edit_store, edits_key, merge, rename
-from sbert_app.services.clusters.summary import Cluster, describe_clusters, save_labels
+from sbert_app.services.clusters.summary import Cluster, describe_clusters, label_columns
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.files.writers import save_table
 from training.errors import InputError, UserFacingError
 
 MAX_CLUSTERS_SHOWN = 30
@@ -146,7 +147,7 @@ class _ClustersTab:
         started = time.perf_counter()
         found = current_clusters(embeddings, embedded, settings, watch)
         groups = describe_clusters(embedded, found.labels, found.names)
-        seconds = time.perf_counter() - started
+        seconds, folder = time.perf_counter() - started, self.services.temp.new_folder("explore")
         choices = [
             (" ".join(filter(None, (f"{each.number}:", each.title, f"({len(each.rows):,})"))), each.number - 1)
             for each in groups
@@ -155,7 +156,7 @@ class _ClustersTab:
         return {
             self.task.status: clusters_status(groups, embedded, method, seconds),
             self.table: clusters(groups, embedded.corpus),
-            self.download: shown(save_labels(embedded.corpus, groups, self.services.temp.new_folder("explore"))),
+            self.download: shown(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
             self.shown_for: open_corpus,
             self.clustering: Clustering(settings, clustering.changes),
             self.edit: gr.update(visible=bool(choices)),
@@ -209,18 +210,9 @@ def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
     found = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",
-        clusters=[
-            {
-                "number": group.number,
-                "name": group.name,
-                "size": len(group.rows),
-                "cosine": group.cosine,
-                "keywords": group.keywords,
-                "sentences": [shorten(corpus.sentences[row]) for row in group.representatives],
-                "all": [shorten(corpus.sentences[row]) for row in group.rows[:MAX_LISTED].tolist()],
-            }
-            for group in found[:MAX_CLUSTERS_SHOWN]
-        ],
+        clusters=found[:MAX_CLUSTERS_SHOWN],
+        most=MAX_LISTED,
+        sentences=lambda rows: [shorten(corpus.sentences[row]) for row in rows],
         more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
         unclustered=_unclustered(groups),
     )

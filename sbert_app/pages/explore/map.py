@@ -11,10 +11,12 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.figures.map import Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
+from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
@@ -24,20 +26,24 @@ from sbert_app.pages.explore.map_figure import (
     GROUPS,
     NOTHING,
     QUERY,
+    TOPIC,
     MapControls,
     compute_colouring,
     first_colour,
     make_figure,
     map_status,
     nearest,
+    topic_labels,
 )
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, current_clusters, opened
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.atlas import cluster_titles, export_corpus
 from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.topics import FEWEST, Topics, find_topics
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import LRUCache
 from training.assets import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
@@ -48,7 +54,7 @@ class AtlasExport:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
             start = gr.Button("Export for embedding-atlas", size="sm", elem_id="atlas-go")
-            stop = gr.Button("Stop", size="sm", interactive=False, elem_id="atlas-stop")
+            stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
             self.file = gr.DownloadButton("Download Parquet", size="sm", visible=False, elem_id="atlas-file")
             self.labels = gr.DownloadButton("Download cluster names", size="sm", visible=False, elem_id="atlas-labels")
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
@@ -86,6 +92,7 @@ class AtlasExport:
         }
 
 
+SUGGESTED = "suggested"  # until a corpus is open
 HINT = messages.note("Click a point to list its nearest sentences here.")
 
 
@@ -99,33 +106,6 @@ class _MapTab:
         self.panel = SelectedPanel(services, shared.open_corpus)
         self.shown = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
         with gr.Row(elem_classes="explore-map"):
-            with gr.Column(scale=3, min_width=220):
-                self.colour = gr.Dropdown(
-                    [("nothing", NOTHING)], value=NOTHING, label="Colour by", elem_id="map-colour"
-                )
-                self.query = gr.Textbox(
-                    "Somebody is cooking.", label="Query", visible="hidden", elem_id="map-query", max_lines=3
-                )
-                self.dimensions = gr.Radio(["2-D", "3-D"], value="2-D", label="Dimensions", elem_id="map-dimensions")
-                self.pairs = gr.Checkbox(
-                    label="Draw the pairs as lines", visible=False, elem_id="map-pairs", container=True
-                )
-                self.panel.build_controls()
-                with gr.Accordion("Compare with another model", open=False, elem_id="map-compare"):
-                    hint = "The first one (before) is the model above"
-                    none = [("none", NO_MODEL)]
-                    self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
-                    poolings = [("same as the model", ""), *POOLINGS]
-                    self.pooling = gr.Radio(poolings, value="", label="Pooling", elem_id="map-pooling")
-                    self.layout = gr.Radio(
-                        [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
-                    )
-                with gr.Accordion("UMAP settings", open=False, elem_id="map-settings"):
-                    hint = "Few: local detail; many: global structure"
-                    self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
-                    self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
-                    self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
-                stop = gr.Button("Stop", size="sm", interactive=False, elem_id="map-stop")
             with gr.Column(scale=8, min_width=320):
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
                 self.slider = gr.HTML(
@@ -138,15 +118,54 @@ class _MapTab:
                 gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
                 self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
                 self.nearest = gr.HTML(HINT, elem_id="map-nearest")
-                self.atlas = AtlasExport(services, shared)
+            with gr.Column(scale=3, min_width=220):
+                self.colour = gr.Dropdown(
+                    [("as the corpus suggests", SUGGESTED)],
+                    value=SUGGESTED,
+                    label="Colour by",
+                    allow_custom_value=True,  # what the address names before the choices of the corpus are known
+                    elem_id="map-colour",
+                )
+                self.query = gr.Textbox(
+                    "Somebody is cooking.", label="Query", visible="hidden", elem_id="map-query", max_lines=3
+                )
+                self.panel.build_controls()
+                with gr.Accordion("Map: 2-D or 3-D, keywords, UMAP", open=False, elem_id="map-settings"):
+                    self.dimensions = gr.Radio(
+                        ["2-D", "3-D"], value="2-D", label="Dimensions", elem_id="map-dimensions"
+                    )
+                    self.names = gr.Checkbox(True, label="Write keywords onto the map", elem_id="map-names")
+                    hint = "Few: local detail; many: global structure"
+                    self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
+                    self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
+                    self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
+                with gr.Accordion("Compare with another model", open=False, elem_id="map-compare"):
+                    hint = "The first map (before) is of the model above"
+                    none = [("none", NO_MODEL)]
+                    self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
+                    poolings = [("same as the model", ""), *POOLINGS]
+                    self.pooling = gr.Radio(poolings, value="", label="Pooling", elem_id="map-pooling")
+                    self.layout = gr.Radio(
+                        [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
+                    )
+                self.pairs = gr.Checkbox(
+                    label="Draw the pairs as lines", visible=False, elem_id="map-pairs", container=True
+                )
+                stop = gr.Button("Stop", size="sm", visible=False, elem_id="map-stop")
             self.panel.build_panel()
+        shows = {"The map": [status, self.plot], "The nearest sentences": [self.nearest]}
+        report_button(services, *of_page("Map", shows, [self.second]), "map")
+        with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
+            self.atlas = AtlasExport(services, shared)
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
+        self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
 
     def wire(self) -> None:
         controls = [
             *(self.colour, self.query, self.dimensions, self.neighbours, self.min_dist),
             *(self.seed, self.second, self.pooling, self.layout, self.pairs),
+            self.names,
         ]
         inputs = [self.shown, self.open_corpus, self.clustering, *controls]
         stopped: Update = {self.shown: None}  # the last map stays
@@ -166,7 +185,7 @@ class _MapTab:
         self.colour.input(
             lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **EVERY
         )
-        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout)
+        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout, self.names)
         edits = [
             *(control.input for control in selected),
             *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
@@ -185,12 +204,16 @@ class _MapTab:
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = self._colours(open_corpus)
-        is_same = picked.corpus == open_corpus.corpus and colour in [value for _, value in choices]
+        is_known = colour in [value for _, value in choices]
+        is_same = is_known and picked.corpus == open_corpus.corpus
+        is_asked = is_known and not picked.corpus  # by the address
         return {
-            self.colour: gr.Dropdown(choices, value=colour if is_same else first_colour(corpus)),
-            self.query: gr.skip() if is_same else gr.update(visible="hidden"),
+            self.colour: gr.Dropdown(choices, value=colour if is_same or is_asked else first_colour(corpus)),
+            self.query: gr.skip() if is_same else gr.update(visible=True if is_asked and colour == QUERY else "hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
-            self.second: gr.Dropdown([("none", NO_MODEL), *model_choices(self.services)]),
+            self.second: gr.Dropdown(
+                [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.list())]
+            ),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
         }
@@ -206,20 +229,30 @@ class _MapTab:
         return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.shown: None}
 
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
-        columns = self.services.embeddings.corpus(open_corpus.corpus).columns
+        corpus = self.services.embeddings.corpus(open_corpus.corpus)
         groups = [("my groups", GROUPS)] if self.panel.groups_of(open_corpus) else []
-        ways = [("cluster", CLUSTER), ("similarity to a query", QUERY), *groups]
-        return [("nothing", NOTHING), *((name, COLUMN + name) for name in columns), *ways]
+        topics = [("topic", TOPIC)] if len(corpus) >= FEWEST else []
+        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY), *groups]
+        return [("nothing", NOTHING), *((name, COLUMN + name) for name in corpus.columns), *ways]
 
     def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
         controls, embeddings = MapControls(*values), self.services.embeddings
         result = compute_map(embeddings, controls.request(open_corpus), watch)
-        embedded = open_corpus.embed(embeddings)  # all sentences, also where a sample is drawn
-        colouring = compute_colouring(self.services, embedded, controls, clustering.settings, watch)
+        topics = self.topics.get(result.key)
+        if topics is None:
+            watch.report(0, "Looking for keywords")
+            topics = find_topics(result.maps[0], result.embedded[0].corpus.sentences, watch)
+            self.topics.put(result.key, topics)
+        if controls.colour == TOPIC:
+            colouring: Colouring = topic_labels(topics[0])
+        else:
+            colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
+            if result.rows is not None and colouring is not None:
+                colouring = colouring.of(result.rows)
         is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
             self.task.status: self._map_status(result, controls),
-            self.plot: shown(make_figure(result, controls, colouring)),
+            self.plot: shown(make_figure(result, controls, colouring, topics if controls.names else ())),
             self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
             self.shown: _wanted(open_corpus, clustering, controls),
         }

@@ -15,6 +15,7 @@ from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, sh
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
 from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
+from sbert_app.services.clusters.topics import FEWEST, Topics
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -26,7 +27,8 @@ from training.names import ModelName
 NEAREST = 10  # sentences listed for a clicked point
 BEFORE_AFTER = ("before", "after")
 
-NOTHING, QUERY, CLUSTER, GROUPS, COLUMN = "", "query", "cluster", "groups", "column:"  # what the points are coloured by
+# What the points are coloured by
+NOTHING, TOPIC, QUERY, CLUSTER, GROUPS, COLUMN = "", "topic", "query", "cluster", "groups", "column:"
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
 NO_GROUP = "in no group"
 
@@ -44,6 +46,7 @@ class MapControls(NamedTuple):
     pooling: str  # of the second model; "" is its own
     layout: str
     pairs: bool
+    names: bool = True  # keywords are written onto the map
 
     def request(self, open_corpus: OpenCorpus) -> MapRequest:
         dimensions = 2 if self.dimensions == "2-D" else 3
@@ -57,8 +60,15 @@ class MapControls(NamedTuple):
         return ModelName.parse(name).with_pooling(self.pooling) if name else None
 
 
-def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) -> Any:
-    """One map, or two side by side, or one whose points can move from the first to the second."""
+def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()) -> Any:
+    """One map, or two side by side, or one whose points can move from the first to the second.
+
+    ``topics``: coarse and fine regions, whose keywords are written onto it.
+    """
+    named = [topic_labels(each) for each in topics]
+    if isinstance(colouring, Labels) and controls.colour in (CLUSTER, GROUPS, TOPIC):
+        named[:1] = [colouring]
+    is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     corpus = result.embedded[0].corpus  # of the sentences that are drawn
     gold = corpus.gold if controls.pairs else None
     lines = [] if gold is None else [
@@ -69,27 +79,36 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring) 
         result.maps,
         map_titles(result),
         corpus.sentences,
-        colouring if result.rows is None or colouring is None else colouring.of(result.rows),
+        colouring,
         lines,
         key=result.key + controls.layout,
         rows=result.rows,
-        names_groups=controls.colour in (CLUSTER, GROUPS),
+        names=[
+            [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
+            for points in result.maps
+        ],
     )
-    is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     return figures.paired_maps(data) if is_paired else figures.single_map(data)
 
 
+def topic_labels(topics: Topics) -> Labels:
+    """Each point's topic, by its keywords; equal keywords of two regions are one."""
+    names = topics.names
+    return make_labels("topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names))
+
+
 def compute_colouring(
-    services: Services, embedded: EmbeddedCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
+    services: Services, open_corpus: OpenCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
 ) -> Colouring:
     """The colour of each point: by cluster, group, cosine to a query, a column of the corpus, or none."""
+    embedded = open_corpus.embed(services.embeddings)  # all sentences, also where a sample is drawn
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         return _cluster_names(services, embedded, clustering, watch)
     if controls.colour == GROUPS:
         return _groups(services, embedded.corpus)
     if controls.colour == QUERY and controls.query.strip():
-        encoder = services.models.encoder(embedded.model, embedded.pooling)
+        encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         return Scale("cosine to the query", np.asarray(embedded.vectors @ encoder.encode([controls.query])[0]))
     name = (controls.colour or "").removeprefix(COLUMN)
     columns = embedded.corpus.columns
@@ -97,14 +116,14 @@ def compute_colouring(
 
 
 def first_colour(corpus: Corpus) -> str:
-    """The first column with few enough values for a legend; nothing if there is none or if pairs are drawn."""
+    """The first column with few enough values for a legend, else the topics; nothing if pairs are drawn."""
     if corpus.gold is not None:
         return NOTHING
     for name, values in corpus.columns.items():
         colouring = make_colouring(name, values)
         if isinstance(colouring, Labels) and 2 <= len(set(map(str, values))) <= MAX_LABELS:
             return COLUMN + name
-    return NOTHING
+    return TOPIC if len(corpus) >= FEWEST else NOTHING
 
 
 def _cluster_names(services: Services, embedded: EmbeddedCorpus, clustering: ClusterSettings, watch: Watch) -> Labels:
@@ -127,15 +146,10 @@ def _groups(services: Services, corpus: Corpus) -> Labels:
 
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
     """What the map shows and how long it took; ``run``: name, base and is_base of the run on the second map."""
-    count, dimensions = result.maps[0].shape
     titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
     return render(
         "explore/templates/map_status.html",
-        sentences=count,
-        total=result.total if result.rows is not None else 0,
-        dimensions=dimensions,
-        from_cache=result.from_cache,
-        seconds=result.seconds,
+        result=result,
         titles=titles[:1].upper() + titles[1:],
         pairs=pairs,
         run=run,

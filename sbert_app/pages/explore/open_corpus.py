@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.formats import format_count, format_time
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import ClusterSettings, cluster
 from sbert_app.services.clusters.edits import EditedClusters, edit_store, edited, edits_key
@@ -17,6 +18,9 @@ from training.names import ModelName
 if TYPE_CHECKING:
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
     from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+    from sbert_app.services.corpus.kept import KeptCorpus
+    from sbert_app.services.models.cache import ModelCache
+    from training.models.encoder import Encoder
 
 MAX_CHARACTERS = 400  # of a sentence
 
@@ -24,7 +28,19 @@ MAX_CHARACTERS = 400  # of a sentence
 @dataclass(frozen=True)
 class OpenCorpus:
     corpus: str  # its key in the embedding cache
-    model: ModelName
+    model: ModelName  # of its vectors, `OWN` for those that the user has brought
+    query_model: ModelName | None = None  # what encodes queries, where that is not the model
+    is_example: bool = False
+
+    def query_encoder(self, models: ModelCache, dimension: int) -> Encoder:
+        """What encodes a query for vectors of so many dimensions. InputError if it is another model's."""
+        encoder = models.encoder(self.query_model or self.model, None, "query")
+        if encoder.dimension != dimension:
+            raise InputError(
+                f"your vectors have {dimension} dimensions, and {encoder.name} gives {encoder.dimension}: choose the "
+                "model that made them, above, and open the corpus again."
+            )
+        return encoder
 
     def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
         """The corpus with its embeddings. InputError if the corpus has been evicted from the cache meanwhile."""
@@ -60,6 +76,7 @@ class Shared:
 
     open_corpus: Any  # gr.State of an OpenCorpus, or None
     clustering: Any  # gr.State of a Clustering
+    known: Any  # gr.BrowserState of the ids of the corpora that this browser has opened
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,11 @@ class SelectedRows:
     corpus: str = ""  # its key in the embedding cache
     rows: tuple[int, ...] = ()  # ascending
     group: str = ""  # the name of the group, if they are one
+
+
+def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:
+    """One of the visitor's corpora as a choice of a dropdown."""
+    return f"{record.name} ({format_count(record.sentences, 'sentence')}, {format_time(record.created)})", key
 
 
 def shorten(sentence: str) -> str:

@@ -10,16 +10,18 @@ nothing of each other (see pyproject.toml).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
+from time import time
 from typing import Any, NamedTuple
 
 import gradio as gr
 
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.address import remember
-from sbert_app.pages.components.events import EVERY, PRIVATE, Update
+from sbert_app.pages.components.address import inputs_of, remember
+from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import (
     data_choices,
@@ -29,25 +31,36 @@ from sbert_app.pages.components.pickers import (
     open_dropdown,
 )
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import UploadOptions, as_named
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import Corpus, has_pairs
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from training.data.tables.columns import pick_sentence
-from training.data.tables.table import Table, open_table
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.kept import KeptCorpus
+from sbert_app.services.corpus.own_vectors import OWN, vector_columns
+from sbert_app.services.files.uploads import ChosenColumns, has_triplets
+from sbert_app.services.store.documents import check_text
+from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
 # (module in this package, title of the tab)
-TABS = (("map", "Map"), ("search", "Search"), ("pairs", "Similar pairs"), ("clusters", "Clusters"))
+MOST_LISTED = 20  # corpora of a browser
+TABS = (
+    ("map", "Map"),
+    ("search", "Search"),
+    ("pairs", "Similar pairs"),
+    ("clusters", "Clusters"),
+    ("unusual", "Hubs and outliers"),
+)
 
-EXAMPLE, TEXT, FILE, DATA = "example", "text", "file", "data"
-SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA))
+EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
+SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
 DATA_CHOICES = data_choices("stsb:dev", "stsb:test", "stsb:train", "sts16", "sickr", "snli:dev")
-DETECTED = ""  # the column is detected by its name
-BY_NAME = ("Detected: by name", DETECTED)
+ENCODED = ("encoded by the model below", "")
+# What corpora open with besides what the page does: the address need not say it
+PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
+PASTED = "pasted text.txt"  # the name of a corpus
 
 
 class CorpusChoice(NamedTuple):
@@ -57,14 +70,20 @@ class CorpusChoice(NamedTuple):
     text: str | None
     path: str | None
     encoding: str
-    column: str
+    sheet: str | None
+    first: str | None  # the columns of the file
+    second: str | None
+    target: str | None
+    vectors: str | None  # the column of a Parquet file that holds them
+    array: str | None  # a .npy file of them
     data: str | None
+    kept: str | None  # the id of one of the visitor's corpora
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks; the example is opened and encoded with the page."""
+    """Build the page inside the open Blocks; the corpus that the address names is opened with the page."""
     page = _ExplorePage(services)
-    with gr.Tabs(elem_id="explore-tabs") as tabs:
+    with gr.Tabs(overflow_behavior="wrap", elem_id="explore-tabs") as tabs:
         for module, title in TABS:
             with gr.Tab(title, id=module):
                 import_module(f"sbert_app.pages.explore.{module}").build(services, page.shared)
@@ -73,114 +92,152 @@ def build(services: Services) -> None:
 
 class _ExplorePage:
     def __init__(self, services: Services) -> None:
-        self.services = services
+        self.services, self.corpora = services, services.corpora
         self.open_corpus = gr.State(None)
-        self.shared = Shared(self.open_corpus, gr.State(Clustering()))
-        tagline = "A corpus through its sentence embeddings: its map, nearest neighbours and near-duplicates."
+        # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
+        self.known = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
+        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.known)
+        tagline = "See a corpus as a map, search it, and find its topics, near-duplicates and outliers."
         gr.HTML(messages.heading("Explore", tagline))
-        with gr.Row(elem_id="corpus-choice"):
+        status = gr.HTML(messages.waiting("Opening the corpus …"), elem_id="corpus-status")
+        self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
+        with self.fold, gr.Row():
             with gr.Column(scale=6, min_width=320):
-                self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
-                self.text = gr.Textbox(
-                    label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
-                )
-                self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
-                self.reading = UploadOptions(self.upload, "corpus", columns=False)
-                label = "Column with the sentences"
-                self.column = gr.Dropdown([BY_NAME], label=label, visible=False, elem_id="corpus-column")
-                hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
-                self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
-                status = gr.HTML(messages.waiting("Opening the example …"), elem_id="corpus-status")
+                self._build_sources()
             with gr.Column(scale=7, min_width=320):
                 with gr.Row():
                     self.model, self.pooling = model_and_pooling(services, "corpus")
                 model_settings(services, self.model)
                 with gr.Row():
                     start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
-                    stop = gr.Button("Stop", interactive=False, elem_id="corpus-stop", min_width=120)
+                    stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
+    def _build_sources(self) -> None:
+        self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
+        self.text = gr.Textbox(
+            label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
+        )
+        self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
+        self.reading = UploadOptions(self.upload, "corpus")
+        self.described = gr.HTML(visible=False, elem_id="corpus-described")
+        self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
+        label = "Vectors of your own (.npy), a row for each row of the file"
+        self.array = gr.File(label=label, height=130, visible=False, file_types=[".npy"], elem_id="corpus-array")
+        hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
+        self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
+        with gr.Row(visible=False) as self.yours:
+            hint = "Files and texts that this browser has opened. They are deleted after a day."
+            none = [("none yet", "")]
+            self.kept = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
+            self.forget = gr.Button("Delete it", elem_id="corpus-delete", min_width=90)
+
     def wire(self, tabs: gr.Tabs) -> None:
-        named = [self.source, self.data, self.model, self.pooling]
-        restored = remember(named, tabs, passing={self.source: (TEXT, FILE)})
-        chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.column, self.data]
-        inputs = [*chosen, self.model, self.pooling]
-        fields = [self.text, self.upload, self.column, self.data, self.reading.read, self.reading.encoding]
+        named = [self.source, self.data, self.kept, self.model, self.pooling]
+        inside = inputs_of(tabs, gr.Textbox)
+        passing = {each: PASSING[each.elem_id] for each in inside if each.elem_id in PASSING}
+        restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
+        chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
+        inputs = [*chosen, self.data, self.kept, self.model, self.pooling, self.known]
+        of_file = [self.upload, self.vectors, self.array, self.described, *self.reading.outputs]
+        fields = [self.text, self.data, self.yours, *of_file]
         self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
         uploaded = [self.upload.upload, self.upload.clear]
-        gr.on(uploaded, self.describe_file, self.upload, [self.column, self.tab.status], **PRIVATE)
-        for event in (restored.then, self.tab.start.click):
-            self.tab.on(event, self.tab.handler(self.open, {}), inputs, [self.open_corpus], concurrency_limit=4)
+        gr.on(uploaded, self.describe_file, self.upload, [self.vectors, self.described], **PRIVATE)
+        opened = [self.open_corpus, self.known, self.source, self.kept, self.fold]
+        deleted = self.forget.click(self.delete, [self.kept, self.known], [self.source, self.known], **UNQUEUED)
+        asked = (self.tab.start.click, self.kept.input, deleted.then)
+        for event, work in ((restored.then, self.open), *((each, self.open_and_fold) for each in asked)):
+            ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
+            ended.then(self.listed, [self.known, self.kept], self.kept, **UNQUEUED)
 
     def describe_file(self, path: str | None) -> Update:
-        """Offer the columns of a file, or say why it cannot be used."""
+        """What a file is, with its columns of vectors, or why it cannot be used."""
+        own = vector_columns(path) if path else []
+        choices = [*((f"the column {name}", name) for name in own), ENCODED]
+        update = {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: ""}
         if path is None:
-            return {self.column: gr.Dropdown([BY_NAME], value=DETECTED)}
+            return update
         try:
             table = open_table(path)
         except UserFacingError as error:
-            return {**self.describe_file(None), self.tab.status: messages.error_message(error)}
-        choices = [(_detected_column(table), DETECTED), *((name, name) for name in table.columns)]
-        return {
-            self.column: gr.Dropdown(choices, value=DETECTED),
-            self.tab.status: messages.lead(f"{table.path.name}: {table.description}. Press Open."),
-        }
+            return {**update, self.described: messages.error_message(error)}
+        has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
+        what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
+        return {**update, self.described: messages.note(f"{table.path.name}: {table.description}. {what_next}")}
 
     def show_source(self, source: str, path: str | None, encoding: str) -> Update:
         """Show the controls that belong to the kind of corpus; the picker of encodings belongs to a file."""
-        kinds = {self.text: TEXT, self.upload: FILE, self.column: FILE, self.data: DATA}
+        of_file = dict.fromkeys((self.upload, self.array, self.described), FILE)
+        kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, **of_file}
         visible = {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
-        return {**visible, **self.reading.describe(path if source == FILE else None, encoding)}
+        own = source == FILE and path is not None and bool(vector_columns(path))
+        shown = self.reading.describe(path if source == FILE else None, encoding)
+        return {**visible, self.vectors: gr.update(visible=own), **shown}
+
+    def listed(self, known: list[str], kept: str | None) -> gr.Dropdown:
+        """The corpora of this browser that are still kept, and the one that the address has named."""
+        found = self.corpora.list(dict.fromkeys([*known, *filter(None, [kept])]))
+        return gr.Dropdown([kept_choice(*each) for each in found.items()] or [("none yet", "")])
+
+    def delete(self, kept: str | None, known: list[str]) -> Update:
+        """Delete a corpus of the visitor, and go back to the example."""
+        if kept in known:
+            self.corpora.records.delete(kept)
+        return {self.source: EXAMPLE, self.known: [key for key in known if key != kept]}
 
     def open(self, watch: Watch, *values: Any) -> Update:
-        """Read the chosen corpus, encode it, and select it for the tabs."""
-        choice, model = CorpusChoice(*values[:-2]), named_model(values[-2]).with_pooling(values[-1])
-        embeddings = self.services.embeddings
-        key = READERS[choice.source](embeddings, choice)
-        count, most = len(embeddings.corpus(key)), embeddings.limits.sentences
-        step = f"Encoding {format_count(count, 'sentence')}" + (f" (of at most {most:,})" if count == most else "")
-        watch.report(0, step if self.services.models.has("encoder", model) else f"Loading {model.name}")
-        self.services.models.encoder(model, None, "document")
-        embedded = embeddings.embed(key, model, watch=watch.stage(step))
+        """Read the chosen corpus, encode it, and select it for the tabs. What a visitor has brought is kept."""
+        choice, model = CorpusChoice(*values[:-3]), named_model(values[-3]).with_pooling(values[-2])
+        embeddings, yours = self.services.embeddings, {}
+        if choice.source in (TEXT, FILE):
+            key, corpus = self._keep(choice)
+            known = [key, *(each for each in values[-1] if each != key)][:MOST_LISTED]
+            label = kept_choice(key, self.corpora.records.get(key))
+            yours = {self.known: known, self.source: YOURS, self.kept: gr.Dropdown([label], value=key)}
+        elif choice.source == YOURS:
+            corpus = self.corpora.read(choice.kept or "")
+        elif choice.source == DATA:
+            corpus = Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
+        else:
+            corpus = embeddings.corpus(embeddings.example())
+        key, encoder_name = embeddings.add(corpus), model
+        if corpus.vectors is not None:
+            model = OWN
+        else:
+            count, most = len(corpus), embeddings.limits.sentences
+            step = f"Encoding {format_count(count, 'sentence')}" + (f" (of at most {most:,})" if count == most else "")
+            watch.report(0, step if self.services.models.has("encoder", model) else f"Loading {model.name}")
+            self.services.models.encoder(model, None, "document")
+            watch = watch.stage(step)
+        embedded = embeddings.embed(key, model, watch=watch)
         return {
-            self.tab.status: macro("explore/corpus")(embedded, choice.source == EXAMPLE),
-            self.open_corpus: OpenCorpus(key, model),
+            self.tab.status: macro("explore/corpus")(embedded, choice.source == EXAMPLE, encoder_name),
+            self.open_corpus: OpenCorpus(key, model, encoder_name, choice.source == EXAMPLE),
+            **yours,
         }
 
+    def open_and_fold(self, watch: Watch, *values: Any) -> Update:
+        """As `open`, and close the fold: not with the page, when somebody may have opened it meanwhile."""
+        return {**self.open(watch, *values), self.fold: gr.Accordion(open=False)}
 
-def _detected_column(table: Table) -> str:
-    """Which columns are read when the user chooses none, such as "Detected: text"."""
-    if has_pairs(table):
-        return "Detected: sentence pairs"
-    try:
-        return f"Detected: {pick_sentence(table)}"
-    except InputError:
-        return "Not detected: choose a column"
-
-
-def _read_text(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
-    if not (choice.text or "").strip():
-        raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
-    return embeddings.add(Corpus.from_text(choice.text or "", most=embeddings.limits.sentences))
-
-
-def _read_file(embeddings: EmbeddingCache, choice: CorpusChoice) -> str:
-    if choice.path is None:
-        raise InputError("choose a file first.")
-    name = DataName.parse(as_named(choice.path, choice.encoding))
-    if choice.column:
-        pick_sentence(open_table(name.path, name.encoding), choice.column)  # raises if the column is not in the file
-    most = embeddings.limits.sentences
-    return embeddings.add(Corpus.from_file(name.path, choice.column or None, name.encoding, most))
-
-
-# Kind of corpus -> a function that adds the chosen corpus to the cache and returns its key
-READERS: dict[str, Callable[[EmbeddingCache, CorpusChoice], str]] = {
-    EXAMPLE: lambda embeddings, _: embeddings.example(),
-    TEXT: _read_text,
-    FILE: _read_file,
-    DATA: lambda embeddings, choice: embeddings.add(
-        Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
-    ),
-}
+    def _keep(self, choice: CorpusChoice) -> tuple[str, Corpus]:
+        """The id of what the visitor has brought, and the corpus. InputError if it is none."""
+        if choice.source == TEXT:
+            if not (choice.text or "").strip():
+                raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
+            file = self.services.temp.new_folder("explore") / PASTED
+            file.write_text(check_text(choice.text or "", "the text"), encoding="utf-8", newline="\n")
+            return self.corpora.keep(file, KeptCorpus(PASTED, time()))
+        if choice.path is None:
+            raise InputError("choose a file first.")
+        path, encoding = Path(choice.path), choice.encoding or None
+        record = KeptCorpus(path.name, time(), vectors=choice.vectors or None)
+        if choice.first and not choice.second:  # the sentences of one column, with the other columns beside them
+            record = replace(record, column=choice.first, encoding=encoding, sheet=choice.sheet or None)
+        else:  # or those of all columns of a pair
+            options = (choice.encoding, choice.sheet, choice.first, choice.second, choice.target)
+            name = DataName.parse(chosen_name(self.services, choice.path, *options))
+            path, record = name.path, replace(record, encoding=name.encoding)
+        return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)

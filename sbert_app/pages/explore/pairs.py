@@ -8,10 +8,11 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration, format_estimate
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, Update
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, opened, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice, opened, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -19,26 +20,29 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.similar_pairs import (
     MAX_PAIRS,
     NearDuplicates,
+    Nearest,
     SimilarPairs,
     find_near_duplicates,
+    nearest_in,
     save_pairs,
-    save_without_near_duplicates,
+    save_rows,
     similar_pairs,
 )
 
 MAX_PAIRS_SHOWN = 200  # the file has all
 
+THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
 MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
 
 
 def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
-    _PairsTab(services, shared.open_corpus).wire()
+    _PairsTab(services, shared).wire()
 
 
 class _PairsTab:
-    def __init__(self, services: Services, open_corpus: gr.State) -> None:
-        self.services, self.open_corpus = services, open_corpus
+    def __init__(self, services: Services, shared: Shared) -> None:
+        self.services, self.open_corpus, self.known = services, shared.open_corpus, shared.known
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
@@ -52,31 +56,48 @@ class _PairsTab:
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
         self.table = gr.HTML(elem_id="pairs-table")
-        gr.HTML(messages.section("The corpus without near-duplicates"))
+        gr.HTML(messages.section("Duplicates, within this corpus or of another"))
         with gr.Row(elem_classes="explore-controls"):
-            label = "Minimum cosine of a near-duplicate"
+            label, hint = "Look for each sentence in", "One of your corpora, or a named data set such as stsb:train"
+            self.against = open_dropdown(label, [THIS_CORPUS], hint, elem_id="repeats-against")
+            label = "Minimum cosine of a duplicate"
             self.duplicate_threshold = gr.Slider(
                 0.5, 1, 0.95, step=0.01, label=label, elem_id="repeats-threshold", min_width=240
             )
         ids = ("repeats-go", "repeats-stop", "repeats-status")
-        self.duplicates = MeasureTab.build(
-            services, "near-duplicates", "Find near-duplicates", ids, "", variant="secondary"
-        )
+        self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "", variant="secondary")
         with self.duplicates.buttons:
             self.download_kept = gr.DownloadButton(
-                "Download CSV without near-duplicates", visible=False, elem_id="repeats-csv"
+                "Download CSV without duplicates", visible=False, elem_id="repeats-csv"
             )
+            self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
+        # (open corpus, the other one) that were compared: a new threshold is applied at once
+        self.compared = gr.State(None)
 
     def wire(self) -> None:
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
-        no_pairs, no_duplicates = {self.table: "", self.download: hidden()}, {self.download_kept: hidden()}
+        no_pairs = {self.table: "", self.download: hidden()}
+        no_duplicates = {self.download_kept: hidden(), self.download_shared: hidden(), self.compared: None}
         cleared = {**no_pairs, **no_duplicates, self.duplicates.status: ""}
         emptied = self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
         find = self.pairs.handler(self.find_at_once, no_pairs, unless=lambda open_corpus, *_: open_corpus is None)
         self.pairs.on(emptied.then, find, inputs, no_pairs)
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
-        self.duplicates.wire(self.find_duplicates, [self.open_corpus, self.duplicate_threshold], no_duplicates)
+        found = [self.open_corpus, self.against, self.duplicate_threshold]
+        self.duplicates.wire(self.find_duplicates, found, no_duplicates)
+        again = self.duplicates.handler(
+            lambda watch, _, *values: self.find_duplicates(watch, *values),
+            no_duplicates,
+            unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
+        )
+        self.duplicates.on(self.duplicate_threshold.release, again, [self.compared, *found], no_duplicates)
+        self.against.focus(self.others, [self.known, self.open_corpus], self.against, **UNQUEUED)
+
+    def others(self, known: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
+        """The corpora in which the sentences can be looked for."""
+        kept = self.services.corpora.list(known)
+        return gr.Dropdown([THIS_CORPUS, *(kept_choice(*each) for each in kept.items())])
 
     def find_at_once(self, watch: Watch, open_corpus: OpenCorpus, k: int, threshold: float, hide: bool) -> Update:
         """A corpus was opened: find its pairs, or say how many there are to compare."""
@@ -100,12 +121,42 @@ class _PairsTab:
             self.download: shown(path if found.pairs else None),
         }
 
-    def find_duplicates(self, watch: Watch, open_corpus: OpenCorpus | None, threshold: float) -> Update:
-        embedded = opened(open_corpus).embed(self.services.embeddings)
-        reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
-        found = find_near_duplicates(embedded, float(threshold), reading)
-        path = save_without_near_duplicates(found, embedded.corpus, self.services.temp.new_folder("explore"))
-        return {self.duplicates.status: near_duplicates(found, embedded.corpus), self.download_kept: shown(path)}
+    def find_duplicates(
+        self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
+    ) -> Update:
+        embeddings, folder = self.services.embeddings, self.services.temp.new_folder("explore")
+        embedded = opened(open_corpus).embed(embeddings)
+        if not against:
+            reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
+            found = find_near_duplicates(embedded, float(threshold), reading)
+            file = save_rows(embedded.corpus, found.kept, folder, "without-duplicates.csv")
+            status = near_duplicates(found, embedded.corpus)
+            return {self.duplicates.status: status, self.download_kept: shown(str(file))}
+        other = self._other(against, opened(open_corpus), watch)
+        looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
+        nearest = nearest_in(embedded, other, embeddings.cache, looking)
+        rows = nearest.matches(float(threshold))
+        new = np.setdiff1d(np.arange(len(embedded)), rows)
+        match = [other.corpus.sentences[row] for row in nearest.rows[rows].tolist()]
+        columns = {"cosine": nearest.cosines[rows], "match": match, "match_row": (nearest.rows[rows] + 1).tolist()}
+        shared = save_rows(embedded.corpus, rows, folder, "duplicates.csv", **columns) if len(rows) else None
+        kept = save_rows(embedded.corpus, new, folder, "new.csv") if len(new) else None
+        return {
+            self.duplicates.status: shared_sentences(nearest, rows, embedded.corpus, other.corpus, float(threshold)),
+            self.download_kept: shown(kept and str(kept)),
+            self.download_shared: shown(shared and str(shared)),
+            self.compared: (open_corpus, against),
+        }
+
+    def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
+        """The corpus in which sentences are looked for, under the model of the open one."""
+        embeddings = self.services.embeddings
+        if self.services.corpora.list([against]):
+            corpus = self.services.corpora.read(against)
+        else:
+            corpus = Corpus.from_data(against.strip(), embeddings.home, embeddings.limits.sentences)
+        encoding = watch.stage(f"Encoding {corpus.name}")
+        return embeddings.embed(embeddings.add(corpus), open_corpus.model, watch=encoding)
 
 
 def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
@@ -139,3 +190,20 @@ def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
     repeated = np.flatnonzero(found.original != np.arange(len(found.original)))
     points = np.union1d(repeated, found.original[repeated]).tolist()  # with the sentences that they repeat
     return macro("explore/near_duplicates")(found, len(corpus), points)
+
+
+def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
+    """How many sentences of a corpus are in another, how many are new, and the most similar pairs."""
+    listed = rows[:MAX_PAIRS_SHOWN].tolist()
+    return render(
+        "explore/templates/shared.html",
+        shared=len(rows),
+        sentences=len(corpus),
+        names=(corpus.name, other.name),
+        threshold=threshold,
+        pairs=[
+            (nearest.cosines[row], shorten(corpus.sentences[row]), shorten(other.sentences[nearest.rows[row]]))
+            for row in listed
+        ],
+        points=rows.tolist(),
+    )

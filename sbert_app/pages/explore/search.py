@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.events import PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.messages import waiting
+from sbert_app.pages.components.messages import lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.embedded import MAX_EXACT
-from sbert_app.services.corpus.search import SearchResult, check_query, search
+from sbert_app.services.corpus.search import Hit, SearchResult, check_query, search
 
 COSINE_IS_DOT_PRODUCT = (
     "All embeddings have length 1, so their dot product is their cosine: one matrix product compares the query with "
@@ -26,18 +31,19 @@ APPROXIMATE = (
     "result is nearly."
 )
 
+NO_QUERY = "Type a query, then press Search."
 FIRST_QUERY = "The bank did not change the interest rate."
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; the first query is answered when a corpus is open."""
+    """Build the tab inside the open gr.Tab; a first query is answered when the example is opened."""
     open_corpus = shared.open_corpus
     with gr.Row(elem_classes="explore-controls"):
         query = gr.Textbox(
             FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4
         )
         k = gr.Slider(1, 100, 10, step=1, label="Number of results", elem_id="search-k", scale=2, min_width=180)
-        cross_encoder = cross_encoder_picker(services, NO_CROSS_ENCODER)
+        cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="search-cross")
         start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
     results = gr.HTML(elem_id="search-hits")
@@ -51,13 +57,29 @@ def build(services: Services, shared: Shared) -> None:
             watch.report(0, f"Loading {cross_encoder}")
         reranker = services.models.cross_encoder_or_none(cross_encoder)
         watch.report(0, "Searching")
-        encoder = services.models.encoder(open_corpus.model, None, "query")
+        encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         result = search(embedded, query, encoder, int(k), reranker)
         return {status: search_status(result), results: hits(result)}
 
-    events = [open_corpus.change, start.click, query.submit, k.release, cross_encoder.input]
-    handler = tab.handler(run, {results: ""}, unless=lambda open_corpus, *_: open_corpus is None)
-    tab.on(events, handler, [open_corpus, query, k, cross_encoder], [results], concurrency_limit=4)
+    def opened(open_corpus: OpenCorpus | None, query_text: str) -> Update:
+        """The query of the example is none of another corpus; any other query stays."""
+        if open_corpus is None or (query_text.strip() and (open_corpus.is_example or query_text != FIRST_QUERY)):
+            return {query: gr.skip()}
+        first = FIRST_QUERY if open_corpus.is_example else ""
+        return {query: first, status: lead(NO_QUERY), results: ""}
+
+    inputs = [open_corpus, query, k, cross_encoder]
+    changed = open_corpus.change(opened, [open_corpus, query], [query, status, results], **PRIVATE)
+    for events, is_asked in (
+        (changed.then, False),
+        ([start.click, query.submit, k.release, cross_encoder.input], True),
+    ):
+        unless = partial(_has_nothing_to_do, is_asked)
+        tab.on(events, tab.handler(run, {results: ""}, unless=unless), inputs, [results], concurrency_limit=4)
+
+
+def _has_nothing_to_do(is_asked: bool, open_corpus: OpenCorpus | None, query: str, *_: Any) -> bool:
+    return open_corpus is None or not (is_asked or query.strip())
 
 
 def search_status(result: SearchResult) -> Markup:
@@ -70,9 +92,14 @@ def hits(result: SearchResult) -> Markup:
     """The nearest sentences by cosine; beside them, with a cross-encoder, its order of the candidates."""
     return render(
         "explore/templates/hits.html",
-        by_cosine=[(hit.cosine, shorten(hit.sentence), 0) for hit in result.by_cosine],
-        by_cross=[(hit.cross_score, shorten(hit.sentence), hit.rank) for hit in result.by_cross],
-        cross_encoder=result.cross_encoder,
-        candidates=result.candidates,
-        rows=[hit.row for hit in result.by_cosine],
+        result=result,
+        by_cosine=_distinct(result.by_cosine),
+        by_cross=_distinct(result.by_cross),
+        shorten=shorten,
     )
+
+
+def _distinct(found: Sequence[Hit]) -> list[tuple[Hit, int]]:
+    """Each sentence once, in its best place, and how often it was found."""
+    times = Counter(hit.sentence for hit in found)
+    return [(hit, times.pop(hit.sentence)) for hit in found if hit.sentence in times]

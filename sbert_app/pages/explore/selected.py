@@ -57,7 +57,7 @@ class SelectedPanel:
             self.summary = gr.HTML(elem_id="selected-summary")
             self.table = gr.Dataframe(
                 headers=["row", "cosine", "sentence"],
-                column_widths=["58px", "74px", "210px", "120px"],
+                column_widths=["54px", "98px", "178px", "120px"],
                 interactive=False,
                 wrap=True,
                 max_height=380,

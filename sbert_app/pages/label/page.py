@@ -7,19 +7,22 @@ that no pair gets a score that was meant for another.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, enable_when
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.label.results import Results
+from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import Project, Projects
 from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
 from sbert_app.services.background.watch import Watch
@@ -28,12 +31,12 @@ from training.assets import read_asset
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 
-TAGLINE = "Judge pairs of your own, see whether people agree, measure a model on them, and train it."
+TAGLINE = "Judge your own pairs of sentences, see whether people agree, and measure or train a model on them."
 NO_PROJECT = ""
 SELECTION_NOTE = (
-    "A third of the pairs are those that the two models rank most differently, a third lie nearest to the threshold, a "
-    "third are drawn at random. Of single sentences, pairs are made of neighbours and at random. Files have "
-    "the columns sentence1 and sentence2, or sentence."
+    "The two models score all pairs. One third of what you judge are the pairs that they rank most differently, one "
+    "third lie nearest to the threshold, and one third are drawn at random. From a file of single sentences, the app "
+    "makes pairs of neighbours and random pairs."
 )
 # What the scores mean: the scale of the STS tasks (Agirre et al. 2012), in short
 SCALE = (
@@ -44,7 +47,8 @@ SCALE = (
     "mostly equivalent, unimportant details differ",
     "the same meaning",
 )
-REMEMBER = "(project, rater) => window.rememberRating(project, rater)"
+NO_SCORE, NOT_JUDGED = "none", "not judged"
+REMEMBER = """(project, rater) => window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
 BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeElement.blur(); }"""
 
@@ -68,18 +72,19 @@ class _LabelPage:
             )
             self.rater = gr.Textbox(
                 label="Your name",
-                info="Each rater judges on their own",
+                info="You see no other rating before your own",
                 max_lines=1,
                 min_width=180,
                 elem_id="label-rater",
             )
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
+        enable_when(self.begin, {self.project: "make a project first", self.rater: "type your name first"})
         self.error = gr.HTML(elem_id="label-error")
-        with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
-            self._build_new(services)
         self.card = gr.HTML(
             messages.waiting("Opening the projects …"), js_on_load=read_asset("label.js"), elem_id="label-card"
         )
+        with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
+            self._build_new(services)
         self.results = Results(services, self.projects, self.project)
 
     def _build_new(self, services: Services) -> None:
@@ -88,7 +93,7 @@ class _LabelPage:
             self.data = gr.Textbox(
                 label="Data",
                 value="stsb:dev",
-                info="A named set, hf:<org>/<name>; an uploaded file replaces this",
+                info="A built-in set or hf:<org>/<name>, unless you upload a file",
                 max_lines=1,
                 min_width=220,
                 elem_id="label-data",
@@ -97,12 +102,14 @@ class _LabelPage:
         self.how_read = UploadOptions(self.file, "label")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
-            self.second = cross_encoder_picker(services)
+            self.second = cross_encoder_picker()
             self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
-            self.count = gr.Slider(15, 300, 60, step=15, label="Pairs", min_width=180, elem_id="label-count")
+            self.count = gr.Slider(15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count")
+        self.enough = gr.HTML(how_many_are_enough(60), elem_id="label-enough")
         ids = ("label-create", "label-stop", "label-status")
         note = messages.note(SELECTION_NOTE)
         self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
+        enable_when(self.tab.start, {self.name: "name the project first"})
 
     def wire(self) -> None:
         def open_link(request: gr.Request) -> Update:
@@ -126,11 +133,16 @@ class _LabelPage:
             (self.card.judge, self.judge),
             (self.card.take_back, self.take_back),
             (self.card.turn, self.turn),
+            (self.card.agree, self.agree),
         ):
             listen(handler, chosen, after, **EVERY)
+        self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
         made = self.tab.on(
-            self.tab.start.click, self.tab.handler(self.make, {}), [*inputs, *self.how_read.inputs], [self.project]
+            self.tab.start.click,
+            self.tab.handler(self.make, {}),
+            [*inputs, *self.how_read.inputs],
+            [self.project, self.new],
         )
         made.success(self.opened, chosen, everything, **UNQUEUED).then(None, chosen, None, js=REMEMBER)
         self.results.wire()
@@ -153,7 +165,7 @@ class _LabelPage:
         project_id = known or (ids[0] if ids else NO_PROJECT)
         try:
             project = self.projects.open(project_id) if project_id else None
-            results = self.results.shown(project)
+            results = self.results.shown(project, rater)
         except UserFacingError as error:
             project, results = None, self.results.shown(None)
             update[self.error] = messages.error_message(error)
@@ -163,7 +175,7 @@ class _LabelPage:
     def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
             pair = _number(event, "pair")
-            project.rate(rater, pair, _number(event, "score"))
+            project.rate(rater, pair, _score(event))
             return pair, True
 
         return self._after(project_id, rater, work)
@@ -172,6 +184,14 @@ class _LabelPage:
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
             return _number(event, "pair") if pair is None else pair, False
+
+        return self._after(project_id, rater, work)
+
+    def agree(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+        def work(project: Project) -> tuple[int, bool]:
+            pair = _number(event, "pair")
+            project.agree(rater, pair, _score(event))
+            return pair, False
 
         return self._after(project_id, rater, work)
 
@@ -197,10 +217,13 @@ class _LabelPage:
         wanted = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
         self.projects.check_new(name)
         info, pairs = choose_pairs(wanted, services.models, services.settings.home, watch)
+        if file:
+            info = replace(info, source=Path(file).name)  # also where a copy with other columns was read
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
             self.project: gr.update(choices=[(name, project_id)], value=project_id),
+            self.new: gr.Accordion(open=False),
         }
 
     def _after(self, project_id: str, rater: str, work: Any) -> Update:
@@ -210,7 +233,7 @@ class _LabelPage:
             pair, seek = work(project)
         except UserFacingError as error:
             return {self.error: messages.error_message(error), self.card: self._again(project_id, rater)}
-        return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project)}
+        return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project, rater)}
 
     def _again(self, project_id: str, rater: str) -> Any:
         """The card once more, so that the browser takes presses again."""
@@ -222,22 +245,36 @@ class _LabelPage:
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
         """The pair with a number, why it is shown, the rater's own score if there is one, and the progress."""
         rater, count = " ".join((rater or "").split()), len(project.pairs)
-        mine = project.ratings().get(rater, {})
+        mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
         if seek:  # the next that is not judged, from here on and then from the start
             at = next((i for i in [*range(at, count), *range(at)] if i not in mine), at)
         return render(
             "label/templates/card.html",
+            project=project.id,
             pair=project.pairs[at],
             at=at,
             count=count,
             judged=len(mine),
-            score=mine.get(at),
+            score=mine.get(at, NOT_JUDGED),
+            agreed=project.agreed().get(at) if at in mine else None,
             scale=SCALE,
             reason=REASONS.get(project.pairs[at].reason, project.pairs[at].reason),
             named=bool(rater),
             version=next(_versions),
         )
+
+
+def how_many_are_enough(count: float) -> Markup:
+    """What so many judged pairs are enough for."""
+    held_out = round(count * quality.HELD_OUT)
+    margins = [round(quality.expected_margin(pairs)) for pairs in (int(count), held_out)]
+    return macro("label/enough")(int(count), quality.FEWEST, held_out, *margins)
+
+
+def _score(event: gr.EventData) -> int | None:
+    """The score that the browser has sent; None where it has sent the word for none."""
+    return None if getattr(event, "score", None) == NO_SCORE else _number(event, "score")
 
 
 def _number(event: gr.EventData, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -11,11 +12,12 @@ from markupsafe import Markup
 from sbert_app.formats import MISSING, format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
+from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.annotations import quality
-from sbert_app.services.annotations.project import Project, Projects
-from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Quality, Training
+from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
+from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Disagreement, Quality, Training
 from sbert_app.services.background.state import AT_WORK
 from sbert_app.services.container import Services
 from sbert_app.services.results.results import Estimate
@@ -36,21 +38,25 @@ class Results:
         self.services, self.projects, self.project = services, projects, project
         gr.HTML(messages.section("Do the raters agree?"))
         self.agreement = gr.HTML(elem_id="label-agreement")
+        self.differences = gr.HTML(elem_id="label-differences")
         gr.HTML(messages.section("How good is the model on these pairs?"))
         with gr.Row(elem_classes="actions"):
-            self.measure = gr.Button("Measure the model", elem_id="label-measure")
-            self.train = gr.Button("Fine-tune on the ratings", elem_id="label-train")
-            self.prepare = gr.Button("Export as CSV", elem_id="label-export")
+            self.measure = gr.Button("Measure the model", interactive=False, elem_id="label-measure")
+            self.train = gr.Button("Fine-tune on the ratings", interactive=False, elem_id="label-train")
+            self.prepare = gr.Button("Export as CSV", interactive=False, elem_id="label-export")
             self.download = gr.DownloadButton("Download", visible=False, elem_id="label-download")
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
+        shows = {"Agreement": [self.agreement, self.differences], "The model": [self.quality, self.training]}
+        self.of_project, parts = of_page("Label", shows)
+        report_button(services, self.report, [*parts, project], "label")
         self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
     def outputs(self) -> list[Any]:
-        """What `shown` updates."""
-        return [self.agreement, self.training, self.timer, self.download]
+        buttons = [self.measure, self.train, self.prepare, self.download]
+        return [self.agreement, self.differences, *buttons, self.training, self.timer]
 
     def wire(self) -> None:
         self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
@@ -58,16 +64,28 @@ class Results:
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
         self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
 
-    def rated(self, project: Project) -> Update:
-        """What changes with a rating: the agreement. The export is of before."""
-        return {self.agreement: agreement_table(quality.agreement(project)), self.download: gr.update(visible=False)}
+    def rated(self, project: Project | None, rater: str) -> Update:
+        """What changes with a rating: the agreement, and what there are enough ratings for. The export is of before."""
+        judged = len(quality.mean_ratings(project)) if project else 0
 
-    def shown(self, project: Project | None) -> Update:
+        def button(label: str, needed: int) -> gr.Button:
+            done = f"{needed} judged pairs needed, {judged} done" if judged < needed else ""
+            missing = done if project else "make a project first"
+            return gr.Button(f"{label}: {missing}" if missing else label, interactive=not missing)
+
+        return {
+            self.agreement: agreement_table(quality.agreement(project)) if project else NOTHING_JUDGED,
+            self.differences: differences_table(quality.disagreements(project, rater)) if project else "",
+            self.measure: button("Measure the model", quality.FEWEST_JUDGED),
+            self.train: button("Fine-tune on the ratings", quality.FEWEST),
+            self.prepare: button("Export as CSV", 0),
+            self.download: gr.update(visible=False),
+        }
+
+    def shown(self, project: Project | None, rater: str = "") -> Update:
         """What is known without a model: agreement, and how the training is doing."""
-        if project is None:
-            nothing = {self.agreement: NOTHING_JUDGED, self.download: gr.update(visible=False)}
-            return {**nothing, self.training: "", self.timer: gr.Timer(active=False)}
-        return {**self.rated(project), **self.progress(project.id)}
+        still = {self.training: "", self.timer: gr.Timer(active=False)}
+        return {**self.rated(project, rater), **(self.progress(project.id) if project else still)}
 
     def score(self, project_id: str) -> Any:
         """ρ of the project's model, with an interval."""
@@ -93,6 +111,12 @@ class Results:
         except UserFacingError as error:
             shown, is_active = messages.error_message(error), False
         return {self.training: shown, self.timer: gr.Timer(active=is_active)}
+
+    def report(self, *values: Any) -> Report:
+        *parts, project_id = values
+        project = self._open(project_id)
+        about = {"Data": project.info.source, "Model": project.info.model, "Pairs": len(project.pairs)}
+        return replace(self.of_project(*parts), title=project.info.name, settings=about)
 
     def export(self, project_id: str) -> Update:
         try:
@@ -131,12 +155,20 @@ def agreement_table(found: Agreement) -> Markup:
     if not found.judged:
         return NOTHING_JUDGED
     between = [
-        (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}", format_count(pairs, "pair"))
+        (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}".replace("-", "−"), format_count(pairs, "pair"))
         for (a, b), (rho, pairs) in found.between.items()
     ]
     return macro("label/agreement")(
-        raters=list(found.judged.items()), found=_agreement_findings(found), between=between
+        raters=list(found.judged.items()),
+        found=_agreement_findings(found),
+        between=between,
+        confusion=found.confusion.tolist(),
     )
+
+
+def differences_table(found: list[Disagreement]) -> Markup:
+    """The pairs on which the raters differ, with the spread of their scores and the score that they agree on."""
+    return macro("label/differences")(found, range(LOWEST, HIGHEST + 1)) if found else Markup()
 
 
 def _agreement_findings(found: Agreement) -> list[str]:
@@ -148,7 +180,7 @@ def _agreement_findings(found: Agreement) -> list[str]:
         return [f"All ratings of the {format_count(found.shared, 'shared pair')} are equal: alpha is undefined."]
     if found.shared < FEWEST_SHARED:
         shared = format_count(found.shared, "shared pair")
-        return [f"Krippendorff’s α is {found.alpha:.2f} on {shared}, too few to say more."]
+        return [f"Krippendorff’s α is {found.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
     verdict = (
         "reliable"
         if found.alpha >= RELIABLE
@@ -156,9 +188,10 @@ def _agreement_findings(found: Agreement) -> list[str]:
         if found.alpha >= TENTATIVE
         else "too low to rely on: talk about the scale, and look at the pairs on which you differ"
     )
+    alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (found.alpha, found.alpha_ordinal))
     return [
-        f"Krippendorff’s α is {found.alpha:.2f} on {format_count(found.shared, 'shared pair')} (interval; "
-        f"{found.alpha_ordinal:.2f} ordinal): {verdict}. He asks for {RELIABLE}, and for {TENTATIVE} at least."
+        f"Krippendorff’s α is {alpha} on {format_count(found.shared, 'shared pair')} (interval; {ordinal} ordinal): "
+        f"{verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
     ]
 
 
@@ -167,7 +200,7 @@ def quality_table(found: Quality) -> Markup:
     rows = [("all judged pairs", *_figures(found.rho), found.pairs)]
     if found.random is not None and not isnan(found.random.value):
         rows.append(("drawn at random", *_figures(found.random), found.random_pairs))
-    return macro("label/quality")(rows=rows, model=found.model)
+    return macro("label/quality")(rows=rows, found=found)
 
 
 def training_state(run: Run, training: Training, found: BeforeAfter | None) -> Markup:
@@ -186,4 +219,4 @@ def training_state(run: Run, training: Training, found: BeforeAfter | None) -> M
 
 def _figures(rho: Estimate) -> tuple[str, str]:
     interval = MISSING if isnan(rho.low) else f"{rho.low:.1f} to {rho.high:.1f}".replace("-", "−")
-    return f"{rho.value:.1f}", interval
+    return f"{rho.value:.1f}".replace("-", "−"), interval

@@ -35,7 +35,6 @@ DEFAULT_DATA = "stsb:dev"
 
 # HTML in which all strings are escaped
 tiles = macro("tiles")
-notes = macro("notes")
 table = macro("learn/table")  # header, rows; wide=True scrolls on a phone
 findings = macro("learn/findings")  # sentences that are made from the figures, whichever way these fall
 measured = macro("learn/measured")  # what was measured, on how much, when
@@ -61,8 +60,6 @@ STANDARD = Setup()
 
 @dataclass(frozen=True)
 class Context:
-    """All that a measurement needs besides the values of its controls."""
-
     models: ModelCache
     runs: RunStore
     setup: Setup = STANDARD
@@ -109,8 +106,6 @@ class Demo:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One idea, explained in five minutes."""
-
     number: int
     key: str  # the name of its module
     short: str  # label of its button
@@ -141,12 +136,6 @@ def lesson_number(asked: str | None) -> int:
     """The lesson number in a link; 1 if there is no such lesson."""
     numbers = {str(lesson.number) for lesson in lessons()}
     return int(asked) if asked in numbers else 1
-
-
-def how_many() -> str:
-    """The number of lessons, at the beginning of a sentence."""
-    count = len(lessons())
-    return {12: "Twelve", 13: "Thirteen", 14: "Fourteen"}.get(count, str(count))
 
 
 # ---------------------------------------------------------------- what several results are made of

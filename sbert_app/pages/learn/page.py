@@ -19,16 +19,18 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
+from sbert_app.pages.components.address import keep, values_of
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask
 from sbert_app.pages.components.measure_tab import hidden, shown
+from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
-from sbert_app.pages.learn.lesson import Context, Demo, Lesson, how_many, lesson_number, lessons
+from sbert_app.pages.learn.lesson import Context, Demo, Lesson, lesson_number, lessons
 from sbert_app.pages.learn.teacher import ClassLink, read_class
 from sbert_app.services.container import Services
 from training.errors import InputError, UserFacingError
 
-TAGLINE = "ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
+TAGLINE = "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
@@ -48,11 +50,16 @@ class _LessonView:
     column: gr.Column
     reset: gr.Button
 
+    @property
+    def fields(self) -> list[Any]:
+        """The controls whose values the browser has."""
+        return [control for control in self.demo.controls if not isinstance(control, gr.State)]
+
 
 class _LearnPage:
     def __init__(self, services: Services) -> None:
         self.services = services
-        gr.HTML(messages.heading("Learn", f"{how_many()} {TAGLINE}"))
+        gr.HTML(messages.heading("Learn", TAGLINE))
         self.banner = gr.HTML(visible=False, elem_id="class-banner")
         self.requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
@@ -61,19 +68,30 @@ class _LearnPage:
                 gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
                 for each in lessons()
             ]
+        self.count = gr.HTML(elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
+        parts = [part for each in self.views for part in each.outputs[:2]]
+        self.reported = [*parts, *(field for each in self.views for field in each.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
+            report_button(self.services, self.report, [self.current, *self.reported], "lesson")
             self.following = gr.Button("Next →", variant="primary", elem_id="next")
         copy.click(None, None, None, js=COPY_LINK)
+
+    def report(self, current: int, *values: Any) -> Report:
+        """What the open lesson shows, without the answer to its question."""
+        given, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
+        sections = {"Measured": view.outputs[:2], "The lesson": [_text(view.lesson)]}
+        make, inputs = of_page(view.lesson.title, sections, view.fields)
+        return make(*(given[each] for each in inputs))
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
         number, own = lesson.number, "Reset to the lesson’s settings"
         with gr.Column(visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page") as column:
             with gr.Row():
                 with gr.Column(scale=5, min_width=320):
-                    gr.HTML(render("learn/templates/lesson.html", lesson=lesson, count=len(lessons())))
+                    gr.HTML(_text(lesson))
                 with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                     demo = lesson.build()
                     reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
@@ -86,9 +104,9 @@ class _LearnPage:
     def wire(self) -> None:
         current, class_link = self.current, self.class_link
         columns = [each.column for each in self.views]
-        shown = [current, *columns, *self.chips, self.previous, self.following]
+        shown = [current, self.count, *columns, *self.chips, self.previous, self.following]
         controls = [control for each in self.views for control in each.demo.controls]
-        fields = [control for control in controls if not isinstance(control, gr.State)]
+        fields = [field for each in self.views for field in each.fields]
         asked = gr.State({})  # for each lesson what was asked last
         outputs = [component for each in self.views for component in each.outputs]
 
@@ -113,6 +131,7 @@ class _LearnPage:
             js="() => window.requestedLesson()",
             **UNQUEUED,
         )
+        keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
         for number, chip in enumerate(self.chips, start=1):
             measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
@@ -146,7 +165,7 @@ class _LearnPage:
             class_link,
             gr.update(value=banner, visible=bool(banner)),
             *_show_lesson(number, class_link),
-            *(value for each in self.views for value in _changed(each, class_link)),
+            *(value for each in self.views for value in _changed(each, class_link, request)),
         ]
 
     def encode_in_background(self, class_link: ClassLink) -> None:
@@ -165,17 +184,20 @@ def _context(services: Services, class_link: ClassLink) -> Context:
     return Context(services.models, services.jobs.store, class_link.setup)
 
 
+def _text(lesson: Lesson) -> Markup:
+    return render("learn/templates/lesson.html", lesson=lesson)
+
+
 def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
     return macro("learn/page_link")(href or lesson.href, lesson.opens)
 
 
-def _changed(view: _LessonView, class_link: ClassLink) -> list[Any]:
-    """Updates of the fields for a class; what does not differ from the lesson's own is left alone."""
-    own, values = view.demo.initial(ClassLink().setup), view.demo.initial(class_link.setup)
+def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> list[Any]:
+    """Updates of the fields: what the address gives, or the class; what is the lesson's own is left alone."""
+    of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
+    given = zip(view.fields, values_of(view.fields, request), strict=True)
     return [
-        gr.skip() if value == before else value
-        for control, value, before in zip(view.demo.controls, values, own, strict=True)
-        if not isinstance(control, gr.State)
+        of_class[field] if value == gr.skip() and of_class[field] != field.value else value for field, value in given
     ]
 
 
@@ -190,6 +212,7 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     every, numbers = range(1, len(lessons()) + 1), class_link.numbers
     return [
         number,
+        macro("learn/count")(numbers.index(number) + 1, len(numbers)),
         *(gr.update(visible=each == number) for each in every),
         *(gr.update(variant="primary" if each == number else "secondary", visible=each in numbers) for each in every),
         gr.update(interactive=number != numbers[0]),

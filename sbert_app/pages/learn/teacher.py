@@ -2,17 +2,18 @@
 
     /learn?class=NLP+101&model=all-mpnet-base-v2&data=sickr&seed=7&lessons=4,8,9
 
-Everything is in the link: nothing is stored, and it means the same on every machine. Without it the lessons use the
-default model and STSb dev. The sheet is a plain HTML page at ``/learn/sheet``: it needs no script, and a browser prints
-it as it is.
+Everything is in the link but what the lessons have anyway: nothing is stored, and it means the same on every machine.
+The sheet is a plain HTML page at ``/learn/sheet``: it needs no script, and a browser prints it as it is. The answers
+are a page of their own.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import gradio as gr
 from markupsafe import Markup
@@ -21,15 +22,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import UNQUEUED
+from sbert_app.pages.components.events import UNQUEUED, enable_when
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, STANDARD, Setup, how_many, lessons
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, STANDARD, Setup, lessons
+from sbert_app.pages.server.guard import LOOPBACK, WILDCARDS, host_name
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
+from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 
-SHEET = "/learn/sheet"
+SHEET = "learn/sheet"  # from the folder of Learn, which may lie under a root path
 LONGEST_TITLE = 80
 LARGEST_SEED = 2**32 - 1
 
@@ -48,12 +51,14 @@ class ClassLink:
 
     @property
     def query(self) -> str:
-        """What follows ? in the link; "" for no class."""
+        """What follows ? in the link, without what is standard: it has to be written on a board. "" for no class."""
         if not self.title:
             return ""
-        values = {"class": self.title, "model": self.setup.model, "data": self.setup.data, "seed": self.setup.seed}
-        numbers = {"lessons": ",".join(map(str, self.chosen))} if self.chosen else {}
-        return urlencode({**values, **numbers}, safe=":,/")
+        setup, numbers = self.setup, ",".join(map(str, self.chosen))
+        values = {"model": setup.model, "data": setup.data, "seed": setup.seed, "lessons": numbers}
+        standard = {**vars(STANDARD), "lessons": ""}
+        changed = {name: value for name, value in values.items() if value != standard[name]}
+        return urlencode({"class": self.title, **changed}, safe=":,/")
 
     def sheet_address(self, answers: bool = False) -> str:
         """The address of the sheet to print, with or without the answers."""
@@ -64,15 +69,47 @@ class ClassLink:
         """The title of the class and what it fixes; nothing without a class."""
         return macro("learn/class_banner")(self, self.sheet_address()) if self.title else Markup()
 
-    def links(self) -> Markup:
-        sheets = self.sheet_address(), self.sheet_address(answers=True)
-        return macro("learn/class_links")(self.title, f"/learn?{self.query}", *sheets)
+    def links(self, page: str, settings: Settings) -> Markup:
+        """The link with its QR code, or why pupils do not reach it; the sheets. ``page``: Learn, as it was opened."""
+        import segno
+
+        reached = address_for_others(page, settings.host)
+        address = f"{reached or page}?{self.query}"
+        code = segno.make(address, error="l", micro=False).svg_inline(omitsize=True) if reached else ""
+        return macro("learn/class_links")(
+            self.title,
+            address,
+            Markup(code),  # noqa: S704 - drawn by the library
+            reached not in (None, page),
+            settings.auth and settings.auth[0],
+            self.sheet_address(),
+            self.sheet_address(answers=True),
+        )
 
     def sheet(self, answers: bool) -> Markup:
-        """A page to print: the questions with room to write; the answers, if asked for, from a new page on."""
+        """A page to print: the questions with room to write, or the answers."""
         shown = [lesson for lesson in lessons() if lesson.number in self.numbers]
-        title = self.title or f"{how_many()} lessons on sentence embeddings"
+        title = self.title or "Lessons on sentence embeddings"
         return render("learn/templates/sheet.html", link=self, title=title, lessons=shown, answers=answers)
+
+
+def address_for_others(page: str, bound: str) -> str | None:
+    """The address of a page for other machines; None if the server, which listens on ``bound``, is reached by none.
+
+    A page that was opened on the server's own machine gets the address that this machine has in its network.
+    """
+    parts = urlsplit(page)
+    if host_name(parts.netloc) not in LOOPBACK:
+        return page
+    if bound not in WILDCARDS:
+        return None
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: the system chooses by which address it would
+            own = probe.getsockname()[0]
+    except OSError:  # no network leads to others
+        own = socket.gethostname()
+    return parts._replace(netloc=own if parts.port is None else f"{own}:{parts.port}").geturl()
 
 
 def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
@@ -106,21 +143,27 @@ def _numbers(text: str) -> tuple[int, ...]:
 def build(services: Services) -> None:
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
         with gr.Row():
-            title = gr.Textbox(label="Class", placeholder="NLP 101", max_lines=1, min_width=160, elem_id="class-title")
-            model = gr.Textbox(DEFAULT_MODEL, label="Model", max_lines=1, min_width=200, elem_id="class-model")
-            hint = "Pairs with gold scores: a named set or hf:<org>/<name>"
+            hint = "Its name, for page and sheet"
+            title = gr.Textbox(label="Class", info=hint, max_lines=1, min_width=200, elem_id="class-title")
+            model = gr.Textbox(
+                DEFAULT_MODEL, label="Model", info="By its name", max_lines=1, min_width=200, elem_id="class-model"
+            )
+            hint = "A named set or hf:<org>/<name>"
             data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, max_lines=1, min_width=200, elem_id="class-data")
             seed = gr.Textbox(
-                "0", label="Seed", info="0: pairs at equal distances", max_lines=1, min_width=120, elem_id="class-seed"
+                "0", label="Seed", info="0: not at random", max_lines=1, min_width=120, elem_id="class-seed"
             )
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
         chosen = gr.CheckboxGroup(choices, label="Lessons", info="None chosen: all", elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
+            enable_when(make, {title: "name the class first"})
             copy = gr.Button("Copy the link", visible=False, elem_id="copy-class")
         links = gr.HTML(elem_id="class-links")
 
-        def show(title: str, model: str, data: str, seed: str, chosen: list[str]) -> tuple[Any, Any]:
+        def show(
+            title: str, model: str, data: str, seed: str, chosen: list[str], request: gr.Request
+        ) -> tuple[Any, Any]:
             values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(chosen)}
             try:
                 if not title.strip():
@@ -128,7 +171,8 @@ def build(services: Services) -> None:
                 link = read_class(values, services.access)
             except UserFacingError as error:
                 return messages.error_message(error), gr.update(visible=False)
-            return link.links(), gr.update(visible=True)
+            page = request.headers.get("referer", "").partition("?")[0]
+            return link.links(page, services.settings), gr.update(visible=True)
 
         gr.on([make.click, title.submit], show, [title, model, data, seed, chosen], [links, copy], **UNQUEUED)
         copy.click(None, None, None, js="() => window.copyClassLink()")
@@ -147,4 +191,4 @@ def routes(services: Services) -> list[BaseRoute]:
             link = ClassLink(chosen=read_class({**values, "class": "-"}, services.access).chosen)
         return HTMLResponse(link.sheet(answers=values.get("answers") == "1"))
 
-    return [Route(SHEET, sheet)]
+    return [Route(f"/{SHEET}", sheet)]

@@ -8,10 +8,12 @@ this process: nobody else can add it. Behind a login the client that sends those
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 from typing import Any
 
 from gradio_client import Client
+from gradio_client.utils import is_file_obj_with_meta
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -85,3 +87,33 @@ def show_token(server: Any, token: str) -> None:
         return server._client_instance
 
     server._get_or_create_client = client
+
+
+def answer_in_json(server: Any) -> None:
+    """Let the tools of a `gradio.mcp.GradioMCPServer` answer with JSON, as text and as structured content.
+
+    Gradio's text is Python's, with None and single quotes, and it has no structured content.
+    """
+    from mcp import types
+
+    handlers, as_content = server.mcp_server.request_handlers, server.postprocess_output_data
+    call = handlers[types.CallToolRequest]
+
+    def to_content(data: Any, root_url: str) -> list[Any]:
+        content: list[Any] = []
+        for each in data:
+            if isinstance(each, dict | list) and not is_file_obj_with_meta(each):
+                content.append(types.TextContent(type="text", text=json.dumps(each, ensure_ascii=False)))
+            else:
+                content += as_content([each], root_url)
+        return content
+
+    async def answer(request: Any) -> Any:
+        found = await call(request)
+        texts = [each.text for each in found.root.content if each.type == "text" and each.text.startswith(("{", "["))]
+        if texts and not found.root.isError:
+            value = json.loads(texts[0])
+            found.root.structuredContent = value if isinstance(value, dict) else {"result": value}
+        return found
+
+    server.postprocess_output_data, handlers[types.CallToolRequest] = to_content, answer

@@ -1,67 +1,115 @@
-"""Gradio's scripts and styles are compressed once, not once for each visitor.
+"""What is the same for every visitor is made and compressed once, not once for each of them.
 
-Gradio compresses every answer as it is sent, on the thread on which all requests are answered. Plotly alone has 4.6 MB,
-a quarter of a second of a core: a class that opens a page with a chart together would wait for each other. The names of
-these files contain a hash of their content, so that a copy never becomes stale.
+- Gradio's scripts and styles. Gradio compresses every answer as it is sent, on the thread on which all requests are
+  answered: a class that opens a page together would wait for each other. The names of these files contain a hash of
+  their content, so that a copy never becomes stale, in the browser neither.
+- Plotly is two thirds of what a page with a chart sends, and a third of what the browser computes to open it. Every
+  page but that of maps gets its bundle of charts in two dimensions, a third of the whole.
+- Pages, where there is no login. Gradio copies the description of all components for each visitor, and does not
+  compress it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import re
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
 from weakref import WeakValueDictionary
 
-from starlette.datastructures import Headers
+import brotli  # type: ignore[import-untyped] # Gradio brings it
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sbert_app.services.store.cache import LRUCache
+from training.assets import ASSETS
+
 PREFIX = "/assets/"
+PLOT = f"{PREFIX}PlotlyPlot-"  # Gradio's module that draws figures, with Plotly inside
+WHOLE, FLAT = b"whole", b"cartesian-3.4.0"  # the queries that ask for one of its two forms
+CHOOSE = b"""const form = location.pathname.endsWith("/explore") ? "%s" : "%s";
+export default (await import(`${import.meta.url}?${form}`)).default;""" % (WHOLE, FLAT)
+PLOTLY = re.compile(
+    rb"(=\w\(\w\(\(\(\w,(\w)\)=>\{).*(\}\)\)\(\)\),\w=)", re.DOTALL
+)  # between: the library, as CommonJS
 # The headers that belong to a file; others, such as cookies, to the visitor who asked for it first.
-OF_A_FILE = frozenset({b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"vary"})
-ENCODINGS = ("br", "gzip")  # those that Gradio compresses with
+OF_A_FILE = frozenset({b"content-type", b"content-length", b"etag", b"last-modified"})
+OF_A_PAGE = ("host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server")  # which its own address is made of
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {  # by encoding, the best first
+    "br": partial(brotli.compress, quality=9),
+    "gzip": partial(gzip.compress, compresslevel=6),
+}
+COMPRESSED = ("text/", "application/j", "image/svg")  # types of content: javascript, json, …
 MOST_BYTES = 32 * 2**20  # all files of Gradio 6.31 have 18 MB as they are, 6 MB in Brotli
 
-Key = tuple[str, frozenset[str]]  # the path, and which of `ENCODINGS` are accepted
 Answer = tuple[Message, bytes]  # its start, and the whole body
 
 
 class AssetCache:
-    """ASGI middleware.
+    """ASGI middleware. ``pages``: the paths of those that are the same for all visitors.
 
-    Args:
-        app: what compresses its answers.
-        most_bytes: the size of what is kept; beyond that, answers come from ``app``.
+    At most ``most_bytes`` are kept; beyond that, what was not asked for the longest is dropped.
     """
 
-    def __init__(self, app: ASGIApp, most_bytes: int = MOST_BYTES) -> None:
-        self.app, self._room = app, most_bytes
-        self._kept: dict[Key, Answer] = {}
-        self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+    def __init__(self, app: ASGIApp, pages: Collection[str] = (), most_bytes: int = MOST_BYTES) -> None:
+        self.app, self._pages = app, frozenset(pages)
+        self._kept: LRUCache[Hashable, Answer] = LRUCache(most_bytes, lambda answer: len(answer[1]))
+        self._asking: WeakValueDictionary[Hashable, asyncio.Lock] = WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope) if scope["type"] == "http" and scope["path"].startswith(PREFIX) else None
-        if headers is None or scope["method"] != "GET" or "range" in headers:
+        key, encoding = self._key(scope)
+        if key is None:
             await self.app(scope, receive, send)
             return
-        accepted = headers.get("accept-encoding", "")
-        key = scope["path"], frozenset(each for each in ENCODINGS if each in accepted)
         asking = self._asking.setdefault(key, asyncio.Lock())
         async with asking:  # simultaneous requests for a file share one answer; a slow reader does not hold this lock
-            start, body = self._kept.get(key) or await self._ask(key, scope, receive)
+            start, body = self._kept.get(key) or await self._ask(key, encoding, scope, receive)
         await send({**start, "headers": [*start["headers"]]})  # layers outside of this one add theirs
         await send({"type": "http.response.body", "body": body})
 
-    async def _ask(self, key: Key, scope: Scope, receive: Receive) -> Answer:
-        """The answer of ``app``, which is kept if it is a whole file for which there is room."""
+    def _key(self, scope: Scope) -> tuple[Hashable, str]:
+        """What the answer depends on, None if it is not the same for every visitor; and its encoding, "" for none."""
+        if scope["type"] != "http" or scope["method"] != "GET" or "range" in (headers := Headers(scope=scope)):
+            return None, ""
+        accepted, path, asked = headers.get("accept-encoding", ""), scope["path"], scope["query_string"]
+        encoding = next((each for each in COMPRESS if each in accepted), "")
+        if path.startswith(PREFIX):
+            return (path, encoding, asked if asked in (WHOLE, FLAT) else b""), encoding
+        if path not in self._pages or b"deep_link" in asked or b"all_endpoints" in asked:  # what Gradio reads of it
+            return None, ""
+        return (path, encoding, scope["scheme"], *(headers.get(name) for name in OF_A_PAGE)), encoding
+
+    async def _ask(self, key: Hashable, encoding: str, scope: Scope, receive: Receive) -> Answer:
+        """The answer of ``app``, compressed; it is kept if it is a whole file."""
         messages: list[Message] = []
 
         async def collect(message: Message) -> None:
             messages.append(message)
 
-        await self.app(scope, receive, collect)
+        plain = [each for each in scope["headers"] if each[0] != b"accept-encoding"]
+        await self.app({**scope, "headers": plain}, receive, collect)
         start, *parts = messages
         body = b"".join(part.get("body", b"") for part in parts)
-        is_whole = start["status"] == 200 and bool(parts) and not parts[-1].get("more_body", False)
-        if is_whole and len(body) <= self._room:
-            file_headers = [each for each in start["headers"] if each[0].lower() in OF_A_FILE]
-            self._kept[key] = {**start, "headers": file_headers}, body
-            self._room -= len(body)
-        return start, body
+        if start["status"] != 200 or not parts or parts[-1].get("more_body", False):
+            return start, body
+        is_choice = scope["path"].startswith(PLOT) and scope["query_string"] not in (WHOLE, FLAT)
+        if scope["path"].startswith(PLOT) and scope["query_string"] != WHOLE:
+            body = CHOOSE if is_choice else flat(body)
+        kept = {**start, "headers": [each for each in start["headers"] if each[0].lower() in OF_A_FILE]}
+        headers = MutableHeaders(scope=kept)
+        if encoding and headers.get("content-type", "").startswith(COMPRESSED):
+            body = await asyncio.to_thread(COMPRESS[encoding], body)
+            headers["content-encoding"] = encoding
+        headers["content-length"] = str(len(body))
+        headers["vary"] = "Accept-Encoding"
+        if scope["path"].startswith(PREFIX):
+            headers["cache-control"] = "no-cache" if is_choice else "public, max-age=31536000, immutable"
+        self._kept.put(key, (kept, body))
+        return kept, body
+
+
+def flat(module: bytes) -> bytes:
+    """Gradio's module with the smaller library; unchanged where Gradio packs it in another way."""
+    library = (ASSETS / "plotly-cartesian.min.js").read_bytes()
+    return PLOTLY.sub(lambda found: found[1] + b"var module=" + found[2] + b";" + library + found[3], module, count=1)

@@ -28,7 +28,7 @@ from starlette.requests import HTTPConnection, cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.server.address import show_token, visitor_of
+from sbert_app.pages.server.address import answer_in_json, show_token, visitor_of
 from sbert_app.pages.server.asset_cache import AssetCache
 from sbert_app.pages.server.limits import BodyLimits, UploadLimits
 from sbert_app.services.quota import Quota
@@ -36,7 +36,16 @@ from sbert_app.services.quota import Quota
 # What a browser needs before somebody has logged in: the page with the form, its scripts and styles, the login itself.
 OPEN_PREFIXES = ("/assets/", "/static/", "/svelte/")
 OPEN_PATHS = frozenset(
-    {"/login", "/logout", "/theme.css", "/manifest.json", "/favicon.ico", "/pwa_icon", "/gradio_api/login_check"}
+    {
+        "/health",
+        "/login",
+        "/logout",
+        "/theme.css",
+        "/manifest.json",
+        "/favicon.ico",
+        "/pwa_icon",
+        "/gradio_api/login_check",
+    }
 )
 STARTUP = "/gradio_api/startup-events"
 READING = frozenset({"GET", "HEAD"})
@@ -285,9 +294,13 @@ def guarded(uploads: UploadLimits, **options: Any) -> Callable[[Any], AbstractAs
             session, own_token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
             app.tokens[session] = "token"
             login = {"user_of": app.tokens.get, "session": session, "own_token": own_token, "cookie": app.cookie_id}
-            if (tools := app.get_blocks().mcp_server_obj) is not None:
-                show_token(tools, own_token)
-        app.middleware_stack = Guard(BodyLimits(AssetCache(app.middleware_stack), uploads), **login, **options)
+        if (tools := app.get_blocks().mcp_server_obj) is not None:
+            answer_in_json(tools)
+            if login:
+                show_token(tools, login["own_token"])
+        same_for_all = frozenset() if login else options.get("pages", frozenset())
+        cached = AssetCache(app.middleware_stack, same_for_all)
+        app.middleware_stack = Guard(BodyLimits(cached, uploads), **login, **options)
         yield
 
     return lifespan

@@ -7,6 +7,8 @@ next week still finds it. A server path that somebody types is not read: the pag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,12 @@ from sbert_app.pages.components.upload_options import (
     encoding_dropdown,
     how_it_reads,
 )
-from sbert_app.pages.train.runs import format_learning_rate
+from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import parse_seeds
 from sbert_app.services.files.uploads import keep_upload
+from sbert_app.services.results.results import data_label
 from sbert_app.services.runs.presets import PRESETS
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
@@ -48,12 +51,16 @@ TEACHERS = [
 ]
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 Fields = dict[str, Any]  # the components, by the field of RunConfig
-# The rows of numbers below the data; what has no place of its own is under "More options".
-NUMBERS = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
+# The rows of two folds; what has no place of its own is in the third, "More options".
+OPTIMISATION = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
+EVALUATION = ("eval_data", "eval_every", "patience")
+NEGATIVES = ("mine_negatives", "negative_margin")
+SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)  # in no fold
+MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
+TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}  # of the folds
 COLUMNS = 3  # of "More options"
 KINDS = {
     "seed": gr.Textbox,
-    "objective": gr.Radio,
     "pooling": gr.Radio,
     "report_to": gr.CheckboxGroup,
     "learning_rate": gr.Textbox,
@@ -85,16 +92,14 @@ def build(services: Services) -> Fields:
         "pooling": component(start, "pooling", visible=not objective.scores_pairs),
         "base": component(start, "base", elem_id="train-base"),
     }
-    for name, short, known in (("train_data", "train", TRAIN_DATA), ("eval_data", "dev", DEV_DATA)):
-        with gr.Row(equal_height=True):
-            fields[name] = component(start, name, scale=4, elem_id=f"{short}-data")
-            types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
-            upload = {"size": "sm", "file_types": types, "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
-            button = gr.UploadButton("Upload…", **upload)
-        fields[f"{short}_upload"] = DataUpload(services, fields[name], button, known, short)
-    for row in NUMBERS:
-        fields |= _row(start, row, min_width=90)
+    fields |= _data(services, start, "train_data", "train", TRAIN_DATA)
+    with _fold("optimisation") as fields["optimisation"]:
+        for row in OPTIMISATION:
+            fields |= _row(start, row, min_width=90)
     fields["batch_size"].info = batch_size_info(start.objective)
+    with _fold("evaluation") as fields["evaluation"]:
+        fields |= _data(services, start, "eval_data", "dev", DEV_DATA)
+        fields |= _row(start, EVALUATION[1:], min_width=110)
     # What is mined before the run, and a preview of it; shown for objectives that learn from negatives.
     with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields["negatives_group"]:
         with gr.Row():
@@ -102,14 +107,32 @@ def build(services: Services) -> Fields:
             fields["negative_margin"] = component(start, "negative_margin", min_width=120, elem_id="negative-margin")
         with gr.Row(elem_classes="actions"):
             fields["negatives_preview"] = gr.Button("Show some", size="sm", elem_id="preview-negatives")
-            fields["negatives_stop"] = gr.Button("Stop", size="sm", interactive=False, elem_id="stop-negatives")
+            fields["negatives_stop"] = gr.Button("Stop", size="sm", visible=False, elem_id="stop-negatives")
         fields["negatives_shown"] = gr.HTML(elem_id="mined-negatives")
     fields["name"] = component(start, "name", elem_id="run-name")
-    with gr.Accordion("More options", open=False):
-        others = [name for name in SETTINGS if name not in fields]
-        for first in range(0, len(others), COLUMNS):
-            fields |= _row(start, others[first : first + COLUMNS], min_width=110)
+    with _fold("more") as fields["more"]:
+        for first in range(0, len(MORE), COLUMNS):
+            fields |= _row(start, MORE[first : first + COLUMNS], min_width=110)
+    for name, title in fold_titles(start).items():
+        fields[name].label = title
     return fields
+
+
+def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
+    """The titles of the folds, each with what is set in it."""
+    changed = [SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default]
+    evaluated_on = data_label(config.eval_data) if config.eval_data else "random pairs only"
+    titles = (", ".join(optimisation(config, seeds)), evaluated_on, ", ".join(changed) or "none changed")
+    return {name: f"{TITLES[name]}: {title}" for name, title in zip(TITLES, titles, strict=True)}
+
+
+def changed_fields(values: Fields, filled: Fields) -> list[str]:
+    """The labels of the fields whose values are not those that a preset has filled in."""
+    return [
+        SETTINGS[name].label
+        for name, value in values.items()
+        if name in filled and name != "name" and (value or None) != (filled[name] or None)
+    ]
 
 
 def component(start: RunConfig, name: str, **options: Any) -> Any:
@@ -136,7 +159,21 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     several = "; several: 0-4" if name == "seed" else ""
     empty = f"; empty: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
     options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
-    return kind(value=_shown(start.to_dict())[name], **options)
+    return kind(value=shown_values(start.to_dict())[name], **options)
+
+
+def _fold(name: str) -> gr.Accordion:
+    return gr.Accordion(TITLES[name], open=False, elem_id=f"fold-{name}")
+
+
+def _data(services: Services, start: RunConfig, name: str, short: str, known: Sequence[tuple[str, str]]) -> Fields:
+    """A data set by its name, and an upload in its place."""
+    with gr.Row(equal_height=True):
+        data = component(start, name, scale=4, elem_id=f"{short}-data")
+        types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
+        upload = {"size": "sm", "file_types": types, "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
+        button = gr.UploadButton("Upload…", **upload)
+    return {name: data, f"{short}_upload": DataUpload(services, data, button, known, short)}
 
 
 def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
@@ -222,18 +259,19 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     )
 
 
-def updates(values: dict[str, Any], names: list[str]) -> list[Any]:
+def updates(values: Fields, names: list[str]) -> list[Any]:
     """Updates of the components ``names`` with the fields of a config, in their order."""
-    shown = _shown(values)
+    shown = shown_values(values)
     return [gr.update(value=shown[name]) for name in names]
 
 
-def _shown(values: dict[str, Any]) -> dict[str, Any]:
+def shown_values(values: Fields) -> Fields:
     """The fields of a config as the form shows them."""
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
         "learning_rate": format_learning_rate(values["learning_rate"]),
+        "seed": str(values["seed"]),
         "matryoshka_dims": ", ".join(map(str, values["matryoshka_dims"])),
         "teacher": values["teacher"] or TEACHERS[0][1],
     }
@@ -271,38 +309,40 @@ class DataUpload:
         with gradio_errors():
             self.services.check_kept_room(Path(file))
         kept = str(keep_upload(file, self.services.settings.home))
-        return {**self._chosen(DataName(kept)), self.original: kept, **self.columns.show(kept)}
+        return {**self.read_as(kept), self.original: kept}
 
-    def name_encoding(self, original: str | None, encoding: str) -> Update:
-        """Read the chosen upload in another encoding."""
-        chosen = self._chosen(DataName(original or "", encoding or None))
-        del chosen[self.encoding]
-        try:
-            self.services.access.check_data(original or "")
-        except UserFacingError:
-            return chosen
-        return {**chosen, **self.columns.show(original, encoding)}
+    def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
+        """Choose the upload, read so, with the columns that its names or its content suggest; show their pickers."""
+        shown: Update = {}
+        original, reads = original or "", ""
+        name = str(DataName(original, encoding or None))
+        with suppress(UserFacingError):  # said where the run is estimated
+            self.services.access.check_data(original)  # which the browser has sent
+            shown = self.columns.show(original, encoding, sheet)
+            doubtful = doubtful_table(original, encoding)
+            reads = how_it_reads(doubtful) if doubtful else ""
+            columns = [shown[each]["value"] for each in self.columns.inputs]
+            name = chosen_name(self.services, original, encoding, *columns)
+        return {
+            **shown,
+            self.data: self._named(name, original),
+            self.read: gr.update(value=reads, visible=bool(reads)),
+            self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),
+        }
+
+    def read_again(self, *how: str) -> Update:
+        """As `read_as`; the pickers that ask stay as they are, as yet another may have been picked meanwhile."""
+        asking = self.encoding if len(how) == 2 else self.columns.sheet
+        return {each: update for each, update in self.read_as(*how).items() if each is not asking}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
         """Choose other columns of the upload."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
-        choices = [(f"{Path(original or '').name} (uploaded)", name), *self.known]
-        return {self.data: gr.update(choices=choices, value=name)}
+        return {self.data: self._named(name, original or "")}
 
-    def _chosen(self, file: DataName) -> Update:
-        choices = [(f"{file.path.name} (uploaded)", str(file)), *self.known]
-        try:
-            self.services.access.check_data(file.name)  # which the browser has sent
-            doubtful = doubtful_table(file.name, file.encoding or DETECTED)
-            shown = how_it_reads(doubtful) if doubtful else ""
-        except UserFacingError:  # said where the run is estimated
-            shown = ""
-        return {
-            self.data: gr.update(choices=choices, value=str(file)),
-            self.read: gr.update(value=shown, visible=bool(shown)),
-            self.encoding: gr.update(value=file.encoding or DETECTED, visible=bool(shown or file.encoding)),
-        }
+    def _named(self, name: str, original: str) -> Any:
+        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.known], value=name)
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
@@ -333,8 +373,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
     for each in (train, dev):
         read = [each.original, each.encoding]
-        estimate_after(each.encoding.input(each.name_encoding, read, each.outputs, **LATEST, queue=False))
-        for column in each.columns.inputs:
+        for picker, inputs in ((each.encoding, read), (each.columns.sheet, [*read, each.columns.sheet])):
+            shown = [part for part in each.outputs if part is not picker]
+            estimate_after(picker.input(each.read_again, inputs, shown, **LATEST, queue=False))
+        for column in each.columns.columns:
             estimate_after(column.input(each.name_columns, [*read, *each.columns.inputs], each.data, **EVERY))
         each.data.input(hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
 

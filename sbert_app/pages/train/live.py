@@ -16,6 +16,8 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow
 from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.messages import error_message, error_of, note, section
+from sbert_app.pages.components.report import report_button
+from sbert_app.pages.train.report import run_report
 from sbert_app.pages.train.runs import log, no_runs, run_list, status
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
@@ -32,8 +34,6 @@ FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 
 class RunPanel:
-    """The components and their handlers."""
-
     def __init__(self, services: Services) -> None:
         """Build the components inside the open column: the opened run, then the list of all."""
         self.services, self.store = services, services.jobs.store
@@ -45,6 +45,8 @@ class RunPanel:
             self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
             self.resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-run")
             self.export = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
+            of_run = partial(run_report, self.store), [self.current]
+            self.report = report_button(services, *of_run, "run", visible=False)
             self.download = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
         self.error = gr.HTML(elem_id="run-error")
         self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
@@ -79,14 +81,14 @@ class RunPanel:
                 scale=4,
                 elem_id="filter-runs",
             )
-            self.delete_listed = gr.Button("Delete those listed…", size="sm", scale=1, elem_id="delete-listed")
+            self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
         self.runs = gr.HTML(js_on_load=read_asset("train.js"), elem_id="run-list")
 
     def wire(self) -> Callable[..., Any]:
         """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
-        outputs = [self.current, self.status, self.stop, self.resume, self.export, self.delete, self.more, self.name]
-        outputs += [self.log, self.list_tools, self.runs, *self.figures.values()]
+        outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
+        outputs += [self.name, self.log, self.list_tools, self.runs, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
         refresh_on(gr.context.Context.root_block.load(_from_link, None, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
@@ -146,10 +148,12 @@ class RunPanel:
             self.export: run is not None and run.state != State.RUNNING and run.has_model,
             self.delete: run is not None and not at_work,
             self.more: run is not None,
+            self.report: run is not None,
         }
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
-            return shown(figure(curves) if curves else None)
+            drawn = figure(curves)
+            return shown(drawn if any(len(trace.x) for trace in drawn.data) else None)  # axes alone say nothing
 
         return {
             self.current: Output(run.id if run else ""),

@@ -6,6 +6,7 @@ runs (`services.runs`): every tab shows every run live, and neither a reload nor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -30,28 +31,28 @@ from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
 from training.trainer.own import check_queueable
 
+NO_PRESET: tuple[str, form.Fields] = ("", {})  # has filled the form
 TYPED = ("learning_rate", "matryoshka_dims", "seed")  # numbers in a text field
 DIMENSIONS = [64, 128, 256, 384]
 DISTILLED = (
-    "A table of token vectors in place of the network: each token goes through the model once, principal components "
-    "keep the dimensions that differ most, and frequent tokens count less. A sentence is the mean of its tokens."
+    "A static model is a table of token vectors: each token goes through the model once, principal components reduce "
+    "the dimensions, and frequent tokens get less weight. A sentence vector is the mean of its tokens."
 )
-SENT = "The sentences selected in Explore are the training data; sentences alone train by SimCSE."
-TAGLINE = "Choose a pooling and an objective, press Start, and watch Spearman’s ρ rise, or the space collapse."
+SENT = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
+TAGLINE = "Choose a preset or your own settings, press Start, and watch Spearman’s ρ rise, or the space collapse."
+KEEP_PRESET = """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
 SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
     gr.HTML(heading("Train", TAGLINE))
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
-            with gr.Row(elem_classes="chips"):
-                chips = {
-                    key: gr.Button(preset.title, size="sm", elem_classes="chip", elem_id=f"preset-{key}")
-                    for key, preset in PRESETS.items()
-                }
-            lesson = gr.HTML(_lesson(next(iter(PRESETS))), elem_id="lesson")
+            opening = next(iter(PRESETS))
+            presets = [(each.title, key) for key, each in PRESETS.items()]
+            preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
+            filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
+            lesson = gr.HTML(_lesson(opening), elem_id="lesson")
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")  # on phones alone
@@ -62,7 +63,7 @@ def build(services: Services) -> None:
             panel = live.RunPanel(services)
     _build_distillation(services)
     refresh_on = panel.wire()
-    runs = _connect_form(services, chips, lesson, fields, planned)
+    runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
     started.success(None, None, None, js="() => window.showLive()")
@@ -71,12 +72,30 @@ def build(services: Services) -> None:
 
 
 def _connect_form(
-    services: Services, chips: dict[str, gr.Button], lesson: gr.HTML, fields: form.Fields, planned: gr.HTML
+    services: Services, of_preset: tuple[gr.Dropdown, gr.State, gr.HTML], fields: form.Fields, planned: gr.HTML
 ) -> StartForm:
     """Presets fill the form, the objective shows the fields it needs, an upload selects the objective."""
     config_fields = form.config_fields(fields)
     names, inputs = list(config_fields), list(config_fields.values())
-    runs = StartForm(services.jobs.store, inputs, planned, partial(_estimate, services, names))
+    preset, filled, lesson = of_preset
+
+    def describe(run: RunEstimate, *values: Any) -> Update:
+        """The titles of the folds, and how the form differs from the preset that filled it."""
+        chosen = dict(zip(names, values, strict=False))
+        titles = form.fold_titles(run.config, chosen["seed"])
+        key, start = values[-1]
+        said = {lesson: _lesson(key, form.changed_fields(chosen, start))} if key else {}
+        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **said}
+
+    runs = StartForm(
+        services.jobs.store,
+        [*inputs, filled],
+        planned,
+        partial(_estimate, services, names),
+        describe,
+        [lesson, *(fields[name] for name in form.TITLES)],
+    )
+    fill = [preset, filled, lesson, *inputs]
 
     def from_link(request: gr.Request) -> list[Any]:
         """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run.
@@ -87,19 +106,20 @@ def _connect_form(
         try:
             if token := asked.get("sentences"):
                 sent = sent_sentences(services, token)
-                return [note(SENT), *[sent.get(name, gr.skip()) for name in names]]
+                return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
             if like := asked.get("settings"):
                 run = services.jobs.store.get(like)
                 check_queueable(run.config)
-                return [note(f"The settings of {run.name}."), *form.updates(run.config.to_dict() | {"name": ""}, names)]
+                updates = form.updates(run.config.to_dict() | {"name": ""}, names)
+                return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
-            return [error_message(error), *[gr.skip()] * len(names)]
-        if (preset := asked.get("preset")) in PRESETS:
-            return _fill(services, preset, names)
-        return [gr.skip()] * (1 + len(names))
+            return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
+        if (key := asked.get("preset")) in PRESETS:
+            return _fill(services, names, key)
+        return [gr.skip()] * len(fill)
 
-    for key, chip in chips.items():
-        runs.estimate_after(chip.click(partial(_fill, services, key, names), None, [lesson, *inputs], **UNQUEUED))
+    preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
+    runs.estimate_after(preset.input(partial(_fill, services, names), preset, fill, **EVERY))
     fields["objective"].change(
         form.objective_updates,
         fields["objective"],
@@ -123,19 +143,20 @@ def _connect_form(
         fields["base"],
         **UNQUEUED,
     )
-    runs.estimate_after(opened.then(from_link, None, [lesson, *inputs], **UNQUEUED))
+    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
     return runs
 
 
-def _fill(services: Services, key: str, names: list[str]) -> list[Any]:
+def _fill(services: Services, names: list[str], key: str) -> list[Any]:
+    """The preset, what it fills the form with, its lesson, and the updates of the form."""
     values = PRESETS[key].fields()
     if key == "two-stage":
         values["base"] = two_stage_base(services.jobs.store.list())
-    return [_lesson(key), *form.updates(values, names)]
+    return [key, (key, form.shown_values(values)), _lesson(key), *form.updates(values, names)]
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
-    chosen = dict(zip(names, values, strict=True))
+    chosen = dict(zip(names, values, strict=False))
     estimate = estimate_run(to_config(chosen, services.access), services.jobs.store)
     return estimate, partial(plan, estimate, seeds=len(parse_seeds(chosen["seed"])))
 
@@ -150,8 +171,8 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
     return experiments.start(new_seeds(config, seeds), visitor).runs[0].id
 
 
-def _lesson(key: str) -> str:
-    return macro("train/lesson")(preset=PRESETS[key])
+def _lesson(key: str, changed: Sequence[str] = ()) -> str:
+    return macro("train/lesson")(PRESETS[key], changed)
 
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from sbert_app.figures.training import COLOURS
-from sbert_app.formats import MISSING, format_count, format_estimate, format_time
+from sbert_app.formats import MISSING, format_count, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import State
@@ -24,6 +24,7 @@ from sbert_app.services.runs.record import Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
 from training.pooling import pooling_label
+from training.trainer.config import RunConfig
 
 NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
 ADVICE = {
@@ -149,16 +150,24 @@ def settings(run: Run) -> str:
         config.base,
         "+".join(name.rsplit("/", 1)[-1] for name in config.train_data.split("+")),
         f"mixing {config.mix}" if len(config.parts) > 1 else "",
+        *optimisation(config),
+        "mined negatives" if config.mine_negatives else "",
+        f"Matryoshka {', '.join(map(str, config.matryoshka_dims))}" if config.matryoshka_dims else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
+    """How long and how a run learns; ``seeds``, if it is one of several."""
+    parts = [
         f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
         f"batch {config.batch_size}"
         + (f", {config.mini_batch_size} at a time" if config.mini_batch_size is not None else ""),
-        "mined negatives" if config.mine_negatives else "",
-        f"Matryoshka {', '.join(map(str, config.matryoshka_dims))}" if config.matryoshka_dims else "",
         f"lr {format_learning_rate(config.learning_rate)}",
         f"LoRA {config.lora_rank}" if config.lora_rank else "",
-        f"seed {config.seed}",
+        f"seed {seeds or config.seed}",
     ]
-    return " · ".join(filter(None, parts))
+    return list(filter(None, parts))
 
 
 def format_learning_rate(value: float) -> str:
@@ -196,9 +205,10 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     metric = MEASURES[progress.measure or "loss"][0]
     tiles = []
     if best is not None and progress.best is not None:
-        tiles.append((f"{best:.{digits}f}", f"best {metric}", f"at step {progress.best['step']:,}"))
+        after = " after training" if base is not None and best < base else ""  # the base was better
+        tiles.append((f"{best:.{digits}f}", f"best {metric}{after}", f"at step {progress.best['step']:,}"))
         if base is not None:
-            tiles.append((_gain(best - base, digits), "against the base", f"which has {base:.{digits}f}"))
+            tiles.append((format_number(best - base, digits, "+"), "against the base", f"which has {base:.{digits}f}"))
         last = progress.figure(latest)
         if latest is not None and last is not None and latest is not progress.best:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
@@ -224,13 +234,7 @@ def _digits(run: Run) -> int:
     return 4 if run.progress.measure == "loss" else 1
 
 
-def _gain(value: float, digits: int) -> str:
-    """A difference with its sign; a true minus sign."""
-    return f"{value:+.{digits}f}".replace("-", "−")
-
-
 def _row(run: Run) -> dict[str, str]:
-    """Texts of a run in the list."""
     progress, digits = run.progress, _digits(run)
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
     return {
@@ -238,5 +242,5 @@ def _row(run: Run) -> dict[str, str]:
         "settings": settings(run),
         "done": f"{100 * progress.step // progress.steps} %" if run.state == State.RUNNING and progress.steps else "",
         "best": MISSING if best is None else f"{best:.{digits}f}",
-        "gain": _gain(best - base, digits) if best is not None and base is not None else "",
+        "gain": format_number(best - base, digits, "+") if best is not None and base is not None else "",
     }

@@ -54,13 +54,17 @@ def test_a_setting_in_which_variants_differ_is_given_for_each():
 
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
     html = views.legend_of(POOLING, statistics.rows(POOLING, AFTER))
-    assert "Best here: <b>mean</b>. Last: <b>max</b>, 5.9 points below; in the paper the span is" in html
+    assert (
+        "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5 points apart"
+        in html
+    )
     assert "bert-base-uncased" in html
+    assert not any(colour in html.lower() for colour in ("blue", "orange", "grey"))  # a mark is named as in the figure
 
 
 def test_one_variant_is_no_comparison():
     html = views.legend_of(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
-    assert "Best here" not in html
+    assert "Best:" not in html
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
@@ -102,7 +106,7 @@ def test_with_one_seed_nothing_is_ranked():
 
 
 def test_variants_that_are_not_precomputed_are_named():
-    assert "Not precomputed: CLS. Start below measures" in views.not_precomputed(statistics.rows(POOLING, AFTER))
+    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
     assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 

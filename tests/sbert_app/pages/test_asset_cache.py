@@ -1,13 +1,17 @@
 """What Gradio has compressed for one visitor is sent to the next as it is. The app behind it is a stand-in."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import gradio
 import httpx
 import pytest
+from paths import ROOT
 from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -86,7 +90,7 @@ def test_what_belongs_to_a_visitor_and_not_to_the_file_is_not_kept(behind):
     cache, answers = AssetCache(with_header(behind.app, b"set-cookie", b"visitor=1")), []
     for _ in range(3):
         answers.append(get(TestClient(with_header(cache, b"x-frame-options", b"DENY"))).headers)
-    assert [each.get("set-cookie") for each in answers] == ["visitor=1", None, None]
+    assert [each.get("set-cookie") for each in answers] == [None] * 3
     assert [each.get_list("x-frame-options") for each in answers] == [["DENY"]] * 3
 
 
@@ -132,6 +136,47 @@ def test_an_answer_that_breaks_off_is_not_kept(behind):
 
 def test_no_more_is_kept_than_there_is_room_for(behind):
     client = TestClient(AssetCache(behind.app, most_bytes=len(SCRIPT) + 100))
-    for name in ("a", "b", "a", "b"):
+    for name in ("a", "a", "b", "b", "a"):
         assert get(client, f"/assets/{name}.js", encoding="identity").text == SCRIPT
-    assert behind.asked == 3  # there was room for one
+    assert behind.asked == 3  # there is room for one: the last
+
+
+def test_a_browser_keeps_a_file_for_good_as_its_name_changes_with_its_content(behind):
+    client = TestClient(AssetCache(behind.app, pages=["/train"]))
+    assert get(client).headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert "cache-control" not in get(client, "/train").headers
+    assert "cache-control" not in get(client, "/assets/missing.js").headers
+
+
+def test_a_page_is_made_once_for_all_who_reach_it_at_the_same_address(behind):
+    client = TestClient(AssetCache(behind.app, pages=["/train"]))
+    for asked in ("/train", "/train?run=1", "/train"):
+        assert get(client, asked).headers["content-encoding"] == "gzip"
+    assert behind.asked == 1
+    get(client, "/train", host="lab.example")
+    get(client, "/train", **{"x-forwarded-proto": "https"})
+    assert behind.asked == 3
+    for _ in range(2):
+        get(client, "/train?deep_link=1")
+        get(client, "/other")
+    assert behind.asked == 7
+
+
+def test_every_page_but_that_of_maps_gets_plotlys_charts_in_two_dimensions():
+    (file,) = (Path(gradio.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")
+    whole = file.read_bytes()
+    client = TestClient(AssetCache(Starlette(routes=[Route("/assets/{_}", lambda _: Response(whole, 200))])))
+    asked = f"/assets/{file.name}"
+    chosen, flat = get(client, asked).text, get(client, f"{asked}?cartesian-3.4.0").content
+    assert 'endsWith("/explore") ? "whole" : "cartesian-3.4.0"' in chosen
+    assert get(client, asked).headers["cache-control"] == "no-cache", "another version may choose for other pages"
+    assert get(client, f"{asked}?whole").content == whole
+    assert len(flat) < len(whole) / 3
+    assert b"plotly.js (cartesian - minified) v3.4.0" in flat
+    assert flat[-600:] == whole[-600:], "what draws is Gradio's"
+
+
+def test_no_other_page_draws_what_needs_the_whole_library():
+    sources = [*(ROOT / "sbert_app").rglob("*.py")]
+    found = {file.name for file in sources if re.search("scattergl|scatter3d", file.read_text(), re.IGNORECASE)}
+    assert found == {"map.py"}, "others belong on the page of maps, or its pages in asset_cache.CHOOSE"

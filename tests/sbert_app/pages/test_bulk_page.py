@@ -13,6 +13,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.settings import Settings
+from training.catalogue import DEFAULT_MODEL
 
 
 class Models:
@@ -60,26 +61,41 @@ def test_it_opens_with_the_example_which_has_a_threshold_and_is_not_listed(page)
     assert "is a match" in shown[page.duplicates.decision]
 
 
+def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monkeypatch):
+    monkeypatch.setattr(page.jobs, "start", None)  # nothing is computed
+    query = SimpleNamespace(query_params={"bulk-threshold": "0.75"})
+    shown = merged(page.visit(DEFAULT_MODEL, "mean", "none", [], query))
+    assert "58</b> of 60 pairs scored" in shown[page.status]
+    assert 'data-job=""' in shown[page.status]
+    assert shown[page.duplicates.threshold] == 0.75
+    applied = page.duplicates.find(Watch(), shown[page.job], 0.75)
+    assert "of 58 pairs match" in applied[page.duplicates.tab.status]
+
+
 def test_a_file_is_kept_scored_and_found_again(page, pairs):
     opened = page.open(str(pairs), [])
     job = opened[page.job]
     assert opened[page.known] == [job]
     assert f'data-job="{job}"' in opened[page.status]
-    assert opened[page.gold].value == "label"
+    assert opened[page.columns.columns[2]]["value"] == "label"
     again = merged(visit(page, job=job))
     assert "mine.csv" in again[page.file_line]
     assert "Press Score." in again[page.status]
 
     table = opened[page.table]
     pairs.unlink()
-    scored = merged(page.score(table, "sentence1", "sentence2", "label", "bag", "mean", "none", job, [job]))
+    scored = merged(page.score(None, table, "sentence1", "sentence2", "label", "bag", "mean", "none", job, [job], None))
     assert "20</b> of 20 pairs" in scored[page.status]
     assert "finished" in scored[page.history]
     assert "1 is a match, 0 is not" in scored[page.duplicates.decision].lower()
     seen = merged(visit(page, job=job))
     assert seen[page.status] == scored[page.status]
     assert seen[page.as_csv].value == scored[page.as_csv].value
-    assert (seen[page.first].value, seen[page.gold].value) == ("sentence1", "label")
+    assert [seen[each]["value"] for each in page.columns.columns] == ["sentence1", "sentence2", "label"]
+
+    other = merged(visit(page, job=job, **{"bulk-model": "other", "bulk-cross": "overlap"}))  # chosen, not scored yet
+    assert (other[page.model], other[page.cross]) == ("other", "overlap")
+    assert (seen[page.model], seen[page.cross]) == ("bag", "none")
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
@@ -94,10 +110,12 @@ def test_what_cannot_be_used_is_said_and_leaves_nothing_behind(page, tmp_path):
     shown = page.open(str(wrong), [])
     assert "photo.png is an image" in shown[page.status]
     assert shown[page.job] is None
-    missing = merged(page.score(None, None, None, None, "bag", "mean", "none", None, []))
+    missing = merged(page.score(None, None, None, None, None, "bag", "mean", "none", None, [], None))
     assert "Choose a file first." in missing[page.status]
     same = merged(
-        page.score(page.open(None, [])[page.table], "sentence1", "sentence1", "", "bag", "mean", "none", None, [])
+        page.score(
+            None, page.open(None, [])[page.table], "sentence1", "sentence1", "", "bag", "mean", "none", None, [], None
+        )
     )
     assert "two different columns" in same[page.status]
     assert same[page.as_csv]["visible"] is False
@@ -108,5 +126,9 @@ def test_every_update_is_among_the_outputs_of_its_event(page, pairs):
     named = {id(component) for component in page.everything}
     updates = [*visit(page), page.open(str(pairs), []), page.open(None, [])]
     job = updates[-2][page.job]
-    updates += [page.reopen(job, "windows-1252"), *visit(page, job=job), *visit(page, job="0" * 16)]
+    updates += [
+        page.reopen(page.encoding, job, "windows-1252", None),
+        *visit(page, job=job),
+        *visit(page, job="0" * 16),
+    ]
     assert {id(component) for update in updates for component in update} <= named

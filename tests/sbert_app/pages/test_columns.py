@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gradio as gr
+import openpyxl
 import pytest
 
 from sbert_app.pages.components.upload_options import ColumnPicker, chosen_name
@@ -35,38 +36,93 @@ def picker():
 
 
 def values(picker, shown):
-    return [shown[each].value for each in picker.inputs]
+    return [shown[each]["value"] for each in picker.columns]
 
 
 def test_what_is_found_by_name_is_chosen_and_everything_is_offered(picker, upload):
     shown = picker.show(upload("plain.csv", "text1,text2,similarity,extra\na,b,1,x\n"))
-    assert shown[picker.row].visible
+    assert shown[picker.row]["visible"]
+    assert not shown[picker.sheet]["visible"]
     assert values(picker, shown) == ["text1", "text2", "similarity"]
-    assert [value for _, value in shown[picker.inputs[2]].choices] == ["", "text1", "text2", "similarity", "extra"]
+    offered = [value for _, value in shown[picker.columns[2]]["choices"]]
+    assert offered == ["", "text1", "text2", "similarity", "extra"]
 
 
-def test_without_known_names_none_is_chosen_and_without_a_file_nothing_is_shown(picker, upload):
-    assert values(picker, picker.show([upload("odd.csv", "no,left,right\n1,a,b\n")])) == ["", "", ""]
+def test_without_known_names_their_content_is_guessed_and_marked(picker, upload):
+    rows = "".join(f"Where is room {n}?;How do I get to room {n}?;{n % 2}\n" for n in range(6))
+    shown = picker.show([upload("odd.csv", "frage_a;frage_b;gleich\n" + rows)])
+    assert values(picker, shown) == ["frage_a", "frage_b", "gleich"]
+    assert ("gleich (guessed)", "gleich") in shown[picker.columns[2]]["choices"]
+    shown = picker.show(upload("half.csv", "sentence1;sentence2;gleich\n" + rows))
+    assert values(picker, shown) == ["sentence1", "sentence2", "gleich"]
+    assert ("sentence1", "sentence1") in shown[picker.columns[0]]["choices"], "found by its name"
+
+
+def test_what_cannot_be_guessed_is_left_open_and_without_a_file_nothing_is_shown(picker, upload):
+    shown = picker.show([upload("odd.csv", "no,left,right\n1,a,b\n")])
+    assert values(picker, shown) == ["", "", ""]
+    assert shown[picker.columns[0]]["choices"][0] == ("choose a column", "")
+    triplets = picker.show(upload("triplets.csv", "anchor,positive,negative\na b,c d,e f\n"))
+    assert triplets[picker.columns[0]]["choices"][0] == ("anchor, positive, negative", "")
     for nothing in (None, [], upload("photo.png", "\x89PNG")):
-        assert not picker.show(nothing)[picker.row].visible
+        assert not picker.show(nothing)[picker.row]["visible"]
+
+
+@pytest.fixture
+def workbook(services):
+    """Its first sheet is about it, the second holds pairs, the third other pairs."""
+    book = openpyxl.Workbook()
+    for title, rows in (
+        ("About", [["Exported on Monday by the help desk."], ["Do not pass it on."]]),
+        ("Pairs", [["links", "rechts"], *([f"a sentence {n}", f"another sentence {n}"] for n in range(4))]),
+        ("More", [["sentence1", "sentence2"], ["here is one", "there is one"]]),
+    ):
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    del book["Sheet"]
+    path = services.settings.temp_folder / "book.xlsx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    book.save(path)
+    return str(path)
+
+
+def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_picked(services, picker, workbook):
+    shown = picker.show(workbook)
+    sheet = shown[picker.sheet]
+    assert (sheet["choices"], sheet["value"], sheet["visible"]) == (["About", "Pairs", "More"], "Pairs", True)
+    assert values(picker, shown)[:2] == ["links", "rechts"]
+    other = picker.show_sheet(workbook, "", "More")
+    assert picker.sheet not in other, "it asks, and stays as it is"
+    assert values(picker, other)[:2] == ["sentence1", "sentence2"]
+
+    pairs = chosen_name(services, workbook, "", "Pairs", "links", "rechts", "")
+    more = chosen_name(services, workbook, "", "More", "sentence1", "sentence2", "")
+    assert load_data(pairs).columns[0][0] == "a sentence 0"
+    assert load_data(more).columns == (["here is one"], ["there is one"])
+    assert load_data(more).name == "book.xlsx"
 
 
 def test_the_choice_is_the_name_of_a_copy_and_none_for_what_is_found_anyway(services, upload):
     odd = upload("odd.csv", "no,left,right,rank\n1,a b,b c,3\n2,c d,d e,0\n")
-    assert chosen_name(services, odd, "", "", "", "") == odd
-    copy = chosen_name(services, odd, "", "right", "left", "rank")
+    copy = chosen_name(services, odd, "", None, "right", "left", "rank")
+    assert load_data(copy).name == "odd.csv", "the name of the file"
     assert load_data(copy).columns == (["b c", "d e"], ["a b", "c d"])
     services.access.check_data(copy)
     plain = upload("plain.csv", "sentence1,sentence2,score\na,b,1\n")
-    assert chosen_name(services, plain, "", "sentence1", "sentence2", "score") == plain
-    assert chosen_name(services, plain, "", "left", "right", "rank") == plain, "the columns of another of several files"
+    assert chosen_name(services, plain, "", None, "sentence1", "sentence2", "score") == plain
+    other = chosen_name(services, plain, "", None, "left", "right", "rank")
+    assert other == plain, "the columns of another of several files"
 
 
 def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tmp_path):
     odd = upload("odd.csv", "no,left,right\n1,a,b\n")
-    with pytest.raises(InputError, match="choose the column of sentence 1"):
-        chosen_name(services, odd, "", "", "right", "")
+    for second in ("right", ""):
+        with pytest.raises(
+            InputError, match=r"choose the column of sentence 1, below the file: odd\.csv has the columns"
+        ):
+            chosen_name(services, odd, "", None, "", second, "")
     foreign = tmp_path / "foreign.csv"
     foreign.write_text("left,right\na,b\n")
     with pytest.raises(InputError, match="cannot be used here"):
-        chosen_name(services, str(foreign), "", "right", "left", "")
+        chosen_name(services, str(foreign), "", None, "right", "left", "")

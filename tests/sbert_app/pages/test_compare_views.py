@@ -3,6 +3,7 @@
 import json
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from sbert_app.pages.compare import answers, page, scores
 from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import attribution, error_message
-from sbert_app.services.compare.calibration import Calibration
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.throughput import Throughput
+from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.models.cache import ModelCache
 from training.errors import NotFoundError
 from training.evaluation.attribution import WordAttribution
+from training.evaluation.calibration import Calibration
+from training.models.sparse import Term
 from training.names import ModelName
 
 HOSTILE = "<script>alert(1)</script>"
@@ -111,11 +114,11 @@ class TestScores:
         html = scores.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
         assert html.index("0.60") < html.index("No such cross-encoder")
 
-    def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_an_empty_bar(self):
+    def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_a_bar_from_the_right(self):
         html = scores.poolings(comparison(), {"mean": CURVE, "max": None})
         assert html.count('<tr class="chosen">') == 1
         assert "3.0 of 5" in html
-        assert "width:0.0%" in html
+        assert '<i class="negative" style="width:10.0%">' in html
         assert html.count("not measured for this model") == 2
         measuring = scores.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
         assert measuring.count("being measured") == 2
@@ -126,7 +129,7 @@ class TestLeftOut:
 
     def test_each_word_has_a_colour_and_a_row(self):
         html = scores.left_out(self.CHANGES, comparison())
-        assert 'A <span style="background:rgba(0,114,178,0.63)" title="-0.300">dog</span> barks.' in html
+        assert 'A <span style="background:rgba(0,114,178,0.63)" title="−0.300">dog</span> barks.' in html
         assert "rgba(213,94,0,0.36)" in html
         assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "the most harmful omission first"
         assert "cross-encoder" in html
@@ -149,9 +152,9 @@ class TestAttribution:
         )
         assert "<b>Integrated gradients, 64 steps, remainder 0.012.</b>" in html
         assert 'style="background:rgba(0,114,178,0.63)" title="+0.400">dog</span>' in html
-        assert 'style="background:rgba(213,94,0,0.22)" title="-0.100">cat</span>' in html
+        assert 'style="background:rgba(213,94,0,0.22)" title="−0.100">cat</span>' in html
         assert (
-            "The first sentence: 0.220 with padding in the place of its words, +0.400 by its words, together 0.620 of "
+            "The first sentence: 0.220 with padding in place of its words, +0.400 from its words, together 0.620 of "
             "the cosine 0.632; remainder +0.012." in html
         )
         assert "<td>cat</td><td>second</td>" in html
@@ -160,6 +163,27 @@ class TestAttribution:
         html = attribution(WordAttribution([HOSTILE], [], np.array([0.2]), np.array([]), 0.7))
         assert "<b>Occlusion.</b>" in html and "do not sum to the score" in html
         assert "of the cosine" not in html and "<script" not in html
+
+
+def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
+    asked = Question("a man plays", "the guitar", ModelName("scratch:1x32"), second="maxsim:scratch:1x32")
+    answer = answers.compute(ModelCache(home), asked, None)
+    assert answer.second is None and not answer.errors
+    found = answer.tokens
+    assert [row[:2] for row in found.rows][:3] == [("first", "a"), ("first", "man"), ("first", "plays")]
+    assert sum(float(row[-1]) for row in found.rows) == pytest.approx(found.score, abs=1e-3)
+    shown = scores.result([answer.comparison], [None], None, tokens=found)
+    assert "Late interaction · MaxSim of scratch:1x32" in shown and f"{found.score:.2f}" in shown
+    assert "<caption>Late interaction" in scores.token_map(found) and scores.token_map(None) == ""
+
+
+def test_the_terms_of_a_sparse_encoder_are_its_map():
+    terms = [Term("guitar", 1.5, 2.0, 3.0, True, False), Term("man", 1.0, 0.0, 0.0, True, False)]
+    model = SimpleNamespace(terms=lambda a, b: terms)
+    models = SimpleNamespace(scorer=lambda name: model)
+    found = score_tokens(models, ModelName("some/splade"), "a", "b")
+    assert (found.score, found.rows) == (3.0, [("guitar", "1.50", "2.00 added", "+3.0000")])
+    assert "of 2 in all" in found.what
 
 
 @pytest.mark.parametrize(("cross", "second"), [("minilm-stsb?depth=3", ""), ("", "scratch:1x32?dim=few")])

@@ -47,7 +47,7 @@ class TestScoreTable:
     def test_what_was_measured_here_is_counted(self, grid):
         html = sts.score_table(grid, tabulate(grid, Metric()))
         assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
-        assert sts.FAILED in html
+        assert "✕" in html
         assert "100.00" in html
 
     def test_what_a_model_has_learned_from_is_a_note(self, grid):
@@ -81,7 +81,7 @@ class TestDifferences:
         assert "two different models" in sts.differences(shipped, "tfidf", "tfidf", Metric())
 
     def test_without_a_test_the_button_is_named(self, shipped):
-        assert "press <b>Measure</b>" in sts.differences(shipped, "tfidf", "glove", Metric("dot"))
+        assert "Press <b>Measure</b>" in sts.differences(shipped, "tfidf", "glove", Metric("dot"))
 
     def test_nothing_is_said_while_a_model_is_missing(self, shipped):
         assert sts.differences(shipped, None, "tfidf", Metric()) == ""
@@ -112,7 +112,8 @@ def test_a_decision_says_what_was_chosen_where_and_escapes_its_data():
     html = decision_table(HOSTILE, found, [HOSTILE])
     assert_escaped(html)
     assert "average precision <b>100.0</b>" in html
-    assert "Thresholds are chosen on 20 pairs; precision, recall and F1 are those of the other 20" in html
+    assert "Thresholds are chosen on 20 pairs. Precision, recall and F1 are measured on the other 20" in html
+    assert "Only 20 pairs are matches." in html
     assert "precision ≥ 95%" in html
     assert "too few pairs to be sure of it: about" in html
 
@@ -121,6 +122,6 @@ def test_a_threshold_that_does_not_exist_and_too_few_pairs_are_said():
     decision = decide(np.array([0.9, 0.8]), np.array([False, True]), ("precision=0.95",))
     html = decision_table("mine", DataDecision("cosine", "1 is a match, 0 is not", decision))
     assert "no threshold reaches it" in html
-    assert "there would have to be 4 matches and 4 others at least" in html
+    assert "it takes 4 matches and 4 others" in html
     figure = figures.precision_recall(decision, criterion_labels(decision))
     assert [trace.name for trace in figure.data] == ["all pairs"]

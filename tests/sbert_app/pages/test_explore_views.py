@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
+from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search, unusual
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import Hit, SearchResult
-from sbert_app.services.corpus.similar_pairs import NearDuplicates, SimilarPairs
+from sbert_app.services.corpus.similar_pairs import NearDuplicates, Nearest, SimilarPairs
+from sbert_app.services.corpus.unusual import Unusual
 from sbert_app.services.maps.corpus_map import MapResult
 
 HOSTILE = "<script>alert(1)</script>"
@@ -31,16 +32,19 @@ def assert_escaped(html):
 
 def test_texts_of_a_corpus_are_escaped(embedded):
     corpus = embedded.corpus
+    long = Corpus("long", [HOSTILE] * 60)
     group = Cluster(1, np.arange(3), [HOSTILE], [0], 0.5)
     hit = Hit(0, HOSTILE, 0.9, 1, 0.8, 1)
     result = SearchResult("query", [hit], 3, True, 1.0, 2.0, [hit], 3.0, 3, HOSTILE)
     for html in (
-        macro("explore/corpus")(embedded, False),
+        macro("explore/corpus")(embedded, False, "m"),
         map_figure.nearest([embedded, embedded], 0),
         search.search_status(result),
         search.hits(result),
         pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 3, 0, 0.1), corpus, 0.5),
         clusters.clusters([group], corpus),
+        unusual.unusual_tables(Unusual(np.array([9, 0, 0] * 20), np.array([0.1] + [0.9] * 59), 2), long),
+        pairs.shared_sentences(Nearest(np.ones(3), np.arange(3)), np.arange(3), corpus, corpus, 0.9),
     ):
         assert_escaped(html)
 
@@ -67,8 +71,8 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
 
 
 def test_the_summary_of_a_corpus(embedded):
-    html = macro("explore/corpus")(embedded, True)
-    assert "an example · 3 sentences · with" in html
+    html = macro("explore/corpus")(embedded, True, "m")
+    assert "an example · 3 sentences · column: " in html
     assert "embeddings from the cache" in html
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from sbert_app.pages.label import page as label
 from sbert_app.pages.label.page import _LabelPage
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -25,7 +26,12 @@ def page(home, tmp_path_factory):
     return page
 
 
-def make(page, name, data, file=None, how=("", "", "", "")):
+def press(page, project, rater, **sent):
+    """What the page shows after a key press of a rater: the card, the table of differences, the buttons."""
+    return page.judge(project.id, rater, gr.EventData(None, sent))
+
+
+def make(page, name, data, file=None, how=("", "", "", "", "")):
     """The last update of the button that makes a project."""
     press = page.tab.handler(page.make, {})
     return list(press(SimpleNamespace(session_hash=name), name, data, file, *MODELS, 0.5, 15, *how))[-1]
@@ -43,7 +49,7 @@ def uploaded(page, name, content):
 def project(page):
     rows = "".join(f"Кот номер {i} спит.,x,Собака {i} лает.\n" for i in range(20))
     file = uploaded(page, "тексты.csv", ("левый,id,правый\n" + rows).encode("koi8-r"))
-    made = make(page, "Кот 1", "", file, ("koi8-r", "левый", "правый", ""))
+    made = make(page, "Кот 1", "", file, ("koi8-r", "", "левый", "правый", ""))
     return page.projects.open(made[page.project]["value"])
 
 
@@ -57,7 +63,7 @@ def test_the_encoding_and_the_columns_that_were_picked_are_those_of_the_pairs(pr
 def test_a_path_that_nobody_uploaded_is_refused(page, data):
     assert "cannot be used here" in make(page, "paths", data)[page.tab.status]
     assert "cannot be used here" in make(page, "paths", "stsb:dev", data)[page.tab.status]
-    picked = make(page, "paths", "stsb:dev", data, ("koi8-r", "a", "b", ""))
+    picked = make(page, "paths", "stsb:dev", data, ("koi8-r", "", "a", "b", ""))
     assert "cannot be used here" in picked[page.tab.status]
     assert "paths" not in dict(page.projects.list())
 
@@ -100,16 +106,55 @@ def test_a_damaged_project_is_a_sentence_on_a_page_that_opens(page):
     assert str(page.services.settings.home) not in opened[page.error]
 
 
+def test_from_ratings_to_a_decision(page):
+    project = page.projects.open(make(page, "decide", "stsb:dev")[page.project]["value"])
+    opened = page.opened(project.id, "Ann")
+    assert not opened[page.results.measure].interactive
+    assert opened[page.results.train].value == "Fine-tune on the ratings: 40 judged pairs needed, 0 done"
+    for i in range(11):
+        for rater in ("Ann", "Ben"):
+            shown = press(page, project, rater, pair=i, score=(i + (rater == "Ben")) % 6)
+    assert shown[page.results.measure].interactive and not shown[page.results.train].interactive
+    assert shown[page.results.differences].count("data-jump") == 11
+    assert shown[page.results.differences].index('data-jump="5"') < shown[page.results.differences].index(
+        'data-jump="0"'
+    )
+    assert page.opened(project.id, "Cem")[page.results.differences] == ""
+    measured = page.results.score(project.id)
+    assert "24 more judged pairs would halve the interval" in measured and "as far as people agree" in measured
+    agreed = page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": 3}))
+    assert "agreed score <b>3</b>" in agreed[page.card] and 'value="3" selected' in agreed[page.results.differences]
+    assert (
+        "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
+    )
+
+
+def test_a_pair_that_cannot_be_judged_is_marked_and_left_out(page):
+    project = page.projects.open(make(page, "cannot", "stsb:dev")[page.project]["value"])
+    assert "Pair 2 of 15 · 1 judged" in press(page, project, "Ann", pair=0, score="none")[page.card]
+    back = page.turn(project.id, "Ann", gr.EventData(None, {"pair": 1, "step": -1}))[page.card]
+    assert 'data-act="cannot" aria-pressed="true"' in back
+    assert project.ratings() == {}
+
+
+def test_what_pairs_are_enough_for_is_said_before_the_work(page):
+    assert "training needs 40 judged pairs" in label.how_many_are_enough(15)
+    assert "Training keeps 12 of them to compare before and after, to about ±27 points" in label.how_many_are_enough(60)
+
+
 def test_words_of_users_are_text(page):
     markup = "<img src=x onerror=alert(1)>"
     rows = "".join(f"{markup} {i},<b>{i}</b>\n" for i in range(20))
     file = uploaded(page, "markup.csv", ("sentence1,sentence2\n" + rows).encode())
-    made = make(page, f"{markup} p", "", file)
+    made = make(page, f"{markup} p", "", file, ("", "", "sentence1", "sentence2", ""))
     project = made[page.project]["value"]
     event = gr.EventData(None, {"pair": 0, "score": 1})
     shown = page.judge(project, "<script>Ann", event)
     page.judge(project, "Ben", event)
     opened = page.opened(project, "<script>Ann")
-    for html in (shown[page.card], opened[page.card], opened[page.results.agreement], page.results.score(project)):
+    press(page, page.projects.open(project), "Ben", pair=0, score=3)
+    tables = (opened[page.results.agreement], page.opened(project, "Ben")[page.results.differences])
+    assert "&lt;script&gt;Ann" in tables[1]
+    for html in (shown[page.card], opened[page.card], *tables, page.results.score(project)):
         assert not any(tag in html for tag in ("<img", "<script", "<b>0"))
     assert "&lt;script&gt;Ann" in opened[page.results.agreement]

@@ -56,11 +56,11 @@ def press(tab: Tab, text: str) -> list[dict]:
 def test_a_result_is_shown_and_start_can_be_pressed_again(tab: Tab):
     first, *_, last = press(tab, "a text")
     assert first[tab.tab.start].interactive is False
-    assert first[tab.tab.stop].interactive is True
+    assert first[tab.tab.stop].visible is True
     assert last[tab.tab.status] == "done"
     assert last[tab.result] == {"value": "a text", "visible": True, "__type__": "update"}
     assert last[tab.tab.start].interactive is True
-    assert last[tab.tab.stop].interactive is False
+    assert last[tab.tab.stop].visible is False
 
 
 def test_an_error_hides_the_last_result_and_stands_in_its_place(tab: Tab):

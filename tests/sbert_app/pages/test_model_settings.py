@@ -4,7 +4,6 @@ import gradio as gr
 import pytest
 
 from sbert_app.pages.components.pickers import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
-from sbert_app.pages.evaluate.pickers import _with_dimension
 from training.names import BY_ROLE, ModelName
 
 
@@ -33,11 +32,3 @@ def test_the_precision_is_part_of_the_name_unless_it_is_auto():
 def test_dimensions_that_are_no_number_are_named():
     with pytest.raises(gr.Error, match="must be a whole number"):
         _with_settings("m", "many", AS_FOLDER, AUTO)
-    with pytest.raises(gr.Error, match="must be a whole number"):
-        _with_dimension(["m"], "0")
-
-
-def test_bi_encoders_are_added_with_fewer_dimensions_and_nothing_else_is():
-    chosen, _ = _with_dimension(["m:cls", "tfidf", "minilm-stsb", "m"], "64")
-    assert chosen == ["m:cls", "tfidf", "minilm-stsb", "m", "m?dim=64:cls", "m?dim=64"]
-    assert _with_dimension(chosen, "64")[0] == chosen

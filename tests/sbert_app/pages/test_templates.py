@@ -70,7 +70,12 @@ def test_each_template_is_given_all_that_it_shows():
     environment = _environment()
     for name, _, named in calls_of("render"):
         template = environment.parse(environment.loader.get_source(environment, name)[0])
-        made = {node.target.name for node in template.find_all(nodes.Assign)}
+        made = {
+            name.name
+            for node in template.find_all(nodes.Assign)
+            for name in node.find_all(nodes.Name)
+            if name.ctx == "store"
+        }
         assert meta.find_undeclared_variables(template) <= named | made, name
 
 

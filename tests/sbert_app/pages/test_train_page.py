@@ -151,10 +151,10 @@ def test_the_picker_of_encodings_opens_uploads_alone(services, tmp_path):
     secret, upload = tmp_path / "secret.csv", tmp_path / "old.csv"
     for file in (secret, upload):
         file.write_text("sentence1,sentence2\nпароль,кот\n" * 20, encoding="koi8-r")
-    told = controls.name_encoding(str(secret), "koi8_r")
+    told = controls.read_as(str(secret), "koi8_r")
     assert told[read]["value"] == ""
     assert columns.inputs[0] not in told
-    told = controls.name_encoding(controls.keep(str(upload))[data]["value"], "koi8_r")
+    told = controls.read_as(controls.keep(str(upload))[data]["value"], "koi8_r")
     assert "пароль" in told[read]["value"]
     assert told[data]["value"].endswith("old.csv?encoding=koi8_r")
 

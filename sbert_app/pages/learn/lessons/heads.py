@@ -20,7 +20,7 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, measured, notes, styled, table
+from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
@@ -165,8 +165,8 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     ]
     return (
         table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
+        + findings(_findings(result, shipped))
         + note(NOTE)
-        + notes(_findings(result, shipped))
         + measured(
             f"seven heads on {format_count(result.train_pairs, 'pair')} of STSb train, tested on {TEST_PAIRS} of "
             f"{data_label(result.data)}; embeddings computed once, in {format_duration(result.encode_seconds)}; heads "
@@ -176,7 +176,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
 
 
 def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
-    findings = [
+    found = [
         f"{row.label} is right on {100 * row.seen:.0f}% of its training pairs and on "
         f"{100 * row.unseen:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting the "
         "most frequent label: what it memorised about single sentences misleads it on others."
@@ -186,7 +186,7 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     best = max(result.rows, key=lambda row: row.unseen)
     paper = next((row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best)
     if best.unseen > paper.unseen:
-        findings.append(
+        found.append(
             f"Here {best.label} is right most often on new pairs, {100 * best.unseen:.0f}%; the paper’s best, "
             f"{paper.label}, on {100 * paper.unseen:.0f}%. With frozen vectors and few pairs, more inputs are more to "
             "memorise; the paper trains the encoder, on a million pairs."
@@ -194,8 +194,8 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     if len(shipped) > 1:
         ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
         span = (f"{shipped[name]:.2f} {ABLATIONS['concat'].variants[name].label}" for name in ends)
-        findings.append(f"The shipped runs span {' to '.join(span)}.")
-    return findings
+        found.append(f"The shipped runs span {' to '.join(span)}.")
+    return found
 
 
 def _shipped_rho() -> dict[str, float]:

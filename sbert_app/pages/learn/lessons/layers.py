@@ -34,7 +34,7 @@ COLOURS = {"mean": PALETTE["blue"], "max": PALETTE["orange"], "cls": PALETTE["gr
 
 
 class Layers(NamedTuple):
-    """ρ ×100 of every layer under every pooling. Layer 0 are the input embeddings."""
+    """ρ ×100 of every layer under every pooling. Layer 0 is the input embeddings."""
 
     model: str
     by_pooling: dict[str, list[float]]  # pooling -> ρ of layer 0, 1, …, L
@@ -68,7 +68,7 @@ def measure(context: Context, model: str, pairs: int) -> Layers:
 
 
 def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarray]:
-    """Pooling -> the pooled output of every layer, (L + 1, N, D) float32; layer 0 are the input embeddings.
+    """Pooling -> the pooled output of every layer, (L + 1, N, D) float32; layer 0 is the input embeddings.
 
     InputError if the encoder is no transformer.
     """

@@ -156,7 +156,7 @@ def describe(result: Contrast, kind: str) -> Markup:
         + findings(_findings(result, NAMES[kind][1]))
         + measured(
             f"{count} sentences, three pairs each, by TF-IDF, {result.model} and {DEFAULT_CROSS_ENCODER}, in "
-            f"{result.timed}. The sentences ship with the app; twenty are few, and no sample of any language"
+            f"{result.timed}. The sentences ship with the app; twenty are too few to stand for English"
         )
     )
 

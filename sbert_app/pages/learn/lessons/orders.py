@@ -27,8 +27,6 @@ LABELS = [similarity.label for similarity in SIMILARITIES.values()]
 
 
 class Line(NamedTuple):
-    """A sentence of the corpus, and its rank under each similarity."""
-
     sentence: str
     length: float  # |v| before normalisation
     ranks: dict[str, int]  # by similarity, from 1

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from sbert_app.figures import compare
 from sbert_app.figures.style import PALETTE, short_label
+from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.components.pickers import POOLINGS
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
@@ -78,8 +79,9 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     """The pair's cosine under each pooling, and the quality of each pooling over many pairs."""
     comparison, sample = result.comparison, result.sample
     if result.strongest:
-        says = Markup("The cells sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {:+.3f}.")
-        explained: str = says.format(comparison.cosine, *result.strongest)
+        says = Markup("The cells sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
+        word_a, word_b, share = result.strongest
+        explained: str = says.format(comparison.cosine, word_a, word_b, format_number(share, 3, "+"))
     else:
         explained = "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
     rows = [
@@ -102,7 +104,7 @@ def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
     else:
         figure = compare.word_map(exact.words_a, exact.words_b, exact.matrix)
     other_model = {} if model == DEFAULT_MODEL else {"model": model}  # than the one that Compare opens with
-    link = "/?" + urlencode({"a": a, "b": b, "pooling": pooling, **other_model})
+    link = "./?" + urlencode({"a": a, "b": b, "pooling": pooling, **other_model})
     return Measurement(figure, describe(result, pooling), link)
 
 

@@ -46,7 +46,6 @@ class Trained(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The temperature, as the table has it."""
         return "before" if self.temperature is None else f"τ\u00a0=\u00a0{self.temperature:g}"
 
     @property

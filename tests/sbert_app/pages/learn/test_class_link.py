@@ -4,9 +4,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from sbert_app.pages.learn import page as learn
+from sbert_app.pages.learn import teacher
 from sbert_app.pages.learn.lesson import STANDARD, Setup
-from sbert_app.pages.learn.teacher import ClassLink, read_class
+from sbert_app.pages.learn.teacher import ClassLink, address_for_others, read_class
 from sbert_app.services.access import AccessPolicy
+from sbert_app.settings import Settings
 from training.errors import InputError
 
 ACCESS = AccessPolicy()
@@ -20,11 +23,52 @@ def test_a_link_is_read_back():
 def test_without_a_class_there_are_all_lessons_as_they_are():
     found = read_class({"lesson": "4", "model": "/etc/passwd"}, ACCESS)
     assert found == ClassLink() and found.setup == STANDARD
-    assert found.numbers == tuple(range(1, 13)) and found.query == ""
+    assert found.numbers == tuple(range(1, 17)) and found.query == ""
 
 
 def test_what_a_link_leaves_out_is_the_lessons_own():
     assert read_class({"class": "A"}, ACCESS).setup == STANDARD
+    assert ClassLink("A").query == "class=A"
+    assert ClassLink("A", Setup(seed=7), (4, 8)).query == "class=A&seed=7&lessons=4,8"
+
+
+@pytest.mark.parametrize(
+    ("page", "bound", "reached"),
+    [
+        ("http://lab.example:7860/learn", "127.0.0.1", "http://lab.example:7860/learn"),  # by a proxy
+        ("http://192.168.1.20:7860/learn", "0.0.0.0", "http://192.168.1.20:7860/learn"),  # noqa: S104
+        ("http://localhost:7860/learn", "0.0.0.0", "http://10.0.0.5:7860/learn"),  # noqa: S104
+        ("http://[::1]/learn", "::", "http://10.0.0.5/learn"),
+        ("http://127.0.0.1:7860/learn", "127.0.0.1", None),
+    ],
+)
+def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached):
+    class Probe:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def connect(self, _):
+            pass
+
+        def getsockname(self):
+            return "10.0.0.5", 40_000
+
+    monkeypatch.setattr(teacher.socket, "socket", lambda *_: Probe())
+    assert address_for_others(page, bound) == reached
+    html = ClassLink("<b>A").links(page, Settings(host=bound, auth=("class", "secret")))
+    assert f'href="{reached or page}?class=%3Cb%3EA"' in html and "&lt;b&gt;A" in html and "secret" not in html
+    assert ("<svg" in html) == (reached is not None)
+    assert ("--host 0.0.0.0" in html) == (reached is None)
+    assert ("in its network" in html) == (reached not in (None, page))
+    assert "log in as <b>class</b>" in html
+
+
+def test_the_lessons_of_a_class_are_counted():
+    number, count, *_ = learn._show_lesson(8, ClassLink("A", chosen=(4, 8)))
+    assert number == 8 and "Lesson 2 of 2" in count
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,15 @@ from sbert_app.pages.learn.lesson import Context, Setup, lesson_number, lessons
 from sbert_app.pages.learn.lessons import (
     collapse,
     cost,
+    dimensions,
     heads,
+    hubs,
     layers,
+    limit,
     negation,
     orders,
     pooled_pair,
+    prompts,
     rerank,
     temperature,
     whitening,
@@ -66,8 +70,9 @@ def test_a_lesson_is_read_in_five_minutes():
 
 def test_links_lead_to_presets_that_exist():
     links = {lesson.number: lesson.href for lesson in lessons()}
-    assert links[3].removeprefix("/ablation?preset=") in ABLATIONS
-    assert links[4].removeprefix("/train?preset=") in PRESETS
+    assert links[3].removeprefix("./ablation?preset=") in ABLATIONS
+    assert links[4].removeprefix("./train?preset=") in PRESETS
+    assert all(link.startswith("./") for link in links.values())  # also behind a root path
 
 
 def test_the_papers_figures_are_those_of_the_ablation_page():
@@ -78,7 +83,7 @@ def test_the_papers_figures_are_those_of_the_ablation_page():
 
 
 @pytest.mark.parametrize(
-    ("asked", "number"), [("4", 4), ("1", 1), ("12", 12), ("13", 1), ("0", 1), ("four", 1), ("", 1), (None, 1)]
+    ("asked", "number"), [("4", 4), ("1", 1), ("16", 16), ("17", 1), ("0", 1), ("four", 1), ("", 1), (None, 1)]
 )
 def test_a_link_to_no_lesson_opens_the_first(asked, number):
     assert lesson_number(asked) == number
@@ -338,3 +343,51 @@ class TestSamples:
         file.write_text("sentence1,sentence2,label\na b,c d,yes\ne f,g h,no\n")
         with pytest.raises(InputError, match="the lessons need pairs with gold scores"):
             samples.gold_sample(replace(context, setup=Setup(data=str(file))), 10)
+
+
+# ------------------------------------------------------------ 13 to 16
+
+
+def test_a_nonsense_prompt_raises_all_cosines(context):
+    result = prompts.measure(context, "")
+    plain, nonsense = result.of(""), result.of(prompts.NONSENSE)
+    assert nonsense.random > plain.random + 0.05
+    assert nonsense.similar > plain.similar
+    assert plain.change.points == 0
+    assert len(result.rows) == len(prompts.PROMPTS)
+    assert "“xyzzy:” raises the mean cosine of random pairs" in prompts.describe(result)
+
+
+def test_a_hub_is_the_neighbour_of_many_and_each_sentence_of_k_on_average(context):
+    star = np.vstack([np.ones(8), np.eye(8) + 0.2])  # the first is near to all others
+    assert hubs.hubness(star, 1).counts[0] == 8
+    result = hubs.measure(context, "examples", 10)
+    assert result.before.counts.mean() == result.centred.counts.mean() == 10
+    assert result.before.counts.max() > 20
+    assert f"one {result.before.counts.max()} times" in hubs.describe(result)
+
+
+def test_half_the_dimensions_cost_little_and_the_first_are_not_special(context):
+    result = dimensions.measure(context, "trained")
+    whole, half = result.rows[0], result.nearest(0.5)
+    assert half.dimensions == whole.dimensions / 2
+    assert whole.first - half.random.mean() < 0.1 * whole.first  # as in the paper
+    assert half.random.min() - 1 < half.first < half.random.max() + 1
+    assert whole.random == pytest.approx(whole.first)
+
+
+@pytest.mark.parametrize(("dimension", "most"), [(2, 5), (3, 9), (4, 10)])
+def test_geometry_bounds_the_pairs_that_can_be_the_nearest(dimension, most):
+    pairs = np.array([(a, b) for b in range(5) for a in range(b)])
+    found = limit.solved(limit.optimise(pairs, dimension, 0), pairs) * len(pairs)
+    assert 0.5 * most <= round(found) <= most
+
+
+def test_a_vector_for_each_token_answers_what_one_vector_cannot(context, monkeypatch):
+    monkeypatch.setattr(limit, "STEPS", 2)
+    result = limit.measure.__wrapped__(context, 9)
+    one, counts, late = result.text.values()
+    assert one < 0.8 < late
+    assert counts == 1.0
+    texts, queries = limit.sentences(12)
+    assert len(texts) == 12 and len(set(queries)) == 66

@@ -1,0 +1,130 @@
+"""Lesson 15: the first half of the dimensions, a random half, and the half that PCA keeps.
+
+Takeshita et al. 2025 (arXiv 2508.17744) remove a random half of the dimensions of six encoders: retrieval and
+classification lose less than 10%. PCA is fitted on the same sentences, without scores. A model that was trained for it
+(Matryoshka; Kusupati et al. 2022, arXiv 2205.13147) orders its dimensions by importance; others do not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE
+from sbert_app.formats import format_number
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
+
+PAIRS = 300
+DRAWS = 20  # random choices of as many dimensions
+FRACTIONS = (1, 3 / 4, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
+
+
+class Kept(NamedTuple):
+    """ρ ×100 with so many dimensions."""
+
+    dimensions: int
+    first: float
+    random: np.ndarray  # (DRAWS,)
+    pca: float
+
+
+class Shortened(NamedTuple):
+    rows: list[Kept]  # all dimensions, and the fractions of them
+    sample: EncodedSample
+
+    def nearest(self, share: float) -> Kept:
+        whole = self.rows[0].dimensions
+        return min(self.rows, key=lambda row: abs(row.dimensions - share * whole))
+
+
+def measure(context: Context, source: str) -> Shortened:
+    """``source``: "trained", the setup's model, or "random" weights. InputError if model or data cannot be loaded."""
+    sample = encode_sample(context, RANDOM_WEIGHTS if source == "random" else context.setup.model, PAIRS)
+    sides = sample.by_pooling["mean"]
+    both = np.concatenate(sides)
+    mean = both.mean(axis=0)
+    axes = np.linalg.svd(both - mean, full_matrices=False)[2].T  # (D, R), by descending variance
+    rotated = [(side - mean) @ axes for side in sides]
+    generator, width = np.random.default_rng(context.setup.seed), both.shape[1]
+    rows = []
+    for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
+        draws = [generator.choice(width, count, replace=False) for _ in range(DRAWS)]
+        first, pca = (rho([side[:, :count] for side in of], sample.gold) for of in (sides, rotated))
+        random = np.array([rho([side[:, drawn] for side in sides], sample.gold) for drawn in draws])
+        rows.append(Kept(count, first, random, pca))
+    return Shortened(rows, sample)
+
+
+def kept_lines(result: Shortened, chosen: Kept) -> go.Figure:
+    """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
+    figure, counts = go.Figure(), [row.dimensions for row in result.rows]
+    figure.add_scatter(
+        name=f"{DRAWS} random choices",
+        x=np.repeat(counts, DRAWS).tolist(),
+        y=np.concatenate([row.random for row in result.rows]).round(2).tolist(),
+        mode="markers",
+        marker={"size": 5, "color": PALETTE["green"], "opacity": 0.5},
+        hovertemplate="%{x} at random: ρ %{y:.1f}<extra></extra>",
+    )
+    for name, colour in (("first", "orange"), ("pca", "blue")):
+        figure.add_scatter(
+            name={"first": "the first", "pca": "PCA’s"}[name],
+            x=counts,
+            y=[round(getattr(row, name), 2) for row in result.rows],
+            mode="lines+markers",
+            line={"color": PALETTE[colour], "width": 3},
+            hovertemplate="%{x} dimensions: ρ %{y:.1f}<extra></extra>",
+        )
+    figure.add_vline(x=chosen.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
+    figure.update_xaxes(type="log", tickvals=counts, ticktext=list(map(str, counts)))
+    return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)
+
+
+def describe(result: Shortened, chosen: Kept) -> Markup:
+    """ρ of each choice at each size, and what half, or what was chosen, costs."""
+    rows = [
+        (
+            f"{row.dimensions}" + (" (chosen)" if row is chosen else ""),
+            f"{row.first:.1f}",
+            f"{row.random.mean():.1f}",
+            f"{row.random.min():.1f} to {row.random.max():.1f}",
+            f"{row.pca:.1f}",
+        )
+        for row in result.rows
+    ]
+    whole, draws = result.rows[0].first, chosen.random
+    first = (
+        "better than each" if chosen.first > draws.max() else "worse than each" if chosen.first < draws.min() else ""
+    )
+    by_first, by_draws, by_pca = (
+        format_number(rho - whole, 1, "+") for rho in (chosen.first, draws.mean(), chosen.pca)
+    )
+    sentences = [
+        f"{chosen.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
+        f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",
+        f"The first {chosen.dimensions} are {first} of the {DRAWS} random choices."
+        if first
+        else f"The first {chosen.dimensions} are not special: they lie among the {DRAWS} random choices.",
+    ]
+    about = f"{result.sample.model}, {result.sample.pairs.label}, PCA fitted on their sentences without scores, encoded"
+    header = ("dimensions", "the first", "random, mean", "random, range", "PCA’s")
+    return table(header, rows) + findings(sentences) + measured(f"{about} in {result.sample.timed}")
+
+
+def show(context: Context, source: str, share: float) -> Measurement:
+    result = measure(context, source)
+    chosen = result.nearest(share)
+    return Measurement(kept_lines(result, chosen), describe(result, chosen))
+
+
+def build() -> Demo:
+    choices = [("the tuned model", "trained"), ("random weights", "random")]
+    source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-half-source")
+    shares = [(f"1/{round(1 / fraction)}", fraction) for fraction in FRACTIONS if fraction <= 1 / 2]
+    share = gr.Radio(shares, value=1 / 2, label="Dimensions kept", elem_id="learn-half-share")
+    return Demo([source, share], show)

@@ -1,0 +1,147 @@
+"""Lesson 13: the same model on the same pairs under ten prompts, one of them nonsense.
+
+A prompt is put before every sentence. Kostiuk & Enevoldsen (2026, arXiv 2605.22544) ran 6 models on 11 data sets under
+15 prompts for each set: with a suitable prompt, any of the models comes first.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from textwrap import shorten
+from typing import NamedTuple
+
+import gradio as gr
+import numpy as np
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE, error_bars, short_label
+from sbert_app.formats import MISSING, format_count, format_number
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
+from training.evaluation.metrics import bootstrap_replicates, cosine, spearman
+from training.evaluation.paired import ALPHA, Difference
+
+PAIRS = 150
+NONSENSE = "xyzzy: "
+PROMPTS = (
+    *("", "query: ", "passage: ", "A sentence: ", "Represent this sentence: ", "Instruct: Find similar sentences. "),
+    *("Classify the topic: ", "Translate to French: ", "This sentence means: ", NONSENSE),
+)
+
+
+class Prompted(NamedTuple):
+    """The model under one prompt."""
+
+    prompt: str
+    rho: float  # Spearman ×100 between cosine and gold score
+    change: Difference  # of ρ ×100, against no prompt on the same pairs
+    random: float  # mean cosine of sentences of different pairs
+    similar: float  # … of pairs with a gold score of 4 or more
+
+    @property
+    def label(self) -> str:
+        return f"“{shorten(self.prompt, 40, placeholder='…')}”" if self.prompt else "no prompt"
+
+
+class Prompts(NamedTuple):
+    rows: list[Prompted]  # no prompt first
+    model: str
+    pairs: GoldSample
+    timed: Timed  # the encoding under all prompts
+
+    def of(self, prompt: str) -> Prompted:
+        return next(row for row in self.rows if row.prompt == prompt)
+
+
+def measure(context: Context, own: str) -> Prompts:
+    """All of `PROMPTS`, and the reader's ``own``, if there is one. InputError if model or data cannot be loaded."""
+    sample, rows = gold_sample(context, PAIRS), []
+    found = {prompt: _vectors(context, prompt) for prompt in dict.fromkeys([*PROMPTS, *filter(str.strip, [own])])}
+    timed = Timed(sum(each.seconds for *_, each in found.values()), max(each.at for *_, each in found.values()))
+    plain = cosine(*found[""][:2])
+    rho, resampled = spearman(plain, sample.gold), bootstrap_replicates(plain, sample.gold)
+    for prompt, (first, second, _) in found.items():
+        cosines = cosine(first, second)
+        value = spearman(cosines, sample.gold)
+        change = Difference.of(value, rho, bootstrap_replicates(cosines, sample.gold), resampled)
+        if change is not None:  # a correlation of equal cosines is undefined
+            similar = cosines[sample.gold >= SIMILAR_FROM].mean()
+            rows.append(Prompted(prompt, 100 * value, change, cosines_across(first).mean(), similar))
+    return Prompts(rows, context.setup.model, sample, timed)
+
+
+@lru_cache(maxsize=4 * len(PROMPTS))  # while the reader tries prompts
+def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
+    sample, encoder = gold_sample(context, PAIRS), context.encoder
+    with Timed() as timed:
+        first, second = np.split(encoder.encode([prompt + each for each in (*sample.first, *sample.second)]), 2)
+    return first, second, timed
+
+
+def prompt_strip(rows: list[Prompted]) -> go.Figure:
+    """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
+    ordered = sorted(rows, key=lambda row: row.rho)
+    estimates = [(row.rho, row.rho - row.change.ci_half_width, row.rho + row.change.ci_half_width) for row in ordered]
+    kinds = {"": "orange", NONSENSE: "vermillion"}
+    figure = go.Figure(
+        go.Scatter(
+            x=[row.rho for row in ordered],
+            y=list(range(len(ordered))),
+            text=[short_label(row.label) for row in ordered],
+            mode="markers",
+            marker={"size": 11, "color": [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]},
+            error_x=error_bars(estimates, "grey"),
+            hovertemplate="%{text}: ρ %{x:.1f}<extra></extra>",
+        )
+    )
+    figure.add_vline(x=rows[0].rho, line={"dash": "dash", "color": PALETTE["orange"]})
+    labels = [short_label(row.label, 22) for row in ordered]
+    figure.update_yaxes(tickvals=list(range(len(ordered))), ticktext=labels)
+    return styled(figure, 30 * len(rows) + 90, "Spearman ρ ×100")
+
+
+def describe(result: Prompts) -> Markup:
+    """ρ and the level of the cosines under each prompt, and what choosing the best one would claim."""
+    plain, *others = result.rows
+    cells = [
+        (
+            row.label,
+            f"{row.rho:.1f}",
+            format_number(row.change.points, 1, "+") if row is not plain else MISSING,
+            f"{row.random:.3f}",
+            f"{row.similar:.3f}",
+        )
+        for row in result.rows
+    ]
+    best, worst = (choose(result.rows, key=lambda row: row.rho) for choose in (max, min))
+    apart = sum(row.change.p_value < ALPHA for row in others)
+    sentences = [
+        f"The wording alone moves ρ by {best.rho - worst.rho:.1f} points, from {worst.rho:.1f} ({worst.label}) to "
+        f"{best.rho:.1f} ({best.label}): same model, same pairs.",
+        f"{apart or 'None'} of the {len(others)} prompts {'differs' if apart < 2 else 'differ'} from no prompt by more "
+        f"than chance would explain (paired bootstrap, p < {ALPHA}, each test alone).",
+    ]
+    row = result.of(NONSENSE)
+    sentences.append(
+        f"The nonsense {row.label} {'raises' if row.random > plain.random else 'lowers'} the mean cosine of random "
+        f"pairs from {plain.random:.2f} to {row.random:.2f}; that of similar ones moves from {plain.similar:.2f} "
+        f"to {row.similar:.2f}: a threshold that was chosen without it no longer fits. "
+        + change_of_rho(row.change.points, "It")
+    )
+    header = ("prompt", "ρ ×100", "change", "random pairs, cosine", "similar pairs, cosine")
+    about = (
+        f"{result.model}, {result.pairs.label}, {format_count(len(result.rows), 'prompt')}, encoded in {result.timed}"
+    )
+    return table(header, cells, wide=True) + findings(sentences) + measured(about)
+
+
+def show(context: Context, own: str) -> Measurement:
+    result = measure(context, own)
+    return Measurement(prompt_strip(result.rows), describe(result))
+
+
+def build() -> Demo:
+    hint = "Put before every sentence, as it is; press Enter"
+    own = gr.Textbox("", label="A prompt of your own", info=hint, max_lines=1, elem_id="learn-prompt")
+    return Demo([own], show, triggers=[own.submit])

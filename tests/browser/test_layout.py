@@ -1,0 +1,139 @@
+"""What all pages share: figures as wide as their frames, few controls at first, one way home, one Stop."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from conftest import show
+from playwright.sync_api import Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from test_pages import PAGES
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CONTROLS = Path(__file__).with_name("controls.js").read_text(encoding="utf-8")
+# page -> the most controls that it shows at first, at 1440 x 900
+MOST_CONTROLS = {
+    "/": 20,
+    "/bulk": 18,
+    "/train": 20,
+    "/ablation": 18,
+    "/evaluate": 18,
+    "/explore": 18,
+    "/label": 18,
+    "/learn?lesson=3": 32,
+}
+WIDTHS = (1440, 1280, 390)
+# Of each figure in sight: what it is, its width, that of what is around it, and of its axes where they end.
+FIGURES = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot) => plot.clientWidth > 0).map((plot) => {
+  const frame = plot.parentElement.getBoundingClientRect(), drawn = plot.querySelector(".main-svg").getBoundingClientRect();
+  return {name: plot.closest("[id]").id, width: drawn.width, frame: frame.width, left: drawn.left - frame.left};
+})"""  # noqa: E501
+FITTED = f"() => ({FIGURES})().every((each) => Math.abs(each.width - each.frame) <= 3 && Math.abs(each.left) <= 2)"
+
+
+def settled(page: Page) -> list[dict]:
+    """The figures of the page, when all of them fit or a moment has passed."""
+    with suppress(PlaywrightTimeout):  # what does not fit is told by name
+        page.wait_for_function(FITTED, timeout=10_000)
+    return [each for each in page.evaluate(FIGURES) if abs(each["width"] - each["frame"]) > 3 or abs(each["left"]) > 2]
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/label",)])
+def test_every_figure_of_every_tab_has_the_width_of_its_frame(open_page, path):
+    page = open_page(path, width=WIDTHS[0])
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    tabs = page.get_by_role("tab")
+    for index in range(max(1, tabs.count())):
+        if index < tabs.count():
+            tabs.nth(index).click()
+            page.wait_for_timeout(1_000)  # its figure is drawn, or its example begins to be computed
+        for width in WIDTHS:
+            show(page, width)
+            assert settled(page) == [], f"tab {index} at {width} px"
+    show(page, WIDTHS[0])
+    page.locator("#theme-switch").click()
+    assert settled(page) == []
+
+
+def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(open_page):
+    page = open_page("/evaluate?tab=threshold", width=1440)
+    page.get_by_role("tab", name="Cost").click()
+    page.get_by_role("tab", name="Threshold").click()
+    expect(page.locator("#threshold-lines .js-plotly-plot")).to_be_visible()
+    page.get_by_role("tab", name="Sentence similarity").click()
+    show(page, 1280)
+    page.get_by_role("tab", name="Threshold").click()
+    assert settled(page) == []
+    assert len(page.evaluate(FIGURES)) >= 1
+
+
+@pytest.mark.parametrize("path", MOST_CONTROLS)
+def test_few_controls_are_seen_at_first(open_page, path):
+    page = open_page(path, width=1440)
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    seen = page.evaluate(CONTROLS)
+    assert len(seen) <= MOST_CONTROLS[path], seen
+
+
+@pytest.mark.parametrize("path", MOST_CONTROLS)
+def test_every_page_has_a_way_home_one_left_edge_and_no_idle_stop(open_page, path):
+    page = open_page(path, width=1440)
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    brand, title = page.locator("nav a.brand"), page.locator("h1")
+    assert abs(brand.bounding_box()["x"] - title.bounding_box()["x"]) <= 1
+    assert page.get_by_role("button", name=re.compile("^Stop")).count() <= 1
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    brand.click()
+    expect(page).to_have_title("Compare · SBERT Lab")
+
+
+def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
+    page = open_page("/evaluate")
+    tabs = page.get_by_role("tab")
+    expect(tabs.nth(1)).to_have_js_property("tabIndex", -1)
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.nth(1)).to_be_focused()
+    expect(tabs.nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("End")
+    expect(tabs.last).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('role')") != "tab"
+
+
+def test_on_a_telephone_the_tabs_scroll(open_page):
+    page = open_page("/evaluate", width=390)
+    expect(page.get_by_role("tab")).to_have_count(7)
+    last = page.get_by_role("tab").last
+    last.scroll_into_view_if_needed()
+    last.click()
+    expect(last).to_have_attribute("aria-selected", "true")
+
+
+def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
+    page = open_page("/", width=390)
+    expect(page.locator(PAGES["/"])).to_be_visible()
+    result, settings = page.locator("#answer .card").first.bounding_box(), page.locator(".model").first.bounding_box()
+    assert result["y"] <= 1.5 * 844 < 844 * 2
+    assert result["y"] < settings["y"]
+
+
+@pytest.mark.parametrize(
+    ("tab", "table"), [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")]
+)
+def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_sideways_scroll(open_page, tab, table):
+    page = open_page(f"/evaluate?tab={tab}", width=390)
+    box = page.locator(f"{table} .scores")
+    expect(box).to_be_visible()
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    cells = box.locator("tbody tr").first.locator("[data-head]")
+    assert cells.count() >= 4
+    assert all(
+        0 <= each.bounding_box()["x"] < each.bounding_box()["x"] + each.bounding_box()["width"] <= 390
+        for each in cells.all()
+    )

@@ -1,0 +1,91 @@
+"""Each kind of result downloads as a file that opens from disk, asks nobody for anything and is accessible."""
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from test_accessibility import SERIOUS
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+FIGURE = ".js-plotly-plot"
+
+
+def measure(page: Page, button: str) -> None:
+    page.locator(button).click()
+
+
+def choose_an_error(page: Page, _: str) -> None:
+    page.locator("#over label").first.click()
+    expect(page.locator(f"#errors-map {FIGURE}")).to_be_visible()
+
+
+def press_a_point(page: Page, map_plot: str) -> None:
+    page.locator(f"{map_plot} .nsewdrag").click()
+    expect(page.locator("#map-nearest .nearest")).to_be_visible()
+
+
+def nothing(_: Page, __: str) -> None:
+    pass
+
+
+# kind -> page, what to do, where, what has to be there, what the report has
+KINDS = {
+    "comparison": ("/", nothing, "", f"#word-map {FIGURE}", "Scores"),
+    "many": ("/?tab=many", nothing, "", f"#cosine-matrix {FIGURE}", "The most similar"),
+    "scored-file": ("/bulk", nothing, "", f"#histogram {FIGURE}", "Scores"),
+    "ablation": ("/ablation", nothing, "", FIGURE, "Shipped results"),
+    "evaluation": ("/evaluate", nothing, "", f"#quality-speed {FIGURE}", "Speed"),
+    "threshold": ("/evaluate?tab=threshold", nothing, "", f"#threshold-lines {FIGURE}", "Curves"),
+    "errors": ("/evaluate?tab=errors", choose_an_error, "", "#slices table", "Rated too high by the model"),
+    "labels": ("/evaluate?tab=labels", measure, "#score-labels", "#labels-status .lead b", "Result"),
+    "cost": ("/evaluate?tab=cost", nothing, "", f"#cost-figure {FIGURE}", "Quality and size"),
+    "transfer": ("/evaluate?tab=transfer", measure, "#score-transfer", "#transfer-status table", "Accuracy"),
+    "map": ("/explore", press_a_point, "#map-plot", f"#map-plot {FIGURE}", "The nearest sentences"),
+    "lesson": ("/learn?lesson=13", nothing, "", "#result-13 .measured", "Measured"),
+}
+
+
+def opened_offline(chromium, page: Page, name: str, tmp_path: Path, heading: str) -> None:
+    with page.expect_download() as download:
+        page.locator(f"#report-{name}").click()
+    file = tmp_path / "report.html"
+    download.value.save_as(file)
+    context = chromium.new_context(offline=True)
+    reader, asked, faults = context.new_page(), [], []
+    reader.on("request", lambda request: asked.append(request.url))
+    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    reader.on("pageerror", lambda error: faults.append(str(error)))
+    reader.goto(file.as_uri())
+    expect(reader.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == faults == []
+    found = Axe().run(reader).response["violations"]
+    serious = [(fault["id"], fault["nodes"][0]["html"][:200]) for fault in found if fault["impact"] in SERIOUS]
+    context.close()
+    assert serious == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_opens_offline_and_can_be_read(chromium, open_page, tmp_path, kind):
+    path, prepare, where, ready, heading = KINDS[kind]
+    page = open_page(path)
+    expect(page.locator("h1")).to_be_visible()
+    prepare(page, where)
+    expect(page.locator(ready).first).to_be_visible()
+    opened_offline(chromium, page, kind, tmp_path, heading)
+
+
+def test_a_project_of_ratings_is_reported_under_its_name(chromium, new_project, tmp_path):
+    page = new_project()
+    page.locator("#label-name").get_by_role("textbox").fill("<i>Support</i>")
+    page.locator("#label-count input[type=number]").fill("15")
+    page.locator("#label-create").click()
+    expect(page.locator("#label-card [data-pair]")).to_be_visible()
+    expect(page.locator("#report-label")).to_be_hidden()  # nothing is judged
+    page.locator("#label-rater").get_by_role("textbox").fill("Ann")
+    page.locator("#label-rater").get_by_role("textbox").press("Enter")
+    expect(page.locator("#label-card .scores button")).to_have_count(7)
+    page.keyboard.press("4")
+    expect(page.locator("#label-agreement")).to_contain_text("Ann")
+    opened_offline(chromium, page, "label", tmp_path, "<i>Support</i>")
