@@ -1,4 +1,4 @@
-"""The command line: sbert-lab serve | encode | score | export | evaluate | train | ablate | runs | home | …
+"""The command line: sbert-lab serve | encode | score | search | evaluate | train | runs | home | doctor | …
 
 Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An
 error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -21,19 +21,27 @@ import typer
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
 from sbert_app.commands.benchmark import benchmark
+from sbert_app.commands.cluster import cluster
+from sbert_app.commands.compare import compare
+from sbert_app.commands.data import data
+from sbert_app.commands.desktop import desktop
 from sbert_app.commands.distill import distill
+from sbert_app.commands.doctor import doctor
 from sbert_app.commands.encode import encode
 from sbert_app.commands.evaluate import evaluate
 from sbert_app.commands.export import export
 from sbert_app.commands.home import home
+from sbert_app.commands.models import models
+from sbert_app.commands.report import report
 from sbert_app.commands.runs import runs
 from sbert_app.commands.score import score
+from sbert_app.commands.search import search
 from sbert_app.commands.serve import serve
 from sbert_app.commands.train import train
 from sbert_app.commands.worker import worker
-from sbert_app.process import configure_process
+from sbert_app.process import EXTRA_OF, configure_process
 from sbert_app.signals import interruptible
-from sbert_app.terminal import StderrHandler
+from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError
 
 GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -41,21 +49,74 @@ GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 app = typer.Typer(
     name="sbert-lab",
     help="SBERT Lab: understand, measure and tune sentence similarity with Sentence-BERT.",
-    add_completion=False,
     rich_markup_mode=None,  # plain help appears at once, in any terminal
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="`sbert-lab help COMMAND` explains a command. `sbert-lab doctor` prints what a report of a fault needs.",
 )
-for command in (serve, encode, score, export, evaluate, train, distill, ablate, benchmark, worker):
-    app.command()(command)
-app.add_typer(runs, name="runs")
-app.add_typer(home, name="home")
+EXAMPLES: dict[Callable[..., Any], str] = {  # of each command, under its help; docs/cli.md has them too
+    serve: "serve --port 7860",
+    desktop: "desktop",
+    compare: 'compare "A cat sleeps." "A kitten is asleep."',
+    encode: "encode sentences.txt vectors.npy",
+    score: "score pairs.csv scored.csv --cross-encoder minilm-stsb",
+    search: 'search reviews.csv "does the battery last?" --columns text',
+    cluster: "cluster reviews.csv clusters.csv --columns text",
+    export: "export reviews.csv atlas.parquet --columns text --neighbors 10",
+    evaluate: "evaluate --data judged.csv --columns left,right,gold",
+    train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
+    distill: "distill my-static-model --model all-mpnet-base-v2 --dim 256",
+    ablate: "ablate --preset pooling --seeds 3",
+    report: "report run:demo report.html",
+    models: "models",
+    data: "data 'judged.csv?columns=left,right,gold'",
+    doctor: "doctor",
+    benchmark: "benchmark encode --against sentence-transformers",
+    worker: "worker --ray auto",
+}
+for command, example in EXAMPLES.items():
+    app.command(epilog=f"\b\nExample:\n  sbert-lab {example}")(command)
+app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show demo")
+app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
+
+VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
+# Other spellings of options, of each command: those of earlier versions, and those that others are called by elsewhere.
+SPELLINGS = {
+    "export": {"--column": "--columns"},
+    "encode": {"--column": "--columns"},
+    "train": {"--model": "--base"},
+    "ablate": {"--model": "--base"},
+    "worker": {"--device": "--gpu"},
+}
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def _of_all(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[bool, typer.Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")] = False,
+    quiet: Annotated[bool, typer.Option(*QUIET, help="Anywhere: nothing on stderr but errors.")] = False,
+    no_progress: Annotated[bool, typer.Option(*NO_PROGRESS, help="Anywhere: no progress on stderr.")] = False,
+) -> None:
     if version:
         print(f"sbert-lab {__version__}")
         raise typer.Exit
+    ProgressBar.is_wanted = not (quiet or no_progress)
+    if verbose or quiet:
+        logging.getLogger("sbert_lab").handlers[0].setLevel(logging.ERROR if quiet else logging.INFO)
+
+
+def normalized(given: Sequence[str]) -> list[str]:
+    """Arguments as the commands take them: options of the whole command line first, options by their own spelling.
+
+    ``help COMMAND`` is ``COMMAND --help``, and nothing is ``--help``.
+    """
+    if given[:1] == ["help"] or not given:
+        given = [*given[1:], "--help"]
+    end = given.index("--") if "--" in given else len(given)
+    first = [each for each in given[:end] if each in (*VERBOSE, *QUIET, *NO_PROGRESS)]
+    rest = [each for each in given[:end] if each not in first]
+    spellings = SPELLINGS.get(rest[0], {}) if rest else {}
+    parts = (each.partition("=") for each in rest)
+    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *given[end:]]
 
 
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
@@ -66,7 +127,7 @@ _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without arguments, print the help."""
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    given = normalized(list(sys.argv[1:] if arguments is None else arguments))
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _configure_output(debug)
     configure_process()
@@ -91,8 +152,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         code = WRONG_INPUT if error.errno in _USERS_TO_MEND else BROKEN
         return _fail(f"{error.filename or 'a file'}: {error.strerror or error}", code, debug)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRA_OF:
+            return _fail(f"ModuleNotFoundError: {error}", BROKEN, debug)
+        extra = EXTRA_OF[name]
+        what = f"this needs {name}, which is not installed: pip install 'sbert-lab[{extra}]' installs it"
+        return _fail(what, WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
-        return _fail(f"{type(error).__name__}: {error}", BROKEN, debug)
+        report = "" if debug else " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
+        return _fail(f"{type(error).__name__}: {error}{report}", BROKEN, debug)
 
 
 def _fail(what: str, code: int, debug: bool) -> int:

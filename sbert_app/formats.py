@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MISSING = "–"  # in place of a figure that does not exist
@@ -45,9 +45,9 @@ def format_count(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def format_number(value: float | None, digits: int = 2) -> str:
-    """A figure with so many decimals and thousands separators; a dash if it is None."""
-    return MISSING if value is None else f"{value:,.{digits}f}"
+def format_number(value: float | None, digits: int = 2, sign: str = "") -> str:
+    """A figure with so many decimals, thousands separators and a true minus sign, "+" also a plus; a dash for None."""
+    return MISSING if value is None else f"{value:{sign}z,.{digits}f}".replace("-", "−")
 
 
 def format_bytes(size: float) -> str:
@@ -59,16 +59,18 @@ def format_bytes(size: float) -> str:
     return f"{value:,.1f} {name}" if value < 9.95 and round(value, 1) != round(value) else f"{value:,.0f} {name}"
 
 
-def json_values(values: Mapping[Any, Any]) -> dict[str, Any]:
-    """A copy with what JSON has alone: NaN and infinities become None, tuples lists, keys text."""
-    return {str(key): _json_value(value) for key, value in values.items()}
+def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:
+    """A copy with what JSON has alone: NaN and infinities become None, tuples lists, keys text; ``text`` edits text."""
+    return {str(key): _json_value(value, text) for key, value in values.items()}
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
-        return json_values(value)
+        return json_values(value, text)
     if isinstance(value, list | tuple):
-        return [_json_value(part) for part in value]
+        return [_json_value(part, text) for part in value]
+    if isinstance(value, str):
+        return text(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -12,6 +12,16 @@ from training.errors import InputError
 from training.names import ENDPOINT, ModelName
 from training.sources.home import home_folder
 
+# What a server for everybody has in place of the defaults, such as a free Space with two cores and 16 GB.
+PUBLIC: dict[str, Any] = {
+    "upload_limit_mb": 10,
+    "temp_limit_mb": 1_000,
+    "models_mb": 2_048,
+    "corpus_sentences": 20_000,
+    "map_points": 10_000,
+    "cluster_sentences": 10_000,
+}
+
 
 class Settings(BaseModel):
     """Settings of a running app; immutable. Build it with `Settings.gather`.
@@ -29,6 +39,8 @@ class Settings(BaseModel):
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
     allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
+    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")  # behind a proxy
+    public: bool = Field(False, description="yes or no")  # for everybody: `PUBLIC`, short training, built-in models
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
     upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
@@ -41,7 +53,6 @@ class Settings(BaseModel):
     corpus_in_memory: int = Field(100_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
     map_points: int = Field(50_000, ge=100, le=100_000, description="a whole number from 100 to 100000")
     cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
-    warm_maps: bool = Field(True, description="yes or no")  # compile UMAP in the background, before the first map
 
     ray: str | None = Field(None, description="auto, local or ray://HOST:10001")  # where runs are executed
     ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")  # of a run
@@ -61,6 +72,8 @@ class Settings(BaseModel):
                 value = os.environ.get(f"SBERT_{name.upper()}")
             if value not in (None, ""):
                 values[name] = value
+        if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):
+            values = PUBLIC | values
         auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
         if auth_file and flags.get("auth") is None:
             values["auth"] = _first_line(Path(auth_file).expanduser())

@@ -65,7 +65,10 @@ class ProgressBar:
 
     _active: ProgressBar | None = None  # the one on the terminal, above which log lines are printed
 
-    def __init__(self, description: str, unit: str, stream: TextIO | None = None) -> None:
+    is_wanted = True  # on the whole command line; --no-progress and --quiet say no
+
+    def __init__(self, description: str, unit: str = "", stream: TextIO | None = None) -> None:
+        """Without a ``unit`` the share that is done is shown alone."""
         self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
@@ -87,6 +90,8 @@ class ProgressBar:
 
     def __call__(self, done: float, total: float | None = None) -> None:
         """Show it, unless the last update was a moment ago."""
+        if not ProgressBar.is_wanted:
+            return
         now = time.monotonic()
         if self._start is None:
             self._start, self._last_update = (now, done), now
@@ -101,6 +106,12 @@ class ProgressBar:
         [task] = progress.task_ids
         progress.update(task, description=self.description, completed=done, total=total, figures=figures)
         progress.refresh()
+
+    def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
+        """Of work in stages, what `Watch.report` takes; another description begins another stage."""
+        if description is not None and description != self.description:
+            self.description, self._start = description, None
+        self(done, total or 1.0)
 
     def print_above(self, line: str) -> None:
         """Print a line above the bar, which stays at the bottom."""
@@ -135,7 +146,8 @@ class ProgressBar:
         """Percentage, count, rate and time left."""
         if not total:
             return f"{done:,.0f} {self.unit}  {rate:,.1f}/s"
-        figures = f"{min(1.0, done / total):.0%}  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s"
+        figures = f"{min(1.0, done / total):.0%}"
+        figures += f"  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s" if self.unit else ""
         return f"{figures}  {format_estimate(max(0.0, total - done) / rate)} left" if rate > 0 else figures
 
 

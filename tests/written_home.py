@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import json_values
 from sbert_app.pages.train.runs import run_list, status
@@ -17,7 +19,7 @@ from sbert_app.services.annotations.quality import last_training, start
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.clusters.edits import ClusterEdits, edit_store
-from sbert_app.services.compare.calibration import calibrate
+from sbert_app.services.compare.calibration import fit_own, own_curves, stored_curve
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
@@ -38,6 +40,7 @@ from sbert_app.services.runs.export import export
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import DocumentStore
 from sbert_app.settings import Settings
+from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import UserFacingError
 from training.models.encoder import Encoder
@@ -46,13 +49,14 @@ from training.trainer.config import RunConfig
 
 MODEL = "scratch:1x32"
 PAIRS = [(f"a man {i} plays the guitar", f"two dogs {i} run over green grass", i % 6) for i in range(48)]
+SCORED = Dataset.from_list([*PAIRS, *((b, a, score) for a, b, score in PAIRS)], "pairs.csv")
 CORPUS = Corpus.from_text("\n".join(f"sentence {i}" for i in range(20)))
 SHARED = ["a man", "a dog"]
 
 
 def open_home(home: Path) -> Services:
     """The services of a home folder, without workers."""
-    services = Services.start(Settings(home=home, warm_maps=False))
+    services = Services.start(Settings(home=home))
     services.jobs.starts_workers = False
     return services
 
@@ -76,9 +80,11 @@ def write_home(home: Path) -> None:
         project = projects.open(projects.create(info, [ChosenPair(a, b, "random", 0.5, 0.5) for a, b, _ in PAIRS]))
         for pair, (*_, score) in enumerate(PAIRS):
             project.rate("Ann", pair, score)
+        project.agree("Ann", 0, 3)
         start(project, services.jobs)
         group_store(home).put(name, group_store(home).get("none"))
         edit_store(home).put(name, ClusterEdits({0: name}, {1: 0}))
+        fit_own(name, "mean", SCORED, np.linspace(0, 1, len(SCORED)), home)
         services.scoring.run(ScoreRequest(upload, None, MODEL))
     save_group(group_store(home), CORPUS, "to check", "blue", (1, 2))
     services.shared_sentences.pairs(services.shared_sentences.put(SHARED))
@@ -106,7 +112,7 @@ def _compute(services: Services) -> dict[str, Any]:
         "vectors": in_memory.embed(in_memory.add(CORPUS), MODEL).vectors.tolist(),
         "mapped": in_file.embed(in_file.add(CORPUS), MODEL).vectors.tolist(),
         "result": evaluate_one(ModelName.parse(MODEL), pairs, models, EvalResultCache(home), UNWATCHED).gold.tolist(),
-        "calibration": calibrate(models.encoder(MODEL), home),
+        "calibration": stored_curve(models.encoder(MODEL), home),
     }
 
 
@@ -149,7 +155,7 @@ def _projects(services: Services) -> tuple[Answers, list[str]]:
     for project_id, info in projects.list():
         try:
             project = projects.open(project_id)
-            answers[project_id] = (info, project.pairs, project.ratings(), last_training(project))
+            answers[project_id] = (info, project.pairs, project.ratings(), project.agreed(), last_training(project))
         except UserFacingError as error:
             said.append(str(error))
     return answers, said + [str(error) for error in projects.store.list().damaged]
@@ -243,6 +249,7 @@ LOOKS: dict[str, Look] = {  # by how the paths begin, with the name of a record 
     "jobs.sqlite": _queue,
     "cache/": _computed,
     "vectors/": _computed,
+    "calibration/own/": _of_store(own_curves),
     "calibration/": _computed,
 }
 

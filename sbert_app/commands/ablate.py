@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from sbert_app.services.results.ranking import Ranking
 
 
+@options.grouped
 def ablate(
     preset: Annotated[str | None, typer.Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
-    seeds: Annotated[int, typer.Option(help="Runs for each variant.")] = 3,
-    max_steps: Annotated[int | None, typer.Option(help="Optimiser steps a run. [one epoch]")] = None,
+    *,
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs each variant gets.")] = 3,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
     base: Annotated[str | None, typer.Option(metavar="NAME", help="What each run starts from.")] = None,
     train_data: Annotated[
         str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
     ] = None,
-    encoding: options.Encoding = None,
+    file: options.FileOptions,
     engine: options.EngineName = None,
     address: options.Address = None,
     resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
@@ -41,7 +43,10 @@ def ablate(
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
-    """Measure an ablation: mean ± sd over seeds, 95% intervals, a paired test, the paper's figures."""
+    """Measure an ablation over several seeds, with a paired test.
+
+    Prints mean ± sd and 95% intervals beside the paper's figures.
+    """
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.experiment import SWEEP, Experiments
     from sbert_app.services.experiments.statistics import rank_variants
@@ -51,9 +56,7 @@ def ablate(
     sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout(), stop_on_signal() as should_end:
         cluster = options.cluster_of(place, engine, address)
-        sweep_id = resume or _created(
-            sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, encoding
-        )
+        sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, file)
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
@@ -76,14 +79,17 @@ def ablate(
 
 
 def _created(
-    sweeps: Experiments, preset: str | None, seeds: int, changes: dict[str, Any], data: str | None, encoding: str | None
+    sweeps: Experiments,
+    preset: str | None,
+    seeds: int,
+    changes: dict[str, Any],
+    data: str | None,
+    file: options.FileOptions,
 ) -> str:
     if preset is None:
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
-    if data is not None:  # a file by its whole path: the sweep may be resumed from elsewhere
-        changes["train_data"] = options.data_names(data, encoding, "--train-data")
-    elif encoding is not None:
-        raise InputError("--encoding is that of a file; name one with --train-data")
+    if data is not None or file != options.FileOptions():  # a file by its whole path: it may be resumed from elsewhere
+        changes["train_data"] = file.data(data or "", "--train-data")
     given = {key: value for key, value in changes.items() if value is not None}
     from sbert_app.services.experiments.experiment import new_sweep
 

@@ -23,11 +23,14 @@ def benchmark(
     against: Annotated[
         str | None, typer.Option(metavar="PEER", help="Measure beside this library: sentence-transformers.")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, metavar="<int>", help="Times each side is measured.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="<float>", help="How long soak lasts. [30]")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Times each side is measured.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
     as_json: options.Json = False,
 ) -> int:
-    """Measure how fast this machine is: all sides in turn, medians and ratios. Needs a clone of the repository."""
+    """Measure how fast this machine is. Needs a clone.
+
+    All sides are measured in turn; medians and ratios are printed.
+    """
     if not (CLONE / "benchmarks" / "__main__.py").is_file():
         raise InputError("benchmarks are not part of the installed package: run this command in a clone of SBERT Lab")
     # A process of its own, as benchmarks import the app and the app must not import them.
@@ -43,6 +46,9 @@ def benchmark(
             return process.wait()
         except KeyboardInterrupt:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                if hasattr(os, "killpg"):
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:  # Windows has no sessions
+                    process.kill()
             process.wait()  # which leaving the block does not after an interrupt
             raise

@@ -23,17 +23,19 @@ def distill(
         str | None,
         typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
     ] = None,
-    encoding: options.Encoding = None,
+    file: options.FileOptions,
     computing: options.Computing,
 ) -> None:
-    """Distil an encoder into a static model: a table of token vectors, without a network, a hundred times as fast."""
+    """Distil an encoder into a static model: a table of vectors.
+
+    It has no network to compute and is a hundred times as fast.
+    """
     place = computing.prepare()
     from training.data.load import load_data
     from training.models.distill import distill as make_static
     from training.models.folder_checks import check_replaceable
 
-    if encoding is not None:
-        data = options.data_names(data or "", encoding)
+    data = None if data is None and file == options.FileOptions() else file.data(data or "")
     started = time.perf_counter()
     with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
         check_replaceable(output.expanduser().absolute())  # reports errors before the model is loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -18,16 +19,20 @@ def encode(
         str,
         typer.Argument(
             metavar="IN",
-            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx; or a folder, glob or URL.",
+            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL; or -.",
         ),
     ],
     output: Annotated[
-        str, typer.Argument(metavar="OUT", help="Vectors: .npy or .parquet; or a folder, for IN with vectors in parts.")
+        str,
+        typer.Argument(
+            metavar="OUT", help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -."
+        ),
     ],
     *,
     model: options.ModelOptions,
     file: options.FileOptions,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
+    pipe: options.Pipe,
     parts: options.PartsOptions,
     computing: options.Computing,
 ) -> None:
@@ -35,20 +40,27 @@ def encode(
 
     Into a folder, many files are encoded in parts; the same command after an interruption does what is missing.
     """
+    source, file = file.of(source)
     if parts.are_meant(source, output):
-        columns = (file.column,) if file.column else ()
+        columns = (file.columns,) if file.columns else ()
         parts.run(
             "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
         )
         return
     from sbert_app.services.background.watch import Watch
+    from sbert_app.services.corpus.corpus import has_pairs
     from sbert_app.services.files.encode import encode_file, open_sentences
     from sbert_app.services.files.writers import VECTORS, check_output
 
-    with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-        path, target = options.local_path(source), Path(output)
-        table, chosen = open_sentences(path, file.column, file.encoding)  # reports errors before the model is loaded
-        check_output(target, VECTORS, path)
-        encoder = options.load_encoder(model, computing)
-        summary = encode_file(table, chosen, target, encoder, normalize, Watch.of(bar))
-    print_result(asdict(summary), computing.as_json, summary.sentence)
+    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (given, made):
+        with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+            path, target = options.local_path(given), Path(made)
+            table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
+            if file.columns is None and has_pairs(table):
+                print(
+                    f"{source} holds pairs: {chosen} alone is encoded; --columns names another column", file=sys.stderr
+                )
+            check_output(target, VECTORS, path)
+            encoder = options.load_encoder(model, computing)
+            summary = encode_file(table, chosen, target, encoder, normalize, Watch.of(bar))
+        print_result(asdict(summary), computing.as_json, summary.sentence.replace(made, output))

@@ -33,17 +33,26 @@ class _ModelOptions(options.ModelOptions):
 
 @options.grouped
 def evaluate(
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, mteb:TASK, beir:FOLDER, …"
-        ),
-    ],
+    given: Annotated[str | None, typer.Argument(metavar="DATA", hidden=True)] = None,
     *,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"
+        ),
+    ] = None,
     model: _ModelOptions,
-    encoding: options.Encoding = None,
+    file: options.FileOptions,
     threshold: options.Threshold = None,
     match_from: options.MatchFrom = 4.0,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            "--calibrate",
+            metavar="NAME_OR_FILE",
+            help="Fit “x of 5” of Compare on --data, and check it on these pairs.",
+        ),
+    ] = None,
     computing: options.Computing,
 ) -> None:
     """Measure a model on a data set.
@@ -53,9 +62,20 @@ def evaluate(
     retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP; there --model may also be bm25,
     NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
+    if (data is None) == (given is None):
+        raise InputError("name the data to measure the model on, such as --data stsb:test")
+    with options.received(data or given or "") as received:
+        name = received if file == options.FileOptions() else file.data(received)
+        if calibrate is not None:
+            _calibrate(name, calibrate, model, computing)
+        else:
+            _evaluate(name, model, threshold, match_from, computing)
+
+
+def _evaluate(
+    data: str, model: _ModelOptions, threshold: str | None, match_from: float, computing: options.Computing
+) -> None:
     place = computing.prepare()
-    if encoding is not None:
-        data = options.data_names(data, encoding)
     from sbert_app.services.runs.training_data import overlap_with
     from training.data.load import load_data
     from training.data.retrieval import load_retrieval
@@ -92,11 +112,30 @@ def evaluate(
     print_result(found, computing.as_json, table(found))
 
 
+def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
+    """Fit the calibration of a bi-encoder, and say how good it is on other pairs."""
+    place = computing.prepare()
+    from sbert_app.services.background.watch import UNWATCHED
+    from sbert_app.services.compare.calibration import curve_key, own_curves
+    from sbert_app.services.compare.reliability import calibrate_on, check
+    from sbert_app.services.models.cache import ModelCache
+
+    name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)
+    with clean_stdout():
+        curve = calibrate_on(models, name, data, place, UNWATCHED)
+        found, encoder = check(models, name, second, place, UNWATCHED), models.encoder(name)
+    kept = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
+    answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(kept)}
+    text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {kept} to undo that"
+    print_result({**answer, "check": found.to_json()}, computing.as_json, f"{text}\n{found.describe}")
+
+
 def _decide(
     data: str, threshold: str, match_from: float, load: Callable[[], Scorer], home: Path, bar: ProgressBar
 ) -> dict[str, Any]:
     from training.data.load import load_data
-    from training.evaluation.thresholds import decide_data, match_labels, parse_criteria
+    from training.data.transforms import match_labels
+    from training.evaluation.thresholds import decide_data, parse_criteria
 
     name = DataName.parse(data)
     if name.mteb_task is not None or name.is_retrieval:

@@ -15,7 +15,8 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 @options.grouped
 def export(
     source: Annotated[
-        Path, typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx.")
+        str,
+        typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -."),
     ],
     output: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
     *,
@@ -32,7 +33,7 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences with their vectors, map and clusters as Parquet for embedding-atlas.
+    """Write sentences, vectors, map and clusters for embedding-atlas.
 
     After an interruption the same command goes on from the vectors that are there.
     """
@@ -43,34 +44,15 @@ def export(
     from sbert_app.services.files.encode import open_sentences
     from sbert_app.services.files.writers import PARQUET, check_output
 
-    place = computing.prepare()
-    table, chosen = open_sentences(source, file.column, file.encoding)  # reports errors before the model is loaded
-    check_output(output, PARQUET, source)
+    place, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
-    with clean_stdout(), _Stages() as stages:
+    with options.received(source, lines=file.columns is None) as given, clean_stdout(), ProgressBar("preparing") as bar:
+        path = options.local_path(given)
+        table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
+        check_output(output, PARQUET, path)
         encoder = options.load_encoder(model, computing)
         summary = export_file(
-            table, chosen, output, encoder, place, neighbors, clustering, watch=Watch(stages.report), limits=limits
+            table, chosen, output, encoder, place, neighbors, clustering, watch=Watch(bar.stage), limits=limits
         )
     print_result(asdict(summary) | {"command": summary.command}, computing.as_json, summary.sentence)
-
-
-class _Stages:
-    """A progress bar on stderr for each stage."""
-
-    def __init__(self) -> None:
-        self._bar = ProgressBar("preparing", "%")
-
-    def __enter__(self) -> _Stages:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.__exit__(None, None, None)
-
-    def report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Show how far a stage is; another description begins another one."""
-        if description is not None and description != self._bar.description:
-            self._bar.__exit__(None, None, None)
-            self._bar = ProgressBar(description, "%")
-        self._bar(100 * done / (total or 1), 100)

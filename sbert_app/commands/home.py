@@ -12,7 +12,7 @@ from sbert_app.commands import options
 from sbert_app.formats import format_bytes
 from sbert_app.terminal import print_result
 
-home = typer.Typer(help="Show what the home folder holds, back up people's work, restore it.", rich_markup_mode=None)
+home = typer.Typer(help="Show what the home folder holds; back up and restore it.", rich_markup_mode=None)
 
 Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A ZIP file.")]
 

@@ -8,7 +8,11 @@ def encode(source: …, *, model: ModelOptions, computing: Computing) -> None:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -18,12 +22,15 @@ import typer
 
 from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS
+from training.data.tables.columns import split_names
 from training.errors import InputError, Stopped
-from training.names import ModelName, absolute_names, names_file
+from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
+    from sbert_app.services.corpus.corpus import Corpus
+    from sbert_app.services.corpus.embedded import EmbeddedCorpus
     from sbert_app.services.files.report import Report
     from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.shards.run import Engine
@@ -31,10 +38,45 @@ if TYPE_CHECKING:
     from training.models.scorer import Scorer
 
 T = TypeVar("T")
-FILE_SUFFIXES = (".csv", ".tsv", ".parquet", ".npy")
+FILE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".npy")
+PIPE = "-"  # standard input, standard output
+PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The names that a shell completes: what is built in, and the runs."""
+    from sbert_app.services.runs.store import RunStore
+
+    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list() if run.has_model]
+    return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    from sbert_app.services.runs.store import RunStore
+
+    return [run.id for run in RunStore(home_folder()).list() if run.id.startswith(incomplete)]
+
 
 Model = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.",
+        autocompletion=complete_models,
+    ),
+]
+RunId = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs),
+]
+Sentences = Annotated[
+    str,
+    typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -."),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="A,B[,GOLD]", help="Of a file: those of a pair and its score, or of a text."),
 ]
 Encoding = Annotated[
     str | None,
@@ -98,12 +140,75 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a file of sentences is read."""
-
-    column: Annotated[
-        str | None, typer.Option("--column", metavar="NAME", help="The column with the sentences. [sentence, text, …]")
-    ] = None
+    columns: Columns = None
     encoding: Encoding = None
+
+    def of(self, source: str) -> tuple[str, FileOptions]:
+        """The name of a file, and how it is read: what its name states comes first, FILE?columns=A,B&encoding=NAME."""
+        stated = DataName.parse(source)
+        if stated.objective is not None:  # part of a URL
+            return source, self
+        return stated.name, FileOptions(stated.columns or self.columns, stated.encoding or self.encoding)
+
+    def data(self, name: str, option: str = "--data") -> str:
+        """Names of data, files by their whole paths, and read so unless they say how; options need a file."""
+        for given, what in ((self.columns, "--columns"), (self.encoding, "--encoding")):
+            if given is not None and not names_file(name):
+                raise InputError(f"{what} is that of a file; name one with {option}")
+        return absolute_names(name, self.encoding, self.columns)
+
+
+@dataclass(frozen=True)
+class Pipe:
+    """``-`` in place of a file: standard input and standard output."""
+
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")
+    ] = None
+
+    @contextmanager
+    def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
+        """Names of files. What is in the one for standard output is printed at the end, and nothing else is."""
+        if output != PIPE:
+            if self.format is not None:
+                raise InputError("--format is that of standard output, OUT -; the ending of a file says its own")
+            with received(source, lines) as path:
+                yield path, output
+            return
+        if as_json:
+            raise InputError("--json and OUT - both print to standard output; choose one")
+        stdout = sys.stdout
+        with received(source, lines) as path, tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+            made = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
+            try:
+                with clean_stdout():
+                    yield path, str(made)
+            finally:
+                if made.exists():  # also when it was stopped, or the input is damaged further down
+                    stdout.flush()
+                    with made.open("rb") as file:
+                        shutil.copyfileobj(file, stdout.buffer)
+                    stdout.buffer.flush()
+
+
+@contextmanager
+def received(source: str, lines: bool = False) -> Iterator[str]:
+    """The name of a file; for ``-`` that of one with what comes on standard input.
+
+    With ``lines`` that is a sentence a line, unless it begins as JSON, Parquet or XLSX do.
+    """
+    if source != PIPE:
+        yield source
+        return
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+        path = Path(folder) / "standard-input"
+        if sys.stdin.isatty():
+            print("Type the input, and end it with Ctrl-D on a line of its own.", file=sys.stderr)
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        with path.open("rb") as file:
+            is_text = not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(PACKED)
+        yield str(path.rename(path.with_suffix(".txt")) if lines and is_text else path)
 
 
 @dataclass(frozen=True)
@@ -135,12 +240,16 @@ class PartsOptions:
     address: Annotated[
         str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
     ] = None
-    concurrency: Annotated[int | None, typer.Option("--concurrency", min=1, help="Ray: workers. [as many as fit]")] = (
-        None
-    )
-    gpus_per_worker: Annotated[float, typer.Option("--gpus-per-worker", min=0, help="Ray: GPUs of a worker.")] = 0
-    cpus_per_worker: Annotated[float, typer.Option("--cpus-per-worker", min=0, help="Ray: CPUs of a worker.")] = 1
-    block_rows: Annotated[int, typer.Option("--block-rows", min=1, help="Rows of a part.")] = 65_536
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
+    ] = None
+    gpus_per_worker: Annotated[
+        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
+    ] = 0
+    cpus_per_worker: Annotated[
+        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
+    ] = 1
+    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
 
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
@@ -230,13 +339,6 @@ def prepare(home: Path | None, offline: bool) -> Path:
     return folder
 
 
-def data_names(name: str, encoding: str | None, option: str = "--data") -> str:
-    """Names of data with files by their whole paths, and with ``encoding`` where they name none; it needs a file."""
-    if encoding is not None and not names_file(name):
-        raise InputError(f"--encoding is that of a file; name one with {option}")
-    return absolute_names(name, encoding)
-
-
 def cluster_of(home: Path, engine: str | None, address: str | None) -> Cluster | None:
     """The Ray cluster that is to execute runs; None for this process."""
     from sbert_app.services import ray_cluster
@@ -264,8 +366,29 @@ def load_encoder(model: ModelOptions, computing: Computing) -> Encoder:
     return Encoder.load(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
 
 
+def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
+    """The sentences of a file, or of a data set by name."""
+    from sbert_app.services.corpus.corpus import Corpus
+    from training.data.load import load_data
+
+    source, file = file.of(source)
+    if not Path(source).is_file():
+        return Corpus.from_data(source, home)
+    if file.columns is not None and split_names(file.columns)[1:]:
+        return Corpus.from_dataset(load_data(file.data(source), home))
+    return Corpus.from_file(source, file.columns, file.encoding)
+
+
+def embed(corpus: Corpus, encoder: Encoder, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
+    """The vectors of a corpus, which are kept in the home folder."""
+    from sbert_app.services.background.watch import Watch
+    from sbert_app.services.corpus.embedded import encode
+    from sbert_app.services.store.cache import DiskCache
+
+    return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))
+
+
 def load_scorer(model: ModelOptions, computing: Computing) -> Scorer:
-    """A bi-encoder, a baseline such as tfidf, or a cross-encoder."""
     from training.models.scorer import load_scorer
 
     return load_scorer(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
@@ -278,8 +401,9 @@ def agreements(report: Report | None) -> list[str]:
     for field, what in pairs:
         if (agreement := getattr(report, field, None)) is not None:
             low, high = agreement.spearman_interval
+            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
             lines.append(
-                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} (95% {100 * low:.2f} to {100 * high:.2f}), "
+                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
                 f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
             )
     return lines
@@ -290,15 +414,6 @@ def local_path(source: str) -> Path:
     if _is_several(source):
         raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
     return Path(source)
-
-
-def names_of(columns: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b"); the name of a column may hold a comma: written \\, or if it is an existing column's."""
-    if columns is None:
-        return ()
-    if columns in existing:
-        return (columns,)
-    return tuple(name.strip().replace("\0", ",") for name in columns.replace("\\,", "\0").split(","))
 
 
 def _is_several(source: str) -> bool:

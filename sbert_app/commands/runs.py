@@ -12,14 +12,13 @@ import typer
 from sbert_app.commands import options
 from sbert_app.terminal import print_result
 from training.errors import InputError
+from training.sources.resolve import find_run
 
 if TYPE_CHECKING:
     from sbert_app.services.runs.record import Run
     from sbert_app.services.runs.store import RunStore
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
-
-RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id, see runs list.")]
 
 
 @runs.callback(invoke_without_command=True)
@@ -43,44 +42,46 @@ def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
 
 
 @runs.command()
-def show(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
-    store = _store(home)
-    run = store.get(run_id)
+    store, run = _found(home, run_id)
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
-    log = store.log(run_id, lines=20)
+    log = store.log(run.id, lines=20)
     print_result(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")
 
 
 @runs.command()
-def stop(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+def stop(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Stop a run. It keeps its checkpoint and can be resumed."""
-    _told(_store(home).stop(run_id), as_json)
+    store, run = _found(home, run_id)
+    _told(store.stop(run.id), as_json)
 
 
 @runs.command()
-def resume(run_id: RunId, home: options.Home = None, as_json: options.Json = False) -> None:
+def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Queue a run again. A worker resumes it; train --resume does so in this process."""
     from sbert_app.services.jobs.queue import RunQueue
 
-    _told(RunQueue(_store(home)).resume(run_id), as_json)
+    store, run = _found(home, run_id)
+    _told(RunQueue(store).resume(run.id), as_json)
 
 
 @runs.command()
 def rename(
-    run_id: RunId,
+    run_id: options.RunId,
     name: Annotated[str, typer.Argument(help="Its new name.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
     """Rename a run. Its id stays."""
-    _told(_store(home).rename(run_id, name), as_json)
+    store, run = _found(home, run_id)
+    _told(store.rename(run.id, name), as_json)
 
 
 @runs.command()
 def export(
-    run_id: RunId,
+    run_id: options.RunId,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
     home: options.Home = None,
     as_json: options.Json = False,
@@ -91,19 +92,19 @@ def export(
     from training.atomic import replace_folder
     from training.models.folder_checks import check_replaceable
 
-    run = _store(home).get(run_id)
+    _, run = _found(home, run_id)
     if not run.has_model:
-        raise InputError(f"run {run_id} is {run.state} and has no model yet; let it run until its first evaluation")
+        raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
     check_replaceable(target)
     with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
-    print_result({"id": run_id, "path": str(target)}, as_json, f"the model of {run_id} is in {target}")
+    print_result({"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}")
 
 
 @runs.command()
 def push(
-    run_id: RunId,
+    run_id: options.RunId,
     repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
     home: options.Home = None,
@@ -112,29 +113,29 @@ def push(
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
     from sbert_app.services.runs.export import push as push_run
 
-    store = _store(home)
-    store.get(run_id)
+    store, run = _found(home, run_id)
     token = os.environ.get("HF_TOKEN", "")
     if not token and sys.stdin.isatty():
         token = typer.prompt("Token of the Hub, with the right to write", hide_input=True, err=True)
-    address = push_run(store, run_id, repo, token, private=not public)
-    print_result({"id": run_id, "url": address}, as_json, f"the model of {run_id} is at {address}")
+    address = push_run(store, run.id, repo, token, private=not public)
+    print_result({"id": run.id, "url": address}, as_json, f"the model of {run.id} is at {address}")
 
 
 @runs.command()
 def delete(
-    run_id: RunId,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    run_id: options.RunId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
-    """Delete a run and its model. Asks first on a terminal."""
-    store = _store(home)
-    run = store.get(run_id)
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {run.name} and its model?", abort=True, err=True)
-    store.delete(run_id)
-    print_result({"id": run_id, "deleted": True}, as_json, f"{run_id} is deleted")
+    """Delete a run and its model. Asks first; without a terminal it takes --yes."""
+    store, run = _found(home, run_id)
+    if not yes and not sys.stdin.isatty():
+        raise InputError(f"{run.id} would be deleted with its model, and nobody can be asked here: add --yes")
+    if not yes:
+        typer.confirm(f"Delete {run.name} ({run.id}) and its model?", abort=True, err=True)
+    store.delete(run.id)
+    print_result({"id": run.id, "deleted": True}, as_json, f"{run.id} is deleted")
 
 
 def _store(home: Path | None) -> RunStore:
@@ -142,6 +143,12 @@ def _store(home: Path | None) -> RunStore:
     from sbert_app.services.runs.store import RunStore
 
     return RunStore(place)
+
+
+def _found(home: Path | None, run: str) -> tuple[RunStore, Run]:
+    """The store, and the run of this id, beginning of an id, or name."""
+    store = _store(home)
+    return store, store.get(find_run(run, store.home))
 
 
 def _told(run: Run, as_json: bool) -> None:

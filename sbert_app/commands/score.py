@@ -14,10 +14,11 @@ import typer
 from sbert_app.commands import options
 from sbert_app.formats import format_count, json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from training.data.tables.columns import split_names
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.services.files.matches import MatchSummary
+    from sbert_app.services.files.matches import MatchOutputs, MatchSummary
     from sbert_app.services.files.report import ScoreSummary
     from training.data.tables.columns import PairColumns
     from training.data.tables.table import Table
@@ -29,9 +30,7 @@ class _Matching:
     """What --threshold, --groups and --deduplicated ask for."""
 
     criterion: Criterion
-    output: Path
-    groups: Path | None
-    deduplicated: Path | None
+    outputs: MatchOutputs
 
     @classmethod
     def of(
@@ -42,12 +41,13 @@ class _Matching:
             if groups or deduplicated:
                 raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
             return None
+        from sbert_app.services.files.matches import MatchOutputs
         from training.evaluation.thresholds import Criterion
 
         paths = [path.resolve() for path in (output, groups, deduplicated) if path]
         if len(set(paths)) < len(paths):
             raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
-        return cls(Criterion.parse(threshold), output, groups, deduplicated)
+        return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
 
     def check(self, table: Table, columns: PairColumns) -> None:
         """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
@@ -55,7 +55,7 @@ class _Matching:
         from sbert_app.services.files.writers import WRITERS, check_output
         from training.evaluation.thresholds import FIXED
 
-        for path in filter(None, (self.groups, self.deduplicated)):
+        for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
             check_output(path, WRITERS)
         if self.criterion.kind != FIXED and GoldColumn.of(table.preview(LOOKED_AT), columns) is None:
             raise InputError(
@@ -68,21 +68,21 @@ class _Matching:
         """Where the scores are put meanwhile: with the types that they have, beside the output."""
         from sbert_app.services.files.writers import WRITERS, check_output
 
-        check_output(self.output, WRITERS)
-        with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=self.output.absolute().parent) as inside:
+        [output] = self.outputs.matched
+        check_output(output, WRITERS)
+        with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=output.absolute().parent) as inside:
             yield Path(inside) / "scored.parquet"
 
     def apply(self, scored: Path, summary: ScoreSummary) -> MatchSummary:
         """Write the outputs. InputError if no threshold fulfils the criterion; the scores are kept."""
-        from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
+        from sbert_app.services.files.matches import apply_threshold, threshold_of
 
         try:
             threshold = threshold_of(summary, self.criterion)
         except InputError as error:
-            raise InputError(f"{error}; the scores without a column match are in {self.output}") from error
-        columns = (summary.columns.sentence1, summary.columns.sentence2)
-        outputs = MatchOutputs([self.output], self.groups, self.deduplicated)
-        return apply_threshold(scored, columns, summary.added["cosine"], threshold, outputs)
+            [output] = self.outputs.matched
+            raise InputError(f"{error}; the scores without a column match are in {output}") from error
+        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, self.outputs)
 
 
 @options.grouped
@@ -90,13 +90,13 @@ def score(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx; or a folder, glob or URL of them."
+            metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL of them; or -."
         ),
     ],
     output: Annotated[
         str,
         typer.Argument(
-            metavar="OUT", help="IN with scores: .csv, .tsv or .parquet; or a folder, for Parquet in parts."
+            metavar="OUT", help="IN with scores: .csv, .tsv, .jsonl or .parquet; a folder, for Parquet in parts; or -."
         ),
     ],
     *,
@@ -104,10 +104,7 @@ def score(
     cross_encoder: Annotated[
         str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="A,B", help="The two columns, a third with gold scores. [sentence1, …]"),
-    ] = None,
+    file: options.FileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
         Path | None,
@@ -117,7 +114,7 @@ def score(
         Path | None,
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
-    encoding: options.Encoding = None,
+    pipe: options.Pipe,
     parts: options.PartsOptions,
     computing: options.Computing,
 ) -> None:
@@ -127,16 +124,37 @@ def score(
     by the gold scores or labels of the file. Into a folder, many files are scored in parts; the same command after an
     interruption does what is missing.
     """
-    applied = _Matching.of(threshold, Path(output), groups, deduplicated)
-    place = computing.prepare()
+    computing.prepare()
+    source, file = file.of(source)
     if parts.are_meant(source, output):
-        if applied:
+        if threshold is not None:
             raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
-        named = options.names_of(columns)
+        named = split_names(file.columns)
         parts.run(
-            "score", source, output, model, computing, cross_encoder=cross_encoder, columns=named, encoding=encoding
+            "score",
+            source,
+            output,
+            model,
+            computing,
+            cross_encoder=cross_encoder,
+            columns=named,
+            encoding=file.encoding,
         )
         return
+    with pipe.files(source, output, computing.as_json) as (given, made):
+        applied = _Matching.of(threshold, Path(made), groups, deduplicated)
+        _score(options.local_path(given), Path(made), model, cross_encoder, file, applied, computing)
+
+
+def _score(
+    source: Path,
+    output: Path,
+    model: options.ModelOptions,
+    cross_encoder: str | None,
+    file: options.FileOptions,
+    applied: _Matching | None,
+    computing: options.Computing,
+) -> None:
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
     from training.data.tables.columns import pick_columns
@@ -144,18 +162,20 @@ def score(
     from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-        table = open_table(options.local_path(source), encoding)  # reports errors before the model is loaded
-        picked = pick_columns(table, options.names_of(columns, table.columns) or None)
+        table = open_table(source, file.encoding)  # reports errors before the model is loaded
+        picked = pick_columns(table, split_names(file.columns, table.columns) or None)
         if applied:
             applied.check(table, picked)
         from training.models.cross_encoder import CrossEncoder
 
         encoder = options.load_encoder(model, computing)
-        cross = cross_encoder and CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
+        cross = cross_encoder and CrossEncoder.load(
+            cross_encoder, computing.dtype, computing.device, computing.prepare()
+        )
         with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
             summary = score_file(
                 table,
-                [Path(output), *([copy] if copy else [])],
+                [output, *([copy] if copy else [])],
                 encoder,
                 cross or None,
                 picked,

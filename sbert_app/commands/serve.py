@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +40,15 @@ def serve(
     ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
+    root_path: Annotated[
+        str | None, typer.Option("--root-path", metavar="PATH", help="The path behind a proxy, such as /sbert.")
+    ] = None,
+    public: Annotated[
+        bool | None, typer.Option("--public", help="For everybody: built-in models, short training, small uploads.")
+    ] = None,
+    open_browser: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open the browser. [on a terminal with a desktop]")
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
@@ -44,8 +56,19 @@ def serve(
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
     settings = Settings.gather(**locals())  # the parameters have the names of its fields
+    shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
     with nullcontext() if settings.mcp else not_installed("mcp"):  # which Gradio imports wherever it is
         from sbert_app.pages import serve as launch
 
-    launch(settings)
+    if not shows:
+        launch(settings)
+        return
+    launch(settings, on_ready=webbrowser.open)
+
+
+def has_desktop() -> bool:
+    """Whether a window would be seen by whoever started this process."""
+    if "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

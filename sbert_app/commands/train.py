@@ -21,6 +21,7 @@ from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
+from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
 
+DATA = ("train_data", "eval_data")
 EXAMPLES = 5  # mined negatives that are shown before the first step
 
 
@@ -37,6 +39,7 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
     ] = None,
+    columns: options.Columns = None,
     encoding: options.Encoding = None,
     preview: Annotated[
         bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
@@ -46,14 +49,18 @@ def train(
     ] = False,
     engine: options.EngineName = None,
     address: options.Address = None,
-    resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this run with its own settings.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs),
+    ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
-    settings = {key: value for key, value in {**settings, "encoding": encoding}.items() if value is not None}
+    settings = {"columns": columns, "encoding": encoding, **settings}
+    settings = {key: value for key, value in settings.items() if value is not None}
     settings |= {name: SETTINGS[name].joint.join(value) for name, value in settings.items() if isinstance(value, list)}
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.experiment import is_experiment
@@ -80,8 +87,10 @@ def train(
     execute = executor(options.cluster_of(place, engine, address))
     running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
-        if resume and (state := store.get(resume).state) not in RESUMABLE:
-            raise InputError(f"run {resume} is {state}; there is nothing to resume")
+        if resume:
+            resume = find_run(resume, place)
+            if (state := store.get(resume).state) not in RESUMABLE:
+                raise InputError(f"run {resume} is {state}; there is nothing to resume")
         run_id = resume or _created(store, settings)
 
         def show(event: dict[str, Any]) -> None:
@@ -98,6 +107,10 @@ def train(
             result = execute(store, run_id, on_event=show, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
             raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
+        except InputError:
+            if not resume and not store.get(run_id).progress.step:  # its data or its base cannot be used
+                store.delete(run_id)
+            raise
     if should_end() and result.status == State.STOPPED:
         raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
     print_result(asdict(result), as_json, _summary(result))
@@ -107,7 +120,12 @@ def train(
 
 
 # The command's own options, by the setting that each of them follows; the others come last.
-_FOLLOWS = {"seed": "seeds", "eval_data": "encoding", "negative_margin": "preview", "report_to": "no_start"}
+_FOLLOWS = {
+    "seed": ("seeds",),
+    "eval_data": ("columns", "encoding"),
+    "negative_margin": ("preview",),
+    "report_to": ("no_start",),
+}
 
 
 def _with_settings(command: Callable[..., None]) -> None:
@@ -124,8 +142,7 @@ def _with_settings(command: Callable[..., None]) -> None:
         kind = inspect.Parameter.KEYWORD_ONLY
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
-        if setting.name in _FOLLOWS:
-            parameters.append(own.pop(_FOLLOWS[setting.name]).replace(kind=kind))
+        parameters += [own.pop(name).replace(kind=kind) for name in _FOLLOWS.get(setting.name, ())]
     parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.values()]
     command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
 
@@ -162,12 +179,13 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     """The config of a new run. InputError if it cannot start."""
     from sbert_app.services.runs.estimate import estimate_run
 
-    encoding = settings.pop("encoding", None)
-    if encoding is not None and not any(names_file(settings.get(key) or "") for key in ("train_data", "eval_data")):
-        raise InputError("--encoding is that of a file; name one with --train-data or --eval-data")
-    for key, its_encoding in (("base", None), ("teacher", None), ("train_data", encoding), ("eval_data", encoding)):
+    file, data = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None)), DATA
+    files = [key for key in data if names_file(settings.get(key) or "")]
+    if not files and file != options.FileOptions():
+        file.data("", "--train-data or --eval-data")  # says that they need one
+    for key in ("base", "teacher", *data):
         if key in settings:  # by its whole path, as the run may be resumed from another folder
-            settings[key] = absolute_names(settings[key], its_encoding)
+            settings[key] = file.data(settings[key]) if key in files else absolute_names(settings[key])
     config = RunConfig(**settings)
     estimate_run(config, store)
     return config
@@ -221,7 +239,7 @@ def _summary(result: RunResult) -> str:
     early = f": {result.reason}" if result.reason else ""
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
-        for measure in ("spearman", "average_precision", "accuracy"):
+        for measure in ("spearman", "average_precision", "accuracy", "ndcg@10", "mrr@10", "recall@10"):
             if figures and figures.get(measure) is not None:
                 lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():
@@ -229,7 +247,7 @@ def _summary(result: RunResult) -> str:
     if result.test:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
     if result.final and result.final.get("collapsed"):
-        lines.append(f"collapsed: {result.final['collapsed']}")
+        lines.append(result.final["collapsed"])
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)

@@ -17,13 +17,22 @@ from sbert_app.services.background.state import State
 from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError, Stopped
+from training.sources.resolve import find_run
 
 
 def worker(
-    device: Annotated[int, typer.Option(metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[float, typer.Option(help="End after so long without work; 0 for never.")] = 0,
+    device: Annotated[int, typer.Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
+    idle_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End after so long without work; 0 for never.")
+    ] = 0,
     once: Annotated[
-        str | None, typer.Option("--once", metavar="RUN_ID", help="Execute this run alone, and end with its outcome.")
+        str | None,
+        typer.Option(
+            "--once",
+            metavar="RUN",
+            help="Execute this run alone, and end with its outcome.",
+            autocompletion=options.complete_runs,
+        ),
     ] = None,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
@@ -31,7 +40,10 @@ def worker(
     home: options.Home = None,
     offline: options.Offline = False,
 ) -> None:
-    """Execute queued runs, one after another, on one device or on Ray. Ctrl-C leaves a checkpoint."""
+    """Execute queued runs one after another, here or on Ray.
+
+    Ctrl-C leaves a checkpoint.
+    """
     place = options.prepare(home, offline)
     if once is not None and idle_seconds:
         raise InputError("--once takes no run from the queue; leave out --idle-seconds")
@@ -46,6 +58,7 @@ def worker(
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
+        once = find_run(once, place)
         state = run_once(place, device, once)
     if state == State.STOPPED:
         raise Stopped(f"{once}; the same command resumes it")

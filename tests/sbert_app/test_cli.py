@@ -2,22 +2,19 @@
 
 import csv
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import SENTENCES, Run
 from paths import ROOT
-from tiny_models import make_model
 from waiting import wait_until
 
 from sbert_app import cli
@@ -25,72 +22,6 @@ from sbert_app.commands import options
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
 from training.errors import InputError, Stopped
-
-PAIRS = "sentence1,sentence2,score\nthe man,a man,4.5\nthe cat,a dog,2\nthe cat is in the food,on a guitar,0.5\n"
-SENTENCES = ["the man is playing", "a dog", "", "ein Hörgerät 北京 😀", "the cat " * 2_000]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a command said."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """Stdout, which must be one JSON object and nothing else."""
-        assert self.code == cli.GOOD, self.err
-        value = json.loads(self.out)
-        assert isinstance(value, dict)
-        return value
-
-    @property
-    def complaint(self) -> str:
-        """The one line on stderr; stdout is empty."""
-        assert self.out == ""
-        assert self.err.count("\n") == 1, self.err
-        return self.err.strip()
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Run a command in this process, and leave no trace in it."""
-    from transformers.utils.logging import disable_progress_bar  # a fresh process reads it from the environment
-
-    disable_progress_bar()
-    ours = logging.getLogger("sbert_lab")
-    before = ours.handlers, ours.level
-
-    def run(*arguments: object) -> Answer:
-        code = cli.main([str(argument) for argument in arguments])
-        return Answer(code, *capsys.readouterr())
-
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_VERBOSITY", "HF_HUB_DISABLE_PROGRESS_BARS"):
-            patch.setenv(name, os.environ.get(name, ""))  # whatever it becomes, it is put back
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        yield run
-    ours.handlers, ours.level = before
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a file of pairs and one of sentences."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pairs.csv").write_text(PAIRS, encoding="utf-8")
-    rows = "".join(json.dumps({"id": i, "sentence": text}) + "\n" for i, text in enumerate(SENTENCES))
-    (tmp_path / "sentences.jsonl").write_text(rows, encoding="utf-8")
-    return tmp_path
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -235,6 +166,24 @@ def test_evaluate_prints_the_design_s_object(run: Run, folder: Path, model: Path
     assert all(-1 <= value <= 1 for value in said["spearman"].values())
 
 
+def test_evaluate_calibrates_and_checks_on_other_pairs(run: Run, folder: Path, model: Path, tmp_path: Path):
+    for name, start in (("fit.csv", 0), ("other.csv", 40)):
+        rows = "".join(f"the man {i},a dog {i % 7},{i % 6}\n" for i in range(start, start + 60))
+        (folder / name).write_text(f"sentence1,sentence2,score\n{rows}")
+    asked = ("evaluate", "--data", "fit.csv", "--model", model, "--home", tmp_path)
+    said = run(*asked, "--calibrate", "other.csv", "--json").json
+    assert (said["n"], said["check"]["fitted_on"], said["check"]["pairs"], said["check"]["left_out"]) == (
+        *(60, "fit.csv"),
+        *(40, 20),
+    )
+    assert 0 <= said["check"]["interval"]["low"] <= said["check"]["coverage"] <= 1
+    assert list((tmp_path / "calibration" / "own").glob("*.json")) == [Path(said["file"])]
+    again = run(*asked, "--calibrate", "fit.csv")
+    assert (again.code, "has 0 pairs that the calibration was not fitted on" in again.err) == (2, True)
+    baseline = run("evaluate", "--data", "fit.csv", "--model", "tfidf", "--calibrate", "other.csv")
+    assert (baseline.code, "is no bi-encoder" in baseline.err) == (2, True)
+
+
 def test_a_correlation_that_does_not_exist_is_null_in_json(run: Run, folder: Path, model: Path):
     (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
     assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
@@ -277,7 +226,7 @@ def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
     said = run("evaluate", "--data", "beir:set", "--model", "bm25", "--json")
     assert (said.json["ndcg@10"], said.json["mrr@10"], said.json["recall@10"]) == (1.0, 1.0, 1.0)
     assert said.json["intervals"]["ndcg@10"] == {"low": 1.0, "high": 1.0}
-    assert "beir:set: 1 queries without a relevant document are left out" in said.err
+    assert "set: 1 queries without a relevant document are left out" in said.err
     both = run("evaluate", "--data", "beir:set:test", "--model", f"{model}+bm25", "--pooling", "max")
     assert f"{model}+bm25 on beir:set:test: 2 queries, 3 documents" in both.out
     assert "recall@100    100.00   (95% 100.00 to 100.00)" in both.out
@@ -432,7 +381,7 @@ def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: 
     ("options", "told"),
     [
         (("mse",), "mse needs a teacher to learn from"),
-        (("mse", "--teacher", "run:none"), "there is no run none in"),
+        (("mse", "--teacher", "run:none"), "there is no run 'none' in"),
         (("regression", "--mine-negatives"), "mine_negatives is for triplet, mnrl, margin-mse"),
         (("mnrl", "--matryoshka-dims", "wide"), "must be whole numbers from 1, such as 256,128,64"),
         (("mnrl", "--report-to", "wandb"), "choose tensorboard, trackio"),
@@ -493,8 +442,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "an empty file": ("encode empty.csv out.npy", "empty.csv"),
     "no column of sentences": ("encode pairs3.csv out.npy", "a, b, c"),
     "no such column": ("encode pairs.csv out.npy --column zork", "zork"),
-    "an output of no known kind": ("encode pairs.csv out.txt --column score", ".npy or .parquet"),
-    "an output without an ending": ("encode pairs.csv out --column score", ".npy or .parquet"),
+    "an output of no known kind": ("encode pairs.csv out.txt --column score", ".npy, .jsonl, .parquet"),
+    "an output without an ending": ("encode pairs.csv out --column score", ".npy, .jsonl, .parquet"),
     "an output in no folder": ("encode pairs.csv no/such/out.npy --column score", "no folder"),
     "an output that may not be written": ("encode sentences.jsonl /proc/out.npy --model MODEL", "/proc"),
     "an output that is a folder": ("encode pairs.csv folder.npy --column score", "is a folder"),

@@ -12,6 +12,8 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 from running_app import RunningApp
 
+from sbert_app import __version__
+
 SENTENCES = [f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)]
 
 
@@ -40,6 +42,10 @@ def test_for_the_client_every_argument_but_the_text_has_a_default(client):
     explained = client.predict("A cat.", "A kitten.", pooling="cls", words=True, api_name="/compare")["words"]
     assert [each["kind"].partition(",")[0] for each in explained] == ["integrated gradients", "occlusion"]
     assert len(explained[1]["words_b"]) == len(explained[1]["added_b"]) == 3
+    late = client.predict("A cat.", "A kitten.", second="maxsim:all-MiniLM-L6-v2", api_name="/compare")["second"]
+    assert sum(each["share"] for each in late["tokens"]) == pytest.approx(late["score"], abs=1e-3)
+    both = client.predict("A cat.", "A kitten.", second="scratch:1x32", api_name="/compare")
+    assert (both["model"], both["second"]["model"]) == ("all-MiniLM-L6-v2", "scratch:1x32")
     encoded = client.predict(["A cat.", ""], api_name="/encode")
     assert [len(vector) for vector in encoded["embeddings"]] == [384, 384]
     with pytest.raises(AppError, match="the first sentence is empty"):
@@ -53,7 +59,76 @@ def test_openais_client_is_served_by_the_app(app_url):
     answer = client.embeddings.create(model="all-MiniLM-L6-v2", input=["A cat.", "A kitten."])
     assert [len(each.embedding) for each in answer.data] == [384, 384]
     with urllib.request.urlopen(f"{app_url}/metrics", timeout=60) as metrics:
-        assert b'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"} 1.0' in metrics.read()
+        assert b'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"}' in metrics.read()
+
+
+LATER = {"start_run", "run_status", "stop_run", "score_file", "distill", "project"}  # have tests of their own
+
+
+def test_each_example_of_the_reference_works(app_url):
+    api = httpx.get(f"{app_url}/openapi.json").json()
+    assert api["info"]["version"] == __version__
+    assert "openapi.json" in httpx.get(f"{app_url}/docs").text
+    for path, methods in api["paths"].items():
+        if path.rpartition("/")[2] in LATER:
+            continue
+        for method, operation in methods.items():
+            path = path.replace("{name}", "all-MiniLM-L6-v2")
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            answer = httpx.request(method, app_url + path, json=content.get("example"), timeout=120)
+            assert answer.status_code == 200, (path, answer.text)
+    described = api["paths"]["/gradio_api/run/compare"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert described["required"] == ["sentence_a", "sentence_b"]
+    assert described["properties"]["words"]["default"] is False
+    assert described["properties"]["sentence_a"]["description"] == "the first sentence."
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "said"),
+    [
+        ("compare", {"sentence_a": "A cat.", "sentence_b": " "}, 400, "the second sentence is empty"),
+        (
+            "compare",
+            {"sentence_a": "a", "sentence_b": "b", "model": "all-MiniLM-L6"},
+            404,
+            "did you mean all-MiniLM-L6-v2?",
+        ),
+        ("run_status", {"run_id": "nobody"}, 404, "there is no run"),
+        ("compare", {"sentence": "A cat."}, 400, "no argument 'sentence'"),
+    ],
+)
+def test_a_mistake_is_no_fault_of_the_app(app_url, home, name, body, status, said):
+    answer = httpx.post(f"{app_url}/gradio_api/run/{name}", json=body, timeout=60)
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+    assert str(home.parent) not in answer.text, "where the app keeps its files"
+
+
+def test_unknown_models_and_addresses_are_answered_as_their_clients_read_it(app_url):
+    missing = httpx.post(f"{app_url}/v1/embeddings", json={"model": "no/such", "input": "a"}, timeout=60)
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
+    assert httpx.get(f"{app_url}/nothing").json() == {"error": "Not Found"}
+
+
+def test_it_is_said_how_much_was_read_and_what_was_cut(app_url):
+    texts = ["word " * 1_000, "A cat."]
+    body = {"model": "all-MiniLM-L6-v2", "input": texts}
+    found = httpx.post(f"{app_url}/v1/embeddings", json=body, timeout=60).json()
+    assert (found["truncated"], found["usage"]["prompt_tokens"]) == ([0], 256 + 5)
+    ranked = {"model": "all-MiniLM-L6-v2", "query": "cat", "documents": texts[::-1]}
+    assert httpx.post(f"{app_url}/v1/rerank", json=ranked, timeout=60).json()["truncated"] == [1]
+    encoded = httpx.post(f"{app_url}/gradio_api/run/encode", json={"sentences": texts}, timeout=60).json()["data"][0]
+    assert (encoded["truncated"], encoded["usage"]) == ([0], found["usage"])
+    asked = {"query": "cat", "sentences": texts}
+    assert httpx.post(f"{app_url}/gradio_api/run/search", json=asked, timeout=60).json()["data"][0]["truncated"] == [1]
+
+
+def test_an_evaluation_says_how_much_was_read(client):
+    found = client.predict("stsb:dev", "scratch:1x32", api_name="/evaluate")
+    assert found["usage"]["prompt_tokens"] > 2 * found["n"]
+    assert found["truncated"] == []
+    found = client.predict("beir:stsb:dev", "scratch:1x32", api_name="/evaluate")
+    assert found["usage"]["prompt_tokens"] > found["queries"] + found["documents"]
+    assert "usage" not in client.predict("stsb:dev", "tfidf", api_name="/evaluate")
 
 
 def test_only_the_documented_endpoints_are_public(app_url):

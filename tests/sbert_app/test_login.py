@@ -98,7 +98,10 @@ def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(app, tmp_pat
     names = re.findall(r'"name":\s*"(\w+)"', all_of(app, tool_body("tools/list")))
     assert {"compare", "evaluate", "start_run", "list_runs", "score_file"} <= set(names)
     sentences = {"sentences": ["A cat."], "model": "scratch:1x32"}
-    assert "embeddings" in all_of(app, tool_body("tools/call", name="encode", arguments=sentences))
+    encoded = all_of(app, tool_body("tools/call", name="encode", arguments=sentences))
+    answer = json.loads(encoded[encoded.index("{") :].partition("\n")[0])["result"]
+    assert json.loads(answer["content"][0]["text"]) == answer["structuredContent"], "JSON, not Python's repr"
+    assert (answer["structuredContent"]["dimension"], answer["structuredContent"]["truncated"]) == (32, [])
     asked = {"data": f"stsb:dev+{secret}", "model": "tfidf"}
     refused = all_of(app, tool_body("tools/call", name="evaluate", arguments=asked))
     assert "cannot be used here" in refused
@@ -115,6 +118,11 @@ def all_of(app: RunningApp, body: dict[str, object]) -> str:
 
     url = f"http://127.0.0.1:{app.port}/gradio_api/mcp/"
     return httpx.post(url, json=body, headers={**MCP, **BEARER}, timeout=120).text
+
+
+def test_whether_the_app_is_ready_is_said_without_a_login(app):
+    answer = app.ask("/health")
+    assert (answer.status, json.loads(answer.text)["status"]) == (200, "ready")
 
 
 def test_the_right_password_gives_a_session_and_stands_in_no_list_of_processes(app):

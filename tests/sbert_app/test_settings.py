@@ -86,3 +86,12 @@ class TestAuthFile:
             (tmp_path / "auth").write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(InputError, match="USER:PASSWORD"):
             Settings.gather(auth_file=tmp_path / "auth")
+
+
+def test_an_app_for_everybody_has_small_defaults_that_flags_win_over(monkeypatch, tmp_path):
+    monkeypatch.setenv("SBERT_PUBLIC", "yes")
+    found = Settings.gather(home=tmp_path, models_mb=512)
+    assert (found.public, found.upload_limit_mb, found.models_mb) == (True, 10, 512)
+    assert Settings.gather(home=tmp_path, root_path="/sbert").root_path == "/sbert"
+    with pytest.raises(InputError, match="root_path is 'sbert'; it must be a path such as /sbert"):
+        Settings.gather(root_path="sbert")

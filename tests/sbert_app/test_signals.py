@@ -138,6 +138,29 @@ def test_an_interrupt_that_had_its_effect_is_not_raised_again():
         time.sleep(1)
 
 
+@pytest.mark.slow  # for the import of the pages
+def test_a_signal_that_the_system_gives_to_another_thread_ends_the_wait_of_serve():
+    """Such a signal wakes nobody: an app that scored a file went on with it, to its end."""
+    from sbert_app.pages import _wait
+
+    ended, late = threading.Event(), []
+
+    def other() -> None:
+        time.sleep(0.3)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        if not ended.wait(30):
+            late.append("only a second signal, to the main thread, ended it")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        _wait()
+    ended.set()
+    thread.join()
+    assert not late
+
+
 @pytest.fixture
 def slow_module(tmp_path, monkeypatch) -> Iterator[str]:
     """The name of a module that a signal comes to while it is imported, and that is there half a second later."""

@@ -1,0 +1,101 @@
+"""doctor: what is installed, found, reachable and how fast: what one pastes into an issue."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+from sbert_app import __version__
+from sbert_app.commands import options
+from sbert_app.formats import format_bytes
+from sbert_app.process import EXTRA_OF
+from sbert_app.terminal import clean_stdout, print_result
+from training.errors import UserFacingError, first_line
+
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "numba", "faiss-cpu", "ray")
+SENTENCES = 256  # that are encoded to measure the speed
+WAIT = 5.0  # seconds for the Hub, and for the package index
+
+
+@options.grouped
+def doctor(computing: options.Computing) -> int:
+    """Check versions, devices, home folder, model, network and speed.
+
+    Exits with 1 if the installation is broken.
+    """
+    checks: dict[str, Callable[[], str]] = {
+        "SBERT Lab": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
+        "packages": _packages,
+        "extras": lambda: ", ".join(dict.fromkeys(EXTRA_OF[each] for each in EXTRA_OF if find_spec(each))) or "none",
+        "device": lambda: _device(computing),
+        "home": lambda: _home(computing),
+        "Hub": lambda: _reach(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"),
+        "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
+        "speed": lambda: _speed(computing),
+    }
+    found, failed = dict[str, str](), list[str]()
+    with clean_stdout():
+        for name, check in checks.items():
+            try:
+                found[name] = check()
+            except (UserFacingError, OSError, RuntimeError, ImportError) as error:
+                found[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
+                failed.append(name)
+    lines = [f"{name:14} {said}" for name, said in found.items()]
+    print_result({**found, "failed": failed}, computing.as_json, "\n".join(lines))
+    return int(bool(set(failed) - {"Hub", "package index"}))
+
+
+def _packages() -> str:
+    found = {each.name: each.version for each in distributions()}
+    return ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found)
+
+
+def _device(computing: options.Computing) -> str:
+    import torch
+
+    from training.device import describe_device, pick_device, pick_dtype
+
+    device = pick_device(computing.device)
+    dtype = str(pick_dtype(computing.dtype, device)).removeprefix("torch.")
+    return f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+
+
+def _home(computing: options.Computing) -> str:
+    from training.sources.home import make_home
+
+    home = computing.prepare()
+    make_home(home)
+    return f"{home}, {format_bytes(shutil.disk_usage(home).free)} free"
+
+
+def _reach(address: str) -> str:
+    from training.sources.home import is_offline
+
+    if is_offline():
+        return "not asked, because offline"
+    started = time.perf_counter()  # of the address only the host is said: a mirror's may hold a password
+    with suppress(HTTPError):  # it has answered
+        urlopen(address, timeout=WAIT).close()
+    return f"{urlsplit(address).hostname} answers in {1000 * (time.perf_counter() - started):.0f} ms"
+
+
+def _speed(computing: options.Computing) -> str:
+    from training.data.load import load_data
+
+    encoder = options.load_encoder(options.ModelOptions(), computing)
+    sentences = load_data("stsb:dev", computing.prepare()).columns[0][:SENTENCES]
+    encoder.encode(sentences)
+    started = time.perf_counter()
+    encoder.encode(sentences)
+    rate = len(sentences) / (time.perf_counter() - started)
+    return f"{rate:,.0f} sentences/s with {encoder.name} from the {encoder.source}, {len(sentences)} of STSb"

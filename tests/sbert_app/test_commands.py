@@ -1,0 +1,277 @@
+"""Commands that answer a question, pipes, columns by name, runs by name, and options that hold for every command."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Run
+from paths import ROOT
+
+from sbert_app import cli
+from sbert_app.process import child_environment
+from sbert_app.services.runs.store import RunStore
+from sbert_app.terminal import ProgressBar
+from training.trainer.config import RunConfig
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch):
+    """Put text on standard input."""
+
+    def put(text: str, encoding: str = "utf-8") -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode(encoding))))
+
+    return put
+
+
+# ---------------------------------------------------------------- standard input and output
+
+
+def test_lines_become_vectors_in_a_pipe(run: Run, folder: Path, model: Path, piped):
+    piped('the man\n\na dog, "quoted"\n')
+    said = run("encode", "-", "-", "--model", model)
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert [row["sentence"] for row in rows] == ["the man", None, 'a dog, "quoted"']
+    assert [row["embedding"] and len(row["embedding"]) for row in rows] == [32, None, 32]
+    assert "3 rows of sentence -> -" in said.err
+    assert not list(folder.glob("*output*"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_a_table_is_scored_in_a_pipe(run: Run, folder: Path, model: Path, piped, kind: str):
+    piped("left\tright\nthe man\ta man\n")
+    said = run("score", "-", "-", "--model", model, "--columns", "left,right", "--format", kind)
+    assert said.code == cli.GOOD, said.err
+    head, *_ = said.out.splitlines()
+    assert list(json.loads(head))[:2] == ["left", "right"] if kind == "jsonl" else head.startswith("left")
+    assert "1 row: 1 scored" in said.err
+
+
+@pytest.mark.slow
+def test_vectors_of_numpy_go_through_a_pipe(folder: Path, model: Path):
+    command = [sys.executable, "-m", "sbert_app", "encode", "sentences.jsonl", "-", "--format", "npy", "--model", model]
+    done = subprocess.run(command, capture_output=True, check=True, env=child_environment())
+    assert np.load(io.BytesIO(done.stdout)).shape == (5, 32)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("encode sentences.jsonl out.npy --format jsonl", "--format is that of standard output"),
+        ("encode sentences.jsonl - --json", "both print to standard output"),
+        ("encode sentences.jsonl - --format txt", "has to end with"),
+    ],
+)
+def test_what_does_not_go_with_a_pipe(run: Run, folder: Path, command: str, said: str):
+    answer = run(*command.split())
+    assert (answer.code, said in answer.complaint) == (cli.WRONG_INPUT, True)
+
+
+def test_json_lines_are_written_and_read_again(run: Run, folder: Path, model: Path):
+    run("score", "pairs.csv", "scored.jsonl", "--model", model)
+    rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
+    assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
+    assert rows[0]["note"] is None
+    assert run("evaluate", "--data", "scored.jsonl", "--model", model, "--json").json["n"] == 3
+
+
+def test_evaluate_reads_standard_input(run: Run, folder: Path, model: Path, piped):
+    piped((folder / "pairs.csv").read_text())
+    assert run("evaluate", "-", "--model", model, "--json").json["n"] == 3
+
+
+# ---------------------------------------------------------------- columns
+
+
+@pytest.fixture
+def named(folder: Path) -> Path:
+    """Pairs whose columns have names that say nothing."""
+    text = (folder / "pairs.csv").read_text().replace("sentence1,sentence2,score", "left,right,gold, how")
+    (folder / "own.csv").write_text(text.replace("score", "x"))
+    return folder / "own.csv"
+
+
+def test_columns_are_named_on_every_command(run: Run, folder: Path, model: Path, named: Path, home: Path):
+    by_name = run("evaluate", "--data", "pairs.csv", "--model", model, "--json").json
+    for told in (("own.csv", "--columns", "left,right,gold"), ("own.csv?columns=left,right,gold",)):
+        said = run("evaluate", "--data", *told, "--model", model, "--json").json
+        assert said["spearman"] == by_name["spearman"]
+    assert (
+        run("distill", "static", "--model", model, "--dim", "4", "--data", "own.csv", "--columns", "left,right").code
+        == 0
+    )
+    at = ("--home", folder / "home", "--base", "scratch:1x32", "--objective", "regression", "--eval-data", "none")
+    said = run("train", "--train-data", "own.csv", "--columns", "left,right,gold", "--no-start", *at, "--json").json
+    [config] = [RunStore(folder / "home").get(said["id"]).config]
+    assert config.train_data == f"{named}?columns=left,right,gold"
+    assert run("encode", "own.csv?columns=right", "out.npy", "--model", model).code == 0
+
+
+def test_an_error_names_the_columns_of_the_file(run: Run, folder: Path, model: Path, named: Path):
+    missing = run("evaluate", "--data", "own.csv", "--model", model).complaint
+    assert "own.csv has the columns left, right, gold, how" in missing
+    assert "?columns=A,B" in missing
+    typed = run("evaluate", "--data", "own.csv", "--columns", "left,rigt", "--model", model).complaint
+    assert "did you mean right?" in typed
+    assert "name one with --data" in run("evaluate", "--data", "stsb:dev", "--columns", "a,b").complaint
+
+
+def test_pairs_are_not_encoded_by_halves_in_silence(run: Run, folder: Path, model: Path):
+    said = run("encode", "pairs.csv", "out.npy", "--model", model)
+    assert "pairs.csv holds pairs: sentence1 alone is encoded" in said.err
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_compare_says_what_each_word_adds(run: Run, folder: Path, model: Path):
+    said = run("compare", "the man", "a man", "--model", model, "--cross-encoder", "none", "--json").json
+    assert -1 <= said["cosine"] <= 1
+    assert said["usage"]["prompt_tokens"] > 4
+    text = run("compare", "the man", "a man", "--model", model, "--cross-encoder", "none").out
+    assert text.startswith("cosine")
+    assert "words of A" in text
+    assert "empty" in run("compare", " ", "a", "--model", model, "--cross-encoder", "none").complaint
+
+
+def test_search_finds_the_nearest_in_a_file(run: Run, folder: Path, model: Path, tmp_path: Path):
+    at = ("--model", model, "--home", tmp_path / "home")
+    said = run("search", "sentences.jsonl", "a dog", "-k", "2", *at, "--json").json
+    assert (said["hits"][0]["sentence"], len(said["hits"]), said["searched"]) == ("a dog", 2, 4)
+    text = run("search", "pairs.csv", "the man", *at, "--columns", "sentence2").out
+    assert "3 sentences of pairs.csv" in text
+    assert run("search", "sentences.jsonl", " ", *at).code == cli.WRONG_INPUT
+    assert "no data set" in run("search", "no.csv", "a", *at).complaint
+
+
+def test_cluster_writes_each_sentence_with_its_cluster(run: Run, folder: Path, model: Path, tmp_path: Path):
+    texts = [f"the man {i}" for i in range(6)] + [f"a dog in the food {i}" for i in range(6)]
+    (folder / "many.txt").write_text("\n".join(texts))
+    at = ("--model", model, "--home", tmp_path / "home", "--method", "k-means", "--clusters", "2")
+    said = run("cluster", "many.txt", "out.jsonl", *at, "--json").json
+    assert sum(each["sentences"] for each in said["clusters"]) == 12
+    rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    assert [row["sentence"] for row in rows] == texts
+    assert {row["cluster"] for row in rows} == {each["cluster"] for each in said["clusters"]}
+    assert "2 clusters by k-means" in run("cluster", "many.txt", *at).out
+    assert "choose" in run("cluster", "many.txt", *at, "--method", "magic").complaint
+
+
+def test_models_and_data_are_listed(run: Run, folder: Path, tmp_path: Path, home: Path):
+    by_name = {each["name"]: each for each in run("models", "--home", home, "--json").json["models"]}
+    assert by_name["all-MiniLM-L6-v2"]["here"] is True
+    assert by_name["minilm-stsb"]["kind"] == "cross-encoder"
+    assert run("models", "--home", tmp_path / "new", "--json").json["models"][0]["here"] is False
+    assert run("data", "--json").json["data"]["stsb"]["form"] == "scored pairs"
+    found = run("data", "pairs.csv", "--json").json
+    assert (found["form"], found["rows"], found["first"][0]) == ("scored pairs", 3, ["the man", "a man", 4.5])
+    assert "row 1: the man  |  a man  |  4.5" in run("data", "pairs.csv").out
+
+
+def test_the_doctor_says_what_is_here(run: Run, folder: Path, home: Path):
+    said = run("doctor", "--home", home, "--offline", "--json").json
+    assert said["failed"] == []
+    assert "sentences/s with all-MiniLM-L6-v2" in said["speed"]
+    assert "not asked" in said["Hub"]
+    assert "app" in said["extras"]
+    (folder / "file").touch()
+    broken = run("doctor", "--home", folder / "file", "--offline", "--json")
+    assert broken.code == cli.BROKEN
+    assert "home" in json.loads(broken.out)["failed"]
+
+
+# ---------------------------------------------------------------- runs by name
+
+
+def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path):
+    store, at = RunStore(tmp_path), ("--home", tmp_path)
+    first, second = (store.create(RunConfig("regression", name=name)) for name in ("mine", "other"))
+    assert run("runs", "show", "mine", *at, "--json").json["id"] == first.id
+    assert run("runs", "rename", second.id[:-2], "my second", *at, "--json").json["id"] == second.id
+    both = run("runs", "show", first.id[:8], *at)
+    assert (both.code, "2 runs" in both.complaint) == (cli.WRONG_INPUT, True)
+    assert run("runs", "stop", "my second", *at, "--json").json["state"] == "stopped"
+    assert f"run {first.id} is queued" in run("train", "--resume", "mine", *at).complaint
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(run: Run, tmp_path: Path, piped):
+    made, at = RunStore(tmp_path).create(RunConfig("regression")), ("--home", tmp_path)
+    piped("")
+    said = run("runs", "delete", made.id, *at)
+    assert (said.code, "add --yes" in said.complaint, made.folder.is_dir()) == (cli.WRONG_INPUT, True, True)
+    assert run("runs", "delete", made.id, "--yes", *at).code == cli.GOOD
+    assert not made.folder.exists()
+
+
+def test_a_run_whose_data_cannot_be_fetched_is_not_left_behind(run: Run, folder: Path):
+    at = ("--home", folder / "home", "--base", "scratch:1x32", "--eval-data", "none", "--offline")
+    said = run("train", "--objective", "classification", "--train-data", "snli", *at)
+    assert (said.code, "snli" in said.complaint) == (cli.WRONG_INPUT, True)
+    assert run("runs", "list", "--home", folder / "home", "--json").json == {"runs": []}
+
+
+# ---------------------------------------------------------------- options of every command
+
+
+def test_options_of_the_whole_line_may_stand_anywhere(run: Run, folder: Path, model: Path):
+    verbose = run("encode", "sentences.jsonl", "out.npy", "--model", model, "-v")
+    assert "local folder" in verbose.err
+    quiet = run("-q", "encode", "pairs.csv", "out.npy", "--model", model, "--columns", "sentence1")
+    assert (quiet.err, "3 rows" in quiet.out) == ("", True)
+    run("models", "--no-progress")
+    assert ProgressBar.is_wanted is False
+
+
+def test_other_spellings_work_and_are_not_shown(run: Run, folder: Path, model: Path):
+    assert run("encode", "pairs.csv", "out.npy", "--column=sentence2", "--model", model).code == cli.GOOD
+    at = ("--home", folder / "home", "--eval-data", "none", "--no-start", "--json")
+    said = run("train", "--model", "scratch:1x32", "--objective", "regression", "--train-data", "pairs.csv", *at).json
+    assert RunStore(folder / "home").get(said["id"]).config.base == "scratch:1x32"
+    assert "--column " not in run("encode", "--help").out
+    assert run("help", "encode").out == run("encode", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("encode sentences.jsonl out.npy --model all-MiniLM-L6", "did you mean all-MiniLM-L6-v2?"),
+        ("evaluate --data stbs:dev", "did you mean stsb?"),
+        ("encodd a b", "encode"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(run: Run, folder: Path, tmp_path: Path, command: str, meant: str):
+    assert meant in run(*command.split()).complaint
+
+
+@pytest.mark.parametrize("command", cli.EXAMPLES, ids=lambda command: command.__name__)
+def test_the_help_ends_with_an_example_of_the_docs(run: Run, command: Callable[..., object]):
+    shown = run("help", command.__name__).out.rstrip().splitlines()[-1].strip()
+    assert shown == f"sbert-lab {cli.EXAMPLES[command]}"
+    documented = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("cli.md", "install.md"))
+    assert shown in re.sub(r"(?m)^(sbert-lab \w+) +", r"\1 ", documented)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a display")
+def test_a_window_needs_a_display(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert "sbert-lab serve" in run("desktop").complaint
+
+
+def test_the_list_of_commands_cuts_no_sentence(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, commands = run("--help").out.split("Commands:")
+    assert "..." not in commands
+
+
+def test_completion_is_offered(run: Run, monkeypatch: pytest.MonkeyPatch):
+    assert "--install-completion" in run("--help").out
+    from sbert_app.commands.options import complete_models
+
+    assert complete_models("all-Mini") == ["all-MiniLM-L6-v2"]

@@ -1,0 +1,252 @@
+"""Every shell and Python block of README and docs is executed, in a folder with the files of docs/examples.
+
+What is not executed is marked in the page, by ``<!-- not run: REASON -->`` before the block. A home folder of its own
+has the default model, small cuts of the data sets that are named, and random ones under the names of large models. A
+training takes two steps, from random weights, unless the page itself says how few.
+"""
+
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from command_line import Run
+from paths import ROOT
+from remote import NO_INDEX
+from running_app import RunningApp, free_port, running_app, wait_for_app
+
+from sbert_app.cli import GOOD
+from scripts.workers import end_workers
+from training.sources.resolve import EMBEDDED
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?:( *)<!-- not run: ([^>]+) -->\n\n)?( *)```(\w*)\n(.*?)^\3```", re.DOTALL | re.MULTILINE)
+EXECUTED = ("sh", "python")
+MOST_MARKED = 12
+USUAL_APP = "127.0.0.1:7860"
+ROWS = {"train": 120, "dev": 500, "test": 120}  # of a cut of the STS benchmark; a threshold needs many
+SMALL = {  # what is added to a command that would train for long
+    "train": {"--max-steps": "2", "--base": "scratch:1x128"},
+    "ablate": {"--max-steps": "1", "--base": "scratch:1x128"},
+}
+
+
+class Block(NamedTuple):
+    page: Path
+    number: int  # among the page's blocks that are executed or marked
+    language: str
+    code: str
+    why_not: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.name}-{self.number}"
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        found = [match for match in FENCE.finditer(page.read_text(encoding="utf-8")) if match[4]]
+        for number, match in enumerate(found, start=1):
+            yield Block(page, number, match[4], textwrap.dedent(match[5]), match[2] or "")
+
+
+BLOCKS = list(blocks())
+RUN = [block for block in BLOCKS if block.language in EXECUTED and not block.why_not]
+
+
+def test_few_blocks_are_marked_as_not_run_and_none_is_forgotten():
+    assert {block.language for block in BLOCKS} == {*EXECUTED, "csv"}
+    marked = [block.name for block in BLOCKS if block.why_not]
+    assert len(marked) <= MOST_MARKED, marked
+    assert len(RUN) > 3 * len(marked)
+    written = sum(len(re.findall(r"^ *```\w+$", page.read_text(encoding="utf-8"), re.MULTILINE)) for page in PAGES)
+    assert written == len(BLOCKS)
+
+
+# ---------------------------------------------------------------- what the snippets find
+
+
+@pytest.fixture(scope="module")
+def own_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home folder with small things under the names that the pages use."""
+    from training import Encoder
+
+    own = tmp_path_factory.mktemp("home")
+    (own / "models").mkdir()
+    for model in (home / "models").iterdir():
+        (own / "models" / model.name).symlink_to(model)
+    (own / "numba").symlink_to(home / "numba")
+    (own / "data/stsb").mkdir(parents=True)
+    for split, rows in ROWS.items():
+        lines = (home / f"data/stsb/sts-{split}.csv").read_text(encoding="utf-8").split("\n")
+        (own / f"data/stsb/sts-{split}.csv").write_text("\n".join(lines[:: len(lines) // rows]), encoding="utf-8")
+    small = Encoder.load("scratch:1x256", home=own)
+    for name in ("all-mpnet-base-v2", "Qwen/Qwen3-Embedding-0.6B"):
+        if not (own / "models" / name).exists():
+            small.save(own / "models" / name)
+            for file in EMBEDDED["all-mpnet-base-v2"].files:  # without one of them it is not taken for whole
+                if not (own / "models" / name / file).exists():
+                    shutil.copy(home / "models/all-MiniLM-L6-v2" / file, own / "models" / name / file)
+    settings = own / "models/Qwen/Qwen3-Embedding-0.6B/config_sentence_transformers.json"
+    settings.write_text(json.dumps({"prompts": {"query": "Query:"}}), encoding="utf-8")
+    _small_cross_encoder(own / "models/cross-encoder/ms-marco-MiniLM-L6-v2")
+    _small_sets(own / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**NO_INDEX, "SBERT_HOME": str(own), "HF_HUB_OFFLINE": "1"}.items():
+            patch.setenv(name, value)
+        yield own
+
+
+def _small_cross_encoder(folder: Path) -> None:
+    import transformers
+    from tiny_models import make_model
+
+    shape = transformers.AutoConfig.from_pretrained(make_model(folder), num_labels=1)
+    transformers.AutoModelForSequenceClassification.from_config(shape).save_pretrained(folder)
+
+
+def _small_sets(data: Path) -> None:
+    """Cuts of sets of the Hub, in the layouts that they have there, of made-up rows."""
+    pairs = {
+        "sentence1": [f"A man holds {i} guitars." for i in range(90)],
+        "sentence2": [f"Somebody has {i} things." for i in range(90)],
+    }
+    snli = data / "stanfordnlp/snli/plain_text"
+    snli.mkdir(parents=True)
+    rows = {"premise": pairs["sentence1"], "hypothesis": pairs["sentence2"], "label": [i % 3 for i in range(90)]}
+    pq.write_table(pa.table(rows), snli / "train-00000-of-00001.parquet")
+    hub = data / "sentence-transformers"
+    (hub / "stsb").mkdir(parents=True)
+    scored = pa.table({**pairs, "score": [i % 6 / 5 for i in range(90)]})
+    pa_csv.write_csv(scored, hub / "stsb/test.csv")
+    (hub / "quora-duplicates/pair-class").mkdir(parents=True)
+    labelled = pa.table({**pairs, "label": [i % 2 for i in range(90)]})
+    pa_csv.write_csv(labelled, hub / "quora-duplicates/pair-class/train.csv")
+    config = "---\nconfigs:\n- config_name: pair-class\n  data_files: pair-class/train.csv\n---\n"
+    (hub / "quora-duplicates/README.md").write_text(config, encoding="utf-8")
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a block is executed."""
+    folder = tmp_path / "work"
+    shutil.copytree(ROOT / "docs/examples", folder)
+    (folder / "assets").symlink_to(ROOT / "assets")
+    (folder / "my-home").mkdir()
+    (folder / "my-home/numba").symlink_to(own_home / "numba")
+    judged = folder / "scifact/qrels"  # a folder in BEIR's layout
+    judged.mkdir(parents=True)
+    texts = (folder / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    for name in ("corpus", "queries"):
+        lines = "".join(json.dumps({"_id": str(i), "text": text}) + "\n" for i, text in enumerate(texts))
+        (folder / f"scifact/{name}.jsonl").write_text(lines, encoding="utf-8")
+    answers = "".join(f"{i}\t{i}\t1\n" for i in range(len(texts)))
+    (judged / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + answers, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(own_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
+    with running_app(own_home, tmp_path_factory.mktemp("app")) as app:
+        yield app
+
+
+# ---------------------------------------------------------------- how they are executed
+
+
+def small(line: str) -> str:
+    """A training of a few steps from random weights, unless the line itself says how few, or from what."""
+    if re.search(r"--max-steps \d\d?\b", line):
+        return line
+    added = SMALL.get(line.split()[1], {})
+    return " ".join(
+        [line, *(f"{name} {value}" for name, value in added.items() if name == "--max-steps" or name not in line)]
+    )
+
+
+def is_plain(line: str) -> bool:
+    """Whether it is one command of ours, with nothing that a shell would have to do."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=True)
+    is_ours = line.startswith("sbert-lab ") and not line.startswith(("sbert-lab --", "sbert-lab serve"))
+    return is_ours and "$" not in line and not any(set(word) <= set("();<>|&") for word in words)
+
+
+def in_shell(line: str, folder: Path, address: str) -> None:
+    """By bash, with the commands of this environment, and with ``folder`` as the user's own."""
+    line = line.replace(USUAL_APP, address)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder), "SHELL": "/bin/bash"}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    if "sbert-lab serve" in line:
+        _serve(line, folder, environment)
+        return
+    # With a second command bash stays the parent, as it is for a user: a single one would take its place.
+    command = ["bash", "-o", "pipefail", "-ec", f"{line}\n:"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+    if line.startswith("curl"):
+        assert "error" not in json.loads(done.stdout), done.stdout
+
+
+def _serve(line: str, folder: Path, environment: dict[str, str]) -> None:
+    """Until the app has started."""
+    port, printed = str(free_port()), folder / "served.txt"
+    with printed.open("w") as file:
+        app = subprocess.Popen(
+            ["bash", "-c", line.replace("7860", port)],
+            env={**environment, "SBERT_PORT": port},
+            cwd=folder,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        wait_for_app(app, printed)
+    finally:
+        os.killpg(app.pid, signal.SIGTERM)
+        app.wait(30)
+        end_workers(Path(os.environ["SBERT_HOME"]))
+
+
+def run_shell(code: str, folder: Path, address: str, run: Run) -> None:
+    for line in code.replace("\\\n", " ").splitlines():
+        if not is_plain(line):
+            in_shell(line, folder, address)
+            continue
+        answer = run(*shlex.split(small(line.partition("  #")[0]))[1:])
+        assert answer.code == GOOD, f"{line}\n{answer.err}"
+        assert answer.out, f"{line} says nothing"
+
+
+def run_python(code: str, address: str) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with redirect_stdout(io.StringIO()):
+        exec(compile(code.replace(USUAL_APP, address), "snippet", "exec"), names)  # noqa: S102
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
+def test_it_runs(block: Block, workplace: Path, run: Run, request: pytest.FixtureRequest):
+    asks_app = USUAL_APP in block.code
+    address = f"127.0.0.1:{request.getfixturevalue('app').port}" if asks_app else USUAL_APP
+    if block.language == "python":
+        run_python(block.code, address)
+    else:
+        run_shell(block.code, workplace, address, run)
