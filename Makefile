@@ -17,7 +17,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 GATE := --numprocesses 3 $(BY_FILE)
 SLOW := --numprocesses 2 $(BY_FILE)
 
-.PHONY: help setup app test test-slow lint format lock bench screenshots clean
+.PHONY: help setup app smoke test test-slow lint format lock bench screenshots docs clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -31,9 +31,8 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-setup: $(VENV)/.installed ## create .venv; fetch the default model and the STS benchmark into the home folder; compile UMAP
+setup: $(VENV)/.installed ## create .venv; fetch the default model and the STS benchmark into the home folder
 	$(PY) -m scripts.fetch_embedded
-	$(PY) -m sbert_app.services.maps.compile_umap
 
 app: setup ## serve the app at http://127.0.0.1:7860
 	$(PY) app.py
@@ -61,6 +60,9 @@ test-slow: setup ## the rest: Ray, fresh environments, whole matrices, propertie
 	$(PYTEST) -m "slow or hypothesis" $(SLOW) --ignore tests/browser
 	$(PYTEST) -m slow $(SLOW) -p no:randomly tests/browser
 
+smoke: setup ## compare, score, train ten steps, serve one page: what every machine has to do
+	$(PY) -m scripts.smoke
+
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
 	$(PY) -m scripts.lock
 
@@ -70,6 +72,10 @@ bench: setup ## run every benchmark and write benchmarks/results/*.json
 screenshots: setup ## retake assets/screenshots
 	sh scripts/find_browser.sh
 	$(PY) -m scripts.screenshots
+
+docs: setup ## build the documentation as a site into .cache/site; a broken link fails
+	$(PY) -m pip install --quiet --requirement requirements-docs.txt
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

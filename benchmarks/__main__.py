@@ -1,7 +1,7 @@
 """Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--minutes M] [--against PEER] [--json] [--no-save]
 
-Without a name: all of them but gpu, peers, serving and soak. --device is an option of gpu, --small of gpu and
-search. Each prints a table and writes benchmarks/results/NAME.json.
+Without a name: all of them but gpu, map-frames, pages, peers, serving and soak. --device is an option of gpu, --small
+of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sbert_app.process import configure_malloc
+from sbert_app.process import configure_process
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError
 
@@ -26,8 +26,10 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "encode": "benchmarks.encode",
     "explore": "benchmarks.explore",
     "gpu": "benchmarks.gpu",
+    "map-frames": "benchmarks.map_frames",
     "maps": "benchmarks.maps",
     "memory": "benchmarks.memory",
+    "pages": "benchmarks.pages",
     "pairs": "benchmarks.pairs",
     "peers": "benchmarks.peers",
     "runs": "benchmarks.runs",
@@ -39,7 +41,14 @@ BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
     "train": "benchmarks.train",
     "users": "benchmarks.users",
 }
-ON_REQUEST = {"gpu", "peers", "serving", "soak"}  # which need another machine, other environments, half an hour
+ON_REQUEST = {
+    "gpu",
+    "map-frames",
+    "pages",
+    "peers",
+    "serving",
+    "soak",
+}  # another machine, a browser, environments, half an hour
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -93,14 +102,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="times that each side is measured; the median counts")
     parser.add_argument("--minutes", type=float, help="how long the soak lasts (30)")
     parser.add_argument(
-        "--against", help="what to measure beside: sentence-transformers, or an interpreter (peers, serving)"
+        "--against",
+        help="what to measure beside: sentence-transformers, an interpreter (peers, serving), another tree (pages)",
     )
     parser.add_argument("--device", help="of gpu: auto, cuda, cpu")
     parser.add_argument("--small", action="store_true", default=None, help="so little that the figures mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     given = parser.parse_args()
-    configure_malloc()  # as the app does
+    configure_process()  # as the app does
     for name in given.names or sorted(set(BENCHMARKS) - ON_REQUEST):
         options = {"rounds": given.rounds, "minutes": given.minutes, "device": given.device, "small": given.small}
         try:

@@ -68,9 +68,7 @@ class StubEncoder:
 
     name, pooling, dimension = "stand-in", "mean", 384
 
-    def encode(
-        self, sentences: Sequence[str], normalize: bool | None = True, on_progress: Any = None, should_stop: Any = None
-    ) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> np.ndarray:
         """Unit vectors: float32 (N, 384)."""
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         vectors[np.arange(len(sentences)), np.arange(len(sentences)) % self.dimension] = 1

@@ -209,12 +209,10 @@ def _finished(output: Path) -> list[float]:
 class SleepingEncoder(StubEncoder):
     """Takes the same time for each sentence, and no processor."""
 
-    def encode(
-        self, sentences: Sequence[str], normalize: bool | None = True, on_progress: Any = None, should_stop: Any = None
-    ) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> np.ndarray:
         """Unit vectors: float32 (N, 384)."""
         time.sleep(len(sentences) * BLOCK_SLEEPS / SLEEPING_ROWS / 2)
-        return super().encode(sentences, normalize)
+        return super().encode(sentences)
 
 
 class SleepingBlock(on_ray.ComputeBlock):

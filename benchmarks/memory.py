@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks import machine
-from sbert_app.process import configure_malloc
+from sbert_app.process import configure_process
 
 ROOT = Path(__file__).parents[1]
 ROWS = 2_048
@@ -93,6 +93,6 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    configure_malloc()  # as the app does
+    configure_process()  # as the app does
     name, size, mini = sys.argv[1:]
     print(json.dumps(measure(name, int(size), int(mini) or None)))

@@ -9,7 +9,6 @@ the open files of the app are read twice a minute. Memory does not depend on how
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import tempfile
@@ -51,7 +50,6 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
         bulk_rows: of the file that is scored again and again.
     """
     about = machine.describe()
-    os.environ.setdefault("SBERT_WARM_MAPS", "no")  # no map is drawn
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         for part in ("models", "data", "numba"):  # which are not downloaded or compiled again

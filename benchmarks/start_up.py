@@ -49,10 +49,10 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
         for name, (command, arguments) in APPS.items():
             with started(command) as (first_page, url):
                 started_at = time.perf_counter()
-                _request(url, arguments)
+                request(url, arguments)
                 starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - started_at})
     with started(APPS["SBERT Lab"][0]) as (_, lab), started(APPS["bare Gradio"][0]) as (_, bare):
-        http = {"SBERT Lab": lambda: _request(lab, ARGUMENTS), "bare Gradio": lambda: _request(bare, PAIR[:1])}
+        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: request(bare, PAIR[:1])}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
@@ -99,14 +99,16 @@ def _quantiles(milliseconds: list[float]) -> dict[str, float]:
 
 
 @contextmanager
-def started(command: list[str], python: str = sys.executable, page: str = "") -> Iterator[tuple[float, str]]:
+def started(
+    command: list[str], python: str = sys.executable, page: str = "", folder: Path = ROOT
+) -> Iterator[tuple[float, str]]:
     """Start an app by a command that ends with a port; yields the seconds to its first page, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     url, started_at = f"http://127.0.0.1:{port}", time.perf_counter()
     environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "DO_NOT_TRACK": "1"}
-    app = subprocess.Popen([python, *command, str(port)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    app = subprocess.Popen([python, *command, str(port)], cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     try:
         while True:
             try:
@@ -139,7 +141,7 @@ def _memory_mb(url: str) -> int | None:
     return next(int(line.split()[1]) // 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
-def _request(url: str, values: list[str]) -> Any:
+def request(url: str, values: list[str]) -> Any:
     request = urllib.request.Request(
         f"{url}/gradio_api/run/compare", json.dumps({"data": values}).encode(), {"Content-Type": "application/json"}
     )

@@ -27,7 +27,6 @@ from typing import Any
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
     AT_THE_END,
-    NLI,
     SHIPPED,
     Ablation,
     PrecomputedRun,
@@ -37,6 +36,8 @@ from sbert_app.services.store.documents import read_document, write_document
 from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.events import Event
+
+NLI = ABLATIONS["concat"].common["train_data"]  # 19,666 labelled pairs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

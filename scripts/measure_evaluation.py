@@ -102,7 +102,7 @@ def to_dict(results: Results) -> dict[str, Any]:
     """The data sets, estimates and differences of any results, in the format of the file."""
     columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     return {
-        "data": {name: results.size(name) for name in results.data},
+        "data": {name: results.sizes.get(name) for name in results.data},
         "figures": {model: {name: _estimates(results, model, name) for name in columns} for model in results.models},
         "differences": {name: dict(_differences(results, name)) for name in columns},
     }

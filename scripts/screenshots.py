@@ -57,7 +57,7 @@ def judge(page: Page) -> None:
         name.fill(rater)
         name.press("Enter")
         expect(page.locator("#label-card .count")).to_contain_text("· 0 judged")
-        expect(page.locator("#label-card .scores button")).to_have_count(6)
+        expect(page.locator("#label-card .scores button")).to_have_count(7)
         for i in range(1, 31):
             first, second = page.locator("#label-card blockquote").all_inner_texts()
             score = round(gold[first, second])

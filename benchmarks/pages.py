@@ -1,0 +1,165 @@
+"""Opening a page: what is sent, when it is painted and answers, and what that costs the app and the browser.
+
+Each of the eight pages is opened in Chromium with an empty cache while the app is warm and its home folder has 300 runs
+(copies of one). With another tree of the app (``--against FOLDER``) both are opened in turn. Times are Chromium's own
+marks; a page is interactive at the end of the last task of its main thread that took over 50 ms, before two seconds
+without one and without an answer that is waited for. Bytes, requests and processor seconds depend little on how busy
+the machine is, the times do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from playwright.sync_api import Browser, CDPSession, sync_playwright
+
+from benchmarks import machine
+from benchmarks.start_up import ARGUMENTS, ROOT, process_of, request, started
+from scripts.chromium import FLAGS, chromium_path
+from training.sources.home import home_folder
+
+PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
+QUIET_MS = 2_000  # without a long task, after which the page counts as settled
+MOST_SECONDS = 60
+OBSERVE = """() => { window.longTasks = [];
+  new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((task) => [task.startTime,
+    task.startTime + task.duration]))).observe({type: "longtask", buffered: true}); }"""
+SETTLED = """(quiet) => { const paint = performance.getEntriesByName("first-contentful-paint")[0];
+  const busy = Math.max(0, ...window.longTasks.map((task) => task[1]), paint?.startTime ?? Infinity);
+  return document.querySelector("main h1, main h2") && performance.now() - busy > quiet; }"""
+FOUND = """() => { const paint = performance.getEntriesByName("first-contentful-paint")[0].startTime;
+  return {paint: paint / 1000, interactive: Math.max(paint, ...window.longTasks.map((task) => task[1])) / 1000,
+    components: window.gradio_config.components.length, events: window.gradio_config.dependencies.length,
+    elements: document.querySelectorAll("*").length}; }"""
+DIGITS = {  # of the columns of the table
+    "paint": 2,
+    "interactive": 2,
+    "server_seconds": 3,
+    "renderer_seconds": 2,
+    "megabytes": 2,
+    "requests": 0,
+    "components": 0,
+    "events": 0,
+    "elements": 0,
+}
+
+Row = dict[str, Any]
+
+
+def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[str, Any]:
+    """The medians of each page, as a table.
+
+    Args:
+        rounds: openings of each page.
+        runs: in the home folder.
+        against: the folder of another version of the app, which is opened in turn with this one.
+    """
+    about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
+    trees = {"this": ROOT, **({"other": Path(against)} if against else {})}
+    found: dict[tuple[str, str], list[Row]] = {}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        command = ["app.py", "--home", str(make_home(Path(folder), runs)), "--port"]
+        urls = {name: stack.enter_context(started(command, folder=tree))[1] for name, tree in trees.items()}
+        browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        for turn in range(rounds + 1):
+            for page in PAGES:
+                for name, url in urls.items():
+                    if turn == 0:
+                        request(url, ARGUMENTS)  # its models are loaded
+                    row = open_page(browser, f"{url}/{page}", process_of(url))
+                    if turn > 0:  # the first opening compresses what is sent
+                        found.setdefault((page, name), []).append(row)
+        browser.close()
+        end_workers(Path(folder))
+    rows = [
+        {"page": page or "compare", "tree": name, **{key: median(key, each) for key in DIGITS}}
+        for (page, name), each in found.items()
+    ]
+    return {"benchmark": "pages", "rounds": rounds, "runs": runs, "rows": rows, "machine": about}
+
+
+def median(column: str, rows: list[Row]) -> float:
+    return round(statistics.median(row[column] for row in rows), DIGITS[column] or None)
+
+
+def open_page(browser: Browser, url: str, app: int) -> Row:
+    """The figures of one opening, until the page has settled. ``app``: the process of the server."""
+    processes = browser.new_browser_cdp_session()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})  # with a cache of its own, which is empty
+    page = context.new_page()
+    network = context.new_cdp_session(page)
+    under_way, sent = set[str](), dict[str, int]()  # by request
+
+    def ended(event: dict[str, Any]) -> None:
+        under_way.discard(event["requestId"])
+        sent[event["requestId"]] = event.get("encodedDataLength", 0)
+
+    network.on("Network.requestWillBeSent", lambda event: under_way.add(event["requestId"]))
+    network.on("Network.loadingFinished", ended)
+    network.on("Network.loadingFailed", ended)
+    network.send("Network.enable")
+    page.add_init_script(f"({OBSERVE})()")
+    server, renderer = processor_seconds(app), renderer_seconds(processes)
+    page.goto(url, wait_until="commit")
+    last = time.monotonic() + MOST_SECONDS
+    while time.monotonic() < last and (not page.evaluate(SETTLED, QUIET_MS) or under_way):
+        page.wait_for_timeout(100)
+    row = {
+        **page.evaluate(FOUND),
+        "server_seconds": processor_seconds(app) - server,
+        "renderer_seconds": renderer_seconds(processes) - renderer,
+        "megabytes": sum(sent.values()) / 1e6,
+        "requests": len(sent),
+    }
+    context.close()
+    return row
+
+
+def processor_seconds(process: int) -> float:
+    """What a process has used of all processors, in user and system mode."""
+    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def renderer_seconds(browser: CDPSession) -> float:
+    """The same of Chromium's processes that draw pages."""
+    processes = browser.send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(each["cpuTime"] for each in processes if each["type"] == "renderer")
+
+
+def end_workers(home: Path) -> None:
+    """The page of runs has started a worker, which outlives the app."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"jobs.worker" in (words := file.read_bytes()) and str(home).encode() in words:
+                os.kill(int(file.parent.name), signal.SIGTERM)
+
+
+def make_home(folder: Path, runs: int) -> Path:
+    """A home folder with the models and data of this machine's own, and so many finished runs."""
+    for part in ("models", "data"):
+        shutil.copytree(home_folder() / part, folder / part, symlinks=True)
+    if runs == 0:
+        return folder
+    options = ["--objective", "regression", "--base", "scratch:1x32", "--max-steps", "4", "--name", "first"]
+    command = [sys.executable, "-m", "sbert_app", "train", *options, "--home", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [first] = [each.parent for each in folder.glob("runs/*/run.json")]
+    for number in range(1, runs):
+        copied = first.with_name(f"{first.name}-{number + 1}")
+        shutil.copytree(first, copied, copy_function=os.link)
+        (copied / "name.txt").unlink()
+        (copied / "name.txt").write_text(f"run {number + 1}")
+    return folder

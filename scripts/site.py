@@ -1,0 +1,48 @@
+"""The hook of mkdocs.yml: README and its neighbours become pages of the site, and links lead to where things are there.
+
+make docs     builds the site into .cache/site, and fails at a broken link
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BESIDE = {"README.md": "index.md", **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}}
+LINK = re.compile(r"(\]\()([^)\s]+)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what lies outside of docs/: the pages beside the README, and the pictures and files that pages link to."""
+    pages = [(ROOT / name, page) for name, page in BESIDE.items()]
+    texts = [*(source for source, _ in pages), *DOCS.glob("*.md")]
+    linked = {target for text in texts for target in _linked(text) if DOCS not in target.parents}
+    others = [(target, target.relative_to(ROOT).as_posix()) for target in sorted(linked) if target.suffix != ".md"]
+    for source, place in pages + others:
+        files.append(File.generated(config, place, abs_src_path=str(source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Rewrite a page's relative links from the layout of the repository to that of the site."""
+    folder = ROOT if page.file.src_uri in BESIDE.values() else DOCS
+    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder), markdown)
+
+
+def _linked(text: Path) -> Iterator[Path]:
+    links = (link.partition("#")[0] for _, link in LINK.findall(text.read_text(encoding="utf-8")) if "://" not in link)
+    return ((text.parent / link).resolve() for link in links if link)
+
+
+def _on_the_site(link: str, folder: Path) -> str:
+    path, sign, anchor = link.partition("#")
+    if "://" in link or not path:
+        return link
+    target = (folder / path).resolve().relative_to(ROOT).as_posix()
+    return BESIDE.get(target, target.removeprefix("docs/")) + sign + anchor

@@ -1,0 +1,126 @@
+"""What every machine has to do, in at most three minutes: python -m scripts.smoke
+
+Compares two sentences, scores a file, trains ten steps, serves one page and asks it for an answer, each by the command
+that a user types. It needs the packages and the default model, and no make; the gate of CI's other systems.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+ROOT = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-m", "sbert_app"]
+PAIRS = [
+    ("A cat sleeps.", "A kitten is asleep.", 4.5),
+    ("A cat sleeps.", "Prices rose.", 0.2),
+    ("Rain.", "It rains.", 4),
+]
+WAIT = 120.0  # seconds for the app to start
+
+
+def run(*arguments: object, home: Path) -> Any:
+    """What a command prints as JSON."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(home), "PYTHONUTF8": "1"}
+    command = [*COMMAND, *map(str, arguments), "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=600)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def compare(folder: Path, home: Path) -> str:
+    found = run("compare", *PAIRS[0][:2], "--cross-encoder", "none", home=home)
+    assert 0.5 < found["cosine"] < 1, found
+    return f"cosine {found['cosine']:.3f}"
+
+
+def score(folder: Path, home: Path) -> str:
+    pairs, scored = folder / "pairs.csv", folder / "scored.csv"
+    with pairs.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *PAIRS])
+    assert run("score", pairs, scored, home=home)["scored"] == len(PAIRS)
+    with scored.open(encoding="utf-8", newline="") as file:
+        assert [float(row["cosine"]) <= 1 for row in csv.DictReader(file)] == [True] * len(PAIRS)
+    return f"{len(PAIRS)} pairs scored"
+
+
+def train(folder: Path, home: Path) -> str:
+    data = (
+        "--train-data",
+        folder / "pairs.csv",
+        "--eval-data",
+        folder / "pairs.csv",
+        "--epochs",
+        10,
+        "--batch-size",
+        3,
+    )
+    settings = ("--objective", "regression", "--base", "scratch:1x32", "--name", "smoke", "--max-steps", 10)
+    found = run("train", *settings, *data, home=home)
+    run("runs", "delete", found["id"], "--yes", home=home)
+    assert (found["status"], found["steps"]) == ("finished", 10), found
+    return "10 steps trained"
+
+
+def page(folder: Path, home: Path) -> str:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "SBERT_HOME": str(home),
+        "PYTHONUTF8": "1",
+    }
+    command = [*COMMAND, "serve", "--port", "0", "--no-open"]
+    log = folder / "serve.txt"
+    with log.open("wb") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as app:
+        try:
+            address = _address(app, log)
+            with urlopen(address, timeout=60) as answer:
+                assert b"SBERT Lab" in answer.read()
+            body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
+            asked = Request(f"{address}gradio_api/run/compare", body, {"Content-Type": "application/json"})
+            with urlopen(asked, timeout=120) as answer:
+                assert json.load(answer)["data"][0]["cosine"] > 0.5
+        finally:
+            app.terminate()
+    return f"page and answer of {address}"
+
+
+def _address(app: subprocess.Popen[bytes], log: Path) -> str:
+    ends = time.monotonic() + WAIT
+    while time.monotonic() < ends and app.poll() is None:
+        found = [
+            line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if " is at http" in line
+        ]
+        if found:
+            return found[0].rpartition(" is at ")[2].strip().rstrip("/") + "/"
+        time.sleep(0.2)
+    raise SystemExit(f"the app did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+
+
+STEPS: dict[str, Callable[[Path, Path], str]] = {"compare": compare, "score": score, "train": train, "page": page}
+
+
+def main() -> None:
+    sys.path.insert(0, str(ROOT))
+    from training.sources.home import home_folder
+
+    home = home_folder()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, step in STEPS.items():
+            started = time.monotonic()
+            said = step(Path(folder), home)
+            print(f"{name:8} {time.monotonic() - started:6.1f} s  {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
