@@ -13,7 +13,8 @@ from paths import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-EXTRAS = ("ray", "tensorboard", "trackio", "mteb")  # imported where they are asked for
+OPTIONAL = PROJECT["optional-dependencies"]
+EXTRAS = ("ray", "tensorboard", "trackio", "mteb", "desktop")  # imported where they are asked for
 
 
 def imported(package: str) -> set[str]:
@@ -38,24 +39,46 @@ def in_file(name: str) -> dict[str, Requirement]:
     return by_name([line for line in lines if line and not line.startswith("-r")])
 
 
+def declared() -> dict[str, Requirement]:
+    """What the core, the pages and the maps need: an installation with the extra `app`."""
+    found = by_name([*PROJECT["dependencies"], *OPTIONAL["app"], *OPTIONAL["maps"]])
+    del found["sbert-lab"]  # an extra that contains another
+    return found
+
+
+def test_each_extra_is_named_for_the_modules_that_it_brings():
+    from sbert_app.process import EXTRA_OF
+
+    distributions = packages_distributions()
+    absent = {"webview": "pywebview", "trackio": "trackio"}  # which the tests do not need
+    for module, extra in EXTRA_OF.items():
+        package = absent.get(module) or canonicalize_name(distributions[module][0])
+        assert package in by_name(OPTIONAL[extra]), f"the extra {extra} does not bring {module}"
+    brought = set(by_name(OPTIONAL["app"] + OPTIONAL["maps"])) - {"sbert-lab", "mcp"}
+    assert brought == {
+        canonicalize_name(distributions[m][0]) for m, extra in EXTRA_OF.items() if extra in ("app", "maps")
+    }
+
+
 def test_what_is_imported_is_declared_and_the_other_way_round():
     distributions = packages_distributions()
-    modules = imported("training") | imported("sbert_app")
+    modules = (imported("training") | imported("sbert_app")) - {"webview"}
     needed = {canonicalize_name(distributions[module][0]) for module in modules}
-    optional = {name for extra in EXTRAS for name in by_name(PROJECT["optional-dependencies"][extra])}
-    assert needed - optional == set(by_name(PROJECT["dependencies"]))
+    needed |= {"pywebview"}  # of the extra desktop, which the tests do not need
+    optional = {name for extra in EXTRAS for name in by_name(OPTIONAL[extra])}
+    assert needed - optional == set(declared())
 
 
 def test_the_tested_set_lies_within_the_declared_ranges():
-    declared, tested = by_name(PROJECT["dependencies"]), in_file("requirements.txt")
-    assert set(tested) == set(declared)
-    for name, requirement in declared.items():
+    tested = in_file("requirements.txt")
+    assert set(tested) == set(declared())
+    for name, requirement in declared().items():
         assert version(name) in requirement.specifier, f"{name} {version(name)} is outside of {requirement}"
         assert version(name) in tested[name].specifier, f"{name} {version(name)} is outside of requirements.txt"
 
 
 def test_the_extra_dev_is_requirements_dev():
-    extra, file = by_name(PROJECT["optional-dependencies"]["dev"]), in_file("requirements-dev.txt")
+    extra, file = by_name(OPTIONAL["dev"]), in_file("requirements-dev.txt")
     assert {name: str(one.specifier) for name, one in extra.items()} == {
         name: str(one.specifier) for name, one in file.items()
     }

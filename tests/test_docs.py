@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from training.sources.endpoint import KEY
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+OURS = ("training", "sbert_app")
 COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
 
 
@@ -37,11 +39,16 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Fenced blocks: the language and the code, without the indentation that a tab of the site gives it."""
+    return [(language, textwrap.dedent(code)) for language, code in FENCED.findall(page.read_text())]
+
+
 def shell_lines(page: Path) -> list[str]:
     """Lines of a page's shell blocks, and its inline code, without comments."""
     text = page.read_text()
-    blocks = [line for language, block in FENCED.findall(text) if language == "sh" for line in block.splitlines()]
-    return [*(line.split("  #")[0] for line in blocks), *re.findall(r"`([^`\n]+)`", FENCED.sub("", text))]
+    lines = [line for language, block in blocks(page) if language == "sh" for line in block.splitlines()]
+    return [*(line.split("  #")[0] for line in lines), *re.findall(r"`([^`\n]+)`", FENCED.sub("", text))]
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -120,7 +127,8 @@ def calls_of(code: str) -> Iterator[tuple[Any, list[str]]]:
 
 
 def test_what_stands_beside_the_calls_of_sentence_transformers_exists():
-    table = (ROOT / "docs/python.md").read_text().partition("| sentence-transformers |")[2].partition("\n\n")[0]
+    page = (ROOT / "docs/from-sentence-transformers.md").read_text()
+    table = page.partition("| sentence-transformers |")[2].partition("\n\n")[0]
     rows = [line.split(" | ")[1] for line in table.splitlines()[2:]]
     assert len(rows) >= 20
     calls = [call for row in rows for code in re.findall(r"`(\w[^`]*\([^`]*)`", row) for call in calls_of(code)]
@@ -137,12 +145,13 @@ def test_the_reference_is_that_of_the_docstrings():
 
 
 @each_page
-def test_every_import_in_a_python_block_works(page: Path):
-    for language, block in FENCED.findall(page.read_text()):
+def test_every_import_of_ours_in_a_python_block_works(page: Path):
+    """Whole blocks are executed by tests/sbert_app/test_snippets.py, which is slow."""
+    for language, block in blocks(page):
         if language != "python":
             continue
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom):
+            if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in OURS:
                 module = importlib.import_module(str(node.module))
                 for alias in node.names:
                     assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +14,10 @@ import pytest
 import torch
 from paths import ROOT
 
-from benchmarks import gpu, gpu_home, gpu_parts
+from benchmarks import gpu, gpu_home, gpu_parts, gpu_train
 from benchmarks.gpu_parts import PARTS, SMALL, Bench
 from training.errors import InputError
+from training.inference.runner import TOKEN_BUDGET
 from training.models.encoder import Encoder
 
 
@@ -128,6 +131,32 @@ class TestPartsThatFail:
         monkeypatch.setattr(gpu, "PACKAGES", ("torch", "no_such_package"))
         with pytest.raises(InputError, match="pip install no_such_package"):
             gpu.run("cpu", small=True)
+
+
+@pytest.mark.slow
+def test_the_command_gives_every_figure(tmp_path: Path):
+    """The whole of it, as on a machine with a GPU: no part is left out, stopped or broken, and no figure is missing."""
+    command = [sys.executable, "-m", "benchmarks", "gpu", "--device", "cpu", "--small", "--json", "--no-save"]
+    environment = {**os.environ, "SBERT_HOME": str(tmp_path)}
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=environment)
+    result = json.loads(ran.stdout)
+    assert (result["device"], result["weights"], result["notes"]) == ("cpu", "random", [])
+    for part in gpu.PARTS:
+        assert result[part], part
+        for row in result[part]:
+            missing = {name for name, value in row.items() if value is None}
+            assert missing <= {"seconds_of_nli"}, (part, row)
+            assert all(math.isfinite(value) for value in row.values() if isinstance(value, float)), (part, row)
+    sides = {part: {row["side"].split(",")[0] for row in result[part]} for part in ("encode", "train", "cross")}
+    assert all({"SBERT Lab", "sentence-transformers"} <= each for each in sides.values())
+    assert any(row["seconds_of_nli"] for row in result["train"])
+
+
+def test_every_side_is_measured_with_batches_of_512_and_more():
+    assert min(gpu_parts.FULL.batches) >= 512
+    assert max(gpu_train.STEPS) >= 512
+    lengths = [len(ids) for ids in Encoder.load("scratch:2x64").tokenize(gpu_parts.some_sentences(2_000))]
+    assert TOKEN_BUDGET["cuda"] / (sum(lengths) / len(lengths)) > 512
 
 
 def test_the_limits_add_up_to_eight_minutes():

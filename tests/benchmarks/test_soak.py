@@ -9,7 +9,6 @@ from benchmarks import soak
 def test_a_short_soak_answers_everything_and_draws_a_curve(monkeypatch, home):
     monkeypatch.setattr(soak, "POINTS", 6)
     monkeypatch.setattr(soak, "LAST_ANSWERS_SECONDS", 30.0)
-    monkeypatch.setenv("SBERT_WARM_MAPS", "no")
     result = soak.run(minutes=0.2, users=2, bulk_rows=50)
     assert result["failed"] == {}
     assert set(result["answers"]) >= {"compare", "run"}, "however slow the machine is"
