@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from paths import ROOT
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from scripts.chromium import FLAGS, chromium_path
 
@@ -28,9 +28,15 @@ expect.set_options(timeout=TIMEOUT_MS)
 
 
 @pytest.fixture(scope="session")
-def app_url(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def app_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the app prints."""
+    return tmp_path_factory.mktemp("app") / "log.txt"
+
+
+@pytest.fixture(scope="session")
+def app_url(home: Path, app_log: Path) -> Iterator[str]:
     """The address of the app, started as the README says."""
-    with running_app(home, tmp_path_factory.mktemp("app") / "log.txt") as url:
+    with running_app(home, app_log) as url:
         yield url
 
 
@@ -72,7 +78,7 @@ def window(chromium: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def open_page(window: BrowserContext, app_url: str) -> Iterator[Callable[..., Page]]:
+def open_page(window: BrowserContext, app_url: str, app_log: Path) -> Iterator[Callable[..., Page]]:
     """open_page("/bulk", width=390, dark=True) -> a page. Fails the test on errors and on requests to other hosts.
 
     All pages of a test are one visitor's. After it they are closed, and the visitor's cookies and storage are removed.
@@ -86,7 +92,7 @@ def open_page(window: BrowserContext, app_url: str) -> Iterator[Callable[..., Pa
         opened += 1
         page = window.new_page()
         show(page, width, dark)
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: faults.append(_where(message)) if message.type == "error" else None)
         page.on("domcontentloaded", lambda loaded: loads.append(loaded))
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: _is_local(request.url, app_url) or faults.append(f"requested {request.url}"))
@@ -102,7 +108,7 @@ def open_page(window: BrowserContext, app_url: str) -> Iterator[Callable[..., Pa
     window.new_cdp_session(blank).send("Storage.clearDataForOrigin", {"origin": app_url, "storageTypes": stored})
     if len(loads) > opened:  # a page was reloaded
         faults = [fault for fault in faults if not any(text in fault for text in ABORTED)]
-    assert faults == []
+    assert faults == [], f"the app has printed: {app_log.read_text()[-8000:]}"
 
 
 def show(page: Page, width: int = 1280, dark: bool = False) -> None:
@@ -123,6 +129,10 @@ def new_project(open_page: Callable[..., Page]) -> Callable[..., Page]:
         return page
 
     return open_form
+
+
+def _where(message: ConsoleMessage) -> str:
+    return f"{message.text} {message.location.get('url', '')}"
 
 
 def _is_local(url: str, app_url: str) -> bool:

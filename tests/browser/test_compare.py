@@ -78,11 +78,13 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
 
 
 def test_the_words_of_the_cross_encoder_are_shown_when_asked_for(open_page):
-    page = open_page("/?a=The+film+was+good.&b=The+film+was+not+good.")
+    long = " ".join(f"word{number}" for number in range(60))
+    page = open_page(f"/?a={long}&b=The+film+was+not+good.")
     expect(page.locator("#cross-words")).to_be_empty()
     page.click("#explain-cross")
+    page.locator("#sentence-a textarea").press("Enter")  # the same pair again: what was asked for is not dropped
     expect(page.locator("#cross-words")).to_contain_text("Occlusion")
-    expect(page.locator("#cross-words tbody tr")).to_have_count(5 + 6)
+    expect(page.locator("#cross-words tbody tr")).to_have_count(60 + 6)
     fill(page, "Short one.", "Another.")
     expect(page.locator("#cross-words table")).to_be_hidden()  # of the pair before
 

@@ -50,6 +50,7 @@ class Question:
 class Answer:
     """Everything that was computed for the inputs. Kept in the session, to be shown again when a curve is measured."""
 
+    inputs: Question
     comparison: Comparison
     second: Comparison | None
     example: ExamplePair | None  # that was compared, if it was one
@@ -79,7 +80,7 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors), tokens)
+    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors), tokens)
 
 
 def link(base_url: str, asked: Question) -> str:

@@ -37,6 +37,7 @@ from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
 OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
+SHOWN = "shown"  # among what a visitor has asked: the `Answer` that the page shows
 CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
@@ -174,7 +175,8 @@ class TwoSentences:
         """Everything the page shows of a pair, or what is wrong with the inputs.
 
         A model is downloaded first, unless that was ``stopped`` for the same inputs. Nothing is shown if another pair
-        was asked for meanwhile: its answer may be there already.
+        was asked for meanwhile: its answer may be there already. Nothing changes if its answer is shown: an address
+        fills in fields, which is a change of theirs, and is answered itself.
         """
         is_newest, models = ask(asked), self.services.models
         try:
@@ -183,6 +185,7 @@ class TwoSentences:
                 if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
                     yield {self.answer: gr.skip()}
                     return
+                asked[SHOWN] = None
                 yield self._nothing()
                 for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
                     yield {**update, self.stop: gr.Button(visible=True)}
@@ -192,13 +195,20 @@ class TwoSentences:
             chosen = _with_pooling(inputs.model)
             if str(chosen) != shown_model:  # just now: open it as it is typed, or was made
                 inputs = replace(inputs, pooling=models.encoder(chosen).pooling)
-            answer = compute(models, inputs, drawn)
+            shown = asked.get(SHOWN)
+            is_shown = isinstance(shown, Answer) and shown.inputs == inputs and not shown.errors
+            answer = None if is_shown else compute(models, inputs, drawn)
         except UserFacingError as wrong:
-            yield {**self._nothing(), self.answer: error_message(wrong)} if is_newest() else {self.answer: gr.skip()}
+            if is_newest():
+                asked[SHOWN] = None
+                yield {**self._nothing(), self.answer: error_message(wrong)}
+            else:
+                yield {self.answer: gr.skip()}
             return
-        if not is_newest():
+        if answer is None or not is_newest():
             yield {self.answer: gr.skip()}
             return
+        asked[SHOWN] = answer
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
@@ -230,15 +240,14 @@ class TwoSentences:
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
     def explain(self, answer: Answer | None, asked: Asked, of_cross_encoder: bool = False) -> Any:
-        """What each word adds to a score without an exact map, after the answer, unless another pair is asked for."""
+        """What each word adds to a score without an exact map, after the answer, unless another one is shown by then."""
         if answer is None or not (of_cross_encoder or answer.comparison.lacks_words):
             return gr.skip()
-        question = asked.get("")
         try:
             found = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
         except UserFacingError as wrong:
             found = error_message(wrong)
-        return found if asked.get("") is question else gr.skip()
+        return found if asked.get(SHOWN) is answer else gr.skip()
 
     def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
         pair = examples.random_stsb_pair(self.services.settings.home)
