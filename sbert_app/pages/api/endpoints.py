@@ -262,9 +262,8 @@ def run_status(services: Services, run_id: str, since: int = 0) -> dict[str, Any
         run_id: the id that start_run returned.
         since: how many events the caller has already ("events_seen" of the last answer).
     """
-    run, events = services.jobs.store.get(run_id), services.jobs.store.events(run_id)
-    new = list(events[since:]) if since <= len(events) else list(events)
-    return shown(run, events=new, events_seen=len(events))
+    run = services.jobs.store.get(run_id)
+    return shown(run, events=[*run.events[since if since <= len(run.events) else 0 :]], events_seen=len(run.events))
 
 
 @endpoint()

@@ -240,7 +240,7 @@ class TwoSentences:
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
     def explain(self, answer: Answer | None, asked: Asked, of_cross_encoder: bool = False) -> Any:
-        """What each word adds to a score without an exact map, after the answer, unless another one is shown by then."""
+        """What each word adds to a score without an exact map, after the answer, unless another one is shown."""
         if answer is None or not (of_cross_encoder or answer.comparison.lacks_words):
             return gr.skip()
         try:

@@ -78,8 +78,6 @@ class ExperimentPanel:
         """The selected experiment as it is now; the newest, if none is selected."""
         candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
         shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
-        if shown is not None and shown.counts[State.QUEUED]:
-            self.experiments.jobs.reconcile()
         shown_id, running = shown and shown.id, shown is not None and shown.state == State.RUNNING
         choices = [(name_of(each), each.id) for each in candidates]
 

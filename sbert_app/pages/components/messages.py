@@ -28,8 +28,8 @@ waiting = macro("waiting")
 
 
 def error_message(error: str | Exception) -> Markup:
-    """The message of an error, with a capital letter, in the place of the result."""
-    text = summary_of(error) if isinstance(error, UserFacingError) else str(error)
+    """The message of an error, with a capital letter, in the place of the result; of the disk's without the path."""
+    text = summary_of(error) if isinstance(error, UserFacingError) else str(getattr(error, "strerror", "") or error)
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
@@ -41,10 +41,10 @@ def sentence_case(text: str) -> str:
 
 
 def error_of(action: Callable[..., object], *values: Any) -> Markup:
-    """Call ``action``; return the user's error that it raises as HTML, or an empty text."""
+    """Call ``action``; return the error that it raises, the user's or the disk's, as HTML, or an empty text."""
     try:
         action(*values)
-    except UserFacingError as error:
+    except (UserFacingError, OSError) as error:  # what is changed may have been deleted meanwhile
         return error_message(error)
     return Markup()
 

@@ -6,6 +6,7 @@ A timer refreshes it once a second (`events.follow`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.export import export, push
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Run, RunNotFound
 from training.assets import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
@@ -130,17 +131,17 @@ class RunPanel:
     def look(self, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[Any, Output]:
         """Every component as it is now; ``wanted`` is the filter of the list."""
         runs = self.store.list()
-        if any(run.state == State.QUEUED for run in runs):
-            self.services.jobs.reconcile()
         run = select_run(runs, opened)
         others = [each for each in runs if each.id in overlaid and each is not run]
         drawn = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
         curves = [
-            Curve(each.name, colour, self.store.events(each.id), each.progress.steps, each.progress.measure)
+            Curve(each.name, colour, each.events, each.progress.steps, each.progress.measure)
             for colour, each in drawn.items()
         ]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
-        at_work = run is not None and run.state in AT_WORK
+        at_work, lines = run is not None and run.state in AT_WORK, ""
+        with suppress(RunNotFound, FileNotFoundError):  # it has been deleted since it was listed
+            lines = self.store.log(run.id) if run else ""
         visible = {
             self.list_tools: bool(runs),
             self.stop: at_work and run is not None and not run.is_stopping,
@@ -159,7 +160,7 @@ class RunPanel:
             self.current: Output(run.id if run else ""),
             self.status: Output(_status(run, runs)),
             self.runs: Output(self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted)),
-            self.log: Output(log(self.store.log(run.id)) if run else ""),
+            self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
             **{component: Output(gr.update(visible=each)) for component, each in visible.items()},
             **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
@@ -210,7 +211,7 @@ class RunPanel:
 
     def _export(self, run_id: str) -> tuple[str, Any]:
         try:
-            file = export(self.store, run_id, self.services.temp.results("exports"))
+            file = export(self.store, run_id, self.services.temp.results("exports") / run_id)
         except UserFacingError as error:
             return error_message(error), hidden()
         size = file.stat().st_size / 1e6

@@ -20,11 +20,10 @@ from training.trainer.model_card import NAMES
 
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
     """Results, curves, evaluations, log. ``clean`` is applied to texts with paths. RunNotFound if there is none."""
-    run, events = store.get(run_id), store.events(run_id)
-    record, progress, evaluations = run.record, run.progress, [event for event in events if event["kind"] == "eval"]
-    figures = [
-        make([Curve(run.name, COLOURS[0], events, progress.steps, progress.measure)]) for make in FIGURES.values()
-    ]
+    run = store.get(run_id)
+    record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
+    curve = Curve(run.name, COLOURS[0], run.events, progress.steps, progress.measure)
+    figures = [make([curve]) for make in FIGURES.values()]
     names = [name for name in NAMES if any(event.get(name) is not None for event in evaluations)]
     table = macro("table")(
         [("step", ""), *((NAMES[name], "number") for name in names)],

@@ -186,8 +186,8 @@ def _rows_of(name: DataName, part: Dataset | str, objective: type[Objective]) ->
 def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
     """The rate of the newest run of the same kind, or one measured by `measure_rate`; None if there is neither."""
     for run in runs:
-        if _is_same_kind(run.config, estimate.config) and len(rates := _rates(events := store.events(run.id))) > 1:
-            seconds = [event["seconds"] for event in events if event["kind"] == "eval"]
+        if _is_same_kind(run.config, estimate.config) and len(rates := _rates(run.events)) > 1:
+            seconds = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {statistics.median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(statistics.median(rates), statistics.median(seconds), source)
     return _measured_rate(estimate, store.home) if _key(estimate) in _measured else None

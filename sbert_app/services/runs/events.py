@@ -40,17 +40,18 @@ class EventReader:
 
     def read(self) -> list[Event]:
         """All events so far, oldest first; an empty list while there is no file. InputError if it cannot be read."""
-        if not self._path.exists():
+        if self._path.exists() and not self._path.is_file():
+            raise unreadable(self._path, "it is no file")
+        try:
+            with self._path.open("rb") as file:
+                status = fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._position:
+                    self._restart(status.st_ino)
+                file.seek(self._position)
+                complete, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
             self._restart(0)
             return self._events
-        if not self._path.is_file():
-            raise unreadable(self._path, "it is no file")
-        with self._path.open("rb") as file:
-            status = fstat(file.fileno())
-            if status.st_ino != self._inode or status.st_size < self._position:
-                self._restart(status.st_ino)
-            file.seek(self._position)
-            complete, newline, _ = file.read().rpartition(b"\n")
         self._position += len(complete) + len(newline)
         self._events += parse_events(complete)
         return self._events

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import RunProgress
+from sbert_app.services.runs.events import Event, RunProgress
 from sbert_app.services.store.documents import Timestamp, read_document
 from training.atomic import write_bytes
 from training.errors import InputError, UserFacingError, without_folders
@@ -69,14 +70,15 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it is now."""
+    """A run as it was when it was read; it may have been deleted since."""
 
     id: str
     folder: Path
     name: str  # can be changed by the user
     config: RunConfig
     record: RunRecord
-    progress: RunProgress
+    events: Sequence[Event]
+    progress: RunProgress  # what the events say
 
     @property
     def state(self) -> State:

@@ -82,14 +82,9 @@ class RunStore:
 
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
-        return Run(
-            id=run_id,
-            folder=folder,
-            name=self._name(folder) or default_name(self._config(run_id, folder)),
-            config=self._config(run_id, folder),
-            record=self._current_record(folder),
-            progress=RunProgress.from_events(self.events(run_id)),
-        )
+        config, record = self._config(run_id, folder), self._current_record(folder)
+        name, events = self._name(folder) or default_name(config), self.events(run_id)
+        return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
         """The state of a run as it is now; None if there is no such run. Quicker than `get`."""
@@ -288,6 +283,9 @@ class RunStore:
         except Timeout as error:
             raise RunBusy(message) from error
         try:
+            if not os.path.lexists(folder / "run.json"):  # deleted meanwhile: the lock has made its folder anew
+                shutil.rmtree(folder, ignore_errors=True)
+            self._run_folder(folder.name)
             yield
         finally:
             lock.release()
@@ -312,12 +310,13 @@ class RunStore:
             return ""
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
-        if run_id not in self._configs:
+        config = self._configs.get(run_id)  # of a run that another thread may be deleting
+        if config is None:
             try:
-                self._configs[run_id] = read_document(folder / "config.json", RunConfig)
+                config = self._configs[run_id] = read_document(folder / "config.json", RunConfig)
             except FileNotFoundError as error:
                 raise unreadable(folder / "config.json", "it is gone") from error
-        return self._configs[run_id]
+        return config
 
     def _create_folder(self, stem: str) -> tuple[str, Path]:
         """A new folder, also when two runs are created in the same second."""

@@ -9,6 +9,7 @@ import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.events import changes
+from sbert_app.pages.components.messages import error_of
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import page as train_page
@@ -401,6 +402,40 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
         error, opened, _ = panel._delete([one.id, two.id, three.id])
     assert "two" in error or two.id in error
     assert opened == "" and [run.id for run in store.list()] == [two.id]
+
+
+def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
+    store = services.jobs.store
+    run, read = finished(store), store.list
+
+    def read_and_delete():
+        runs = read()
+        for each in runs:
+            store.delete(each.id)
+        return runs
+
+    monkeypatch.setattr(store, "list", read_and_delete)
+    assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
+    assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
+
+
+def test_what_the_disk_refuses_is_said_in_the_page(services):
+    run = finished(services.jobs.store)
+    (run.folder / "name.txt").unlink()
+    (run.folder / "name.txt").mkdir()
+    assert "Is a directory" in error_of(services.jobs.store.rename, run.id, "another name")
+
+
+def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
+    store, files = services.jobs.store, set()
+    for run in (finished(store, "one name"), finished(store, "one name")):
+        (run.folder / "model").mkdir()
+        (run.folder / "model/modules.json").write_text("[]")
+        error, download = panel._export(run.id)
+        assert error == ""
+        files.add(download["value"])
+    assert {Path(file).name for file in files} == {"one-name.zip"}
+    assert len(files) == 2, "a visitor's download is not that of another"
 
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):

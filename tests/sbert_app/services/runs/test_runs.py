@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
@@ -336,7 +338,77 @@ def test_a_deleted_run_is_gone_and_one_at_work_stays(store):
     assert sorted(path.name for path in store.folder.iterdir()) == [other.id]
 
 
+def test_a_run_that_was_read_keeps_its_events_when_it_is_deleted(store):
+    run = store.create(CONFIG)
+    say(store, run.id, {"kind": "train", "step": 1, "loss": 0.5})
+    found = store.get(run.id)
+    store.delete(run.id)
+    assert [event["step"] for event in found.events] == [found.progress.step] == [1]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [RunStore.get, RunStore.stop, RunStore.requeue, RunStore.delete, partial(RunStore.rename, name="x")],
+    ids=["get", "stop", "requeue", "delete", "rename"],
+)
+def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(store, monkeypatch, act):
+    """Whenever that happens: after the first look for its folder, after the second, …"""
+    found, moment = RunStore._run_folder, -1
+    while True:
+        moment += 1
+        looks, run = 0, store.create(CONFIG)
+        if act is RunStore.requeue:
+            store.stop(run.id)
+
+        def deleted_after(self, run_id, folder=run.folder, moment=moment):
+            nonlocal looks
+            found(self, run_id)
+            looks += 1
+            if looks == moment + 1:
+                shutil.rmtree(folder)
+            return folder
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RunStore, "_run_folder", deleted_after)
+            try:
+                act(store, run.id)
+            except (UserFacingError, OSError) as error:
+                assert "there is no run" in str(error) or "gone" in str(error) or isinstance(error, FileNotFoundError)
+        if looks <= moment:
+            break
+        assert not run.folder.exists(), "nothing has made it anew"
+    assert moment > 0
+
+
+def test_a_run_is_deleted_while_another_thread_lists_it(store):
+    """The list has it or does not, and never fails."""
+    runs, is_over = [store.create(CONFIG) for _ in range(40)], threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not is_over.is_set():
+            assert all(run.id for run in store.list())
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(2) as threads:
+        looking = [threads.submit(look) for _ in range(2)]
+        for run in runs:
+            store.delete(run.id)
+        is_over.set()
+        assert all(each.result() for each in looking)
+    assert store.list() == [] and store.damaged() == []
+
+
 # ---------------------------------------------------------------- events
+
+
+def test_a_file_that_is_deleted_before_it_is_opened_has_no_events(tmp_path, monkeypatch):
+    file = tmp_path / "events.jsonl"
+    file.write_text('{"kind": "train", "step": 1}\n')
+    reader, is_file = EventReader(file), Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: is_file(path) and (path.unlink(), True)[1])
+    assert reader.read() == []
 
 
 def test_a_line_that_is_being_written_is_waited_for(store):
