@@ -22,7 +22,7 @@ def python(code: str, environment: dict[str, str] | None = None, **options: obje
     """A fresh Python that runs ``code`` from the clone."""
     command = [sys.executable, "-c", code]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run(command, cwd=ROOT, env=environment, text=True, check=False, timeout=120, **streams)
+    return subprocess.run(command, cwd=ROOT, env=environment, text=True, check=False, timeout=1800, **streams)
 
 
 # ---------------------------------------------------------------- garbage collector

@@ -128,6 +128,16 @@ def test_a_file_that_changes_while_it_is_scored_fails(pairs, tmp_path):
     assert (jobs.get(job).state, jobs.summary(job)) == ("failed", None)
 
 
+def test_a_file_that_is_cut_between_its_opening_and_the_first_read_fails(pairs, tmp_path):
+    jobs = make(tmp_path)
+    job = jobs.open(pairs)
+    task = ScoreRequest(open_table(job.path), None, "bag")  # what the page has shown
+    job.path.write_bytes(job.path.read_bytes()[: job.path.stat().st_size // 2])
+    with pytest.raises(InputError, match="changed while it was read: wait until it is complete, and start again"):
+        list(jobs.follow(jobs.start(job.id, task).id))
+    assert (jobs.get(job.id).state, jobs.summary(job.id)) == ("failed", None)
+
+
 def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_path):
     jobs = make(tmp_path)
     jobs._models.ready.clear()
