@@ -20,16 +20,14 @@ CLONE = Path(__file__).parents[2]
 
 def benchmark(
     name: Annotated[str, typer.Argument(metavar="NAME", help="encode, start-up, …")],
-    against: Annotated[
-        str | None, typer.Option(metavar="PEER", help="Measure beside this library: sentence-transformers.")
-    ] = None,
+    against: Annotated[str | None, typer.Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Times each side is measured.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Measure how fast this machine is. Needs a clone.
 
-    All sides are measured in turn; medians and ratios are printed.
+    The sides take turns, round by round; medians and ratios are printed.
     """
     if not (CLONE / "benchmarks" / "__main__.py").is_file():
         raise InputError("benchmarks are not part of the installed package: run this command in a clone of SBERT Lab")

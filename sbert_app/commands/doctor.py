@@ -35,7 +35,7 @@ def doctor(computing: options.Computing) -> int:
     checks: dict[str, Callable[[], str]] = {
         "SBERT Lab": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
         "packages": _packages,
-        "extras": lambda: ", ".join(dict.fromkeys(EXTRA_OF[each] for each in EXTRA_OF if find_spec(each))) or "none",
+        "extras": _extras,
         "device": lambda: _device(computing),
         "home": lambda: _home(computing),
         "Hub": lambda: _reach(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"),
@@ -58,6 +58,12 @@ def doctor(computing: options.Computing) -> int:
 def _packages() -> str:
     found = {each.name: each.version for each in distributions()}
     return ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found)
+
+
+def _extras() -> str:
+    """Those of which nothing is missing: other packages bring some of an extra's modules, such as jinja2."""
+    missing = {extra for module, extra in EXTRA_OF.items() if not find_spec(module)}
+    return ", ".join(extra for extra in dict.fromkeys(EXTRA_OF.values()) if extra not in missing) or "none"
 
 
 def _device(computing: options.Computing) -> str:

@@ -75,13 +75,9 @@ Sentences = Annotated[
     typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -."),
 ]
 Columns = Annotated[
-    str | None,
-    typer.Option("--columns", metavar="A,B[,GOLD]", help="Of a file: those of a pair and its score, or of a text."),
+    str | None, typer.Option("--columns", metavar="A,B[,GOLD]", help="A pair and its score, or a text.")
 ]
-Encoding = Annotated[
-    str | None,
-    typer.Option("--encoding", metavar="NAME", help="Of a text file: windows-1251, shift_jis, … [found out]"),
-]
+Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="A text file's encoding. [detected]")]
 Home = Annotated[
     Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
 ]

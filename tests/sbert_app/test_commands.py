@@ -186,6 +186,13 @@ def test_the_doctor_says_what_is_here(run: Run, folder: Path, home: Path):
     assert "home" in json.loads(broken.out)["failed"]
 
 
+def test_the_doctor_names_an_extra_only_if_nothing_of_it_is_missing(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sbert_app.commands.doctor.find_spec", lambda name: name in {"jinja2", "ray"} or None)
+    assert run("doctor", "--home", home, "--offline", "--json").json["extras"] == "ray"
+
+
 # ---------------------------------------------------------------- runs by name
 
 

@@ -56,7 +56,7 @@ HOME = (
     Kept("calibration/", "what a cosine means, for each model and pooling", "compare.calibration", anew=("*.json",)),
     Kept(
         "vectors/",
-        "embeddings of large corpora, up to 64 GB; an incomplete file is gone on with",
+        "embeddings of large corpora, up to 64 GB; an incomplete file is continued",
         "corpus.embedded",
         anew=("*.f32", "*.f32.incomplete"),
     ),
