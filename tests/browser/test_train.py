@@ -36,8 +36,9 @@ def choose(page: Page, field: str, option: str | re.Pattern[str]) -> None:
 
 
 def unfold(page: Page, title: str) -> None:
-    """Open a part of the form that is folded away."""
+    """Open a part of the form that is folded away; its fields get their values again some frames later."""
     page.get_by_role("button", name=re.compile(f"^{title}")).click()
+    page.evaluate(FRAMES, 20)
 
 
 def set_up(page: Page, name: str, steps: int, base: str = "scratch:1x32") -> None:

@@ -266,10 +266,10 @@ def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
 
     config = read_json(folder / "adapter_config.json")
     base = Encoder.load(config["base_model_name_or_path"], dtype="float32", device="cpu", home=home)
-    merge_lora(base.backbone, load_file(folder / "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
-    scorer = JointPairModel(base.backbone)
+    merge_lora(base.weights, load_file(folder / "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+    scorer = JointPairModel(base.weights)
     scorer.load_head_tensors(load_file(folder / JOINT_HEAD))
-    tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
+    tokenizer = PairTokenizer(base._tokenizer, base.max_length, separately=True)
     source = f"adapter over {base.name} ({base.source})"
     return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
 

@@ -306,7 +306,7 @@ class Encoder(EncoderModules):
         ids = [encoding.ids or [self._text_tokenizer.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         if self._is_static:
-            table = self.backbone.get_input_embeddings().weight.detach()  # type: ignore[operator]
+            table = self.weights.get_input_embeddings().weight.detach()  # type: ignore[operator]
             hidden = [table[encoding.ids].cpu().numpy() for encoding in encodings]
         else:
             for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
@@ -320,23 +320,23 @@ class Encoder(EncoderModules):
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
         """The copy of the weights that ``encode`` computes with, made when first needed and after each training."""
-        if self.backbone.training:
+        if self.weights.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:
             if self._runner is None:
-                if isinstance(self.backbone, EndpointBackbone):
-                    self._runner = EndpointRunner(self.backbone)
+                if isinstance(self.weights, EndpointBackbone):
+                    self._runner = EndpointRunner(self.weights)
                 elif self._is_static:
-                    self._runner = StaticRunner(self.backbone.get_input_embeddings(), self.pooling)  # type: ignore[operator]
+                    self._runner = StaticRunner(self.weights.get_input_embeddings(), self.pooling)  # type: ignore[operator]
                 else:
                     calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
-                    self._runner = build_runner(self.backbone, self.dtype, self._text_tokenizer.pad_id, calibration)
+                    self._runner = build_runner(self.weights, self.dtype, self._text_tokenizer.pad_id, calibration)
             return self._runner
 
     @property
     def _is_static(self) -> bool:
         """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
-        return isinstance(self.backbone, WordBackbone) and self.backbone.is_static and self.pooling in STATIC_POOLINGS
+        return isinstance(self.weights, WordBackbone) and self.weights.is_static and self.pooling in STATIC_POOLINGS
 
     def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
         encoder = super()._with_settings(stated, **changes)

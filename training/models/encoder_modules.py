@@ -31,6 +31,7 @@ from training.models.endpoint import EndpointBackbone, vectors_only
 from training.models.folder_checks import check_replaceable
 from training.models.loading import DEFAULT_MAX_LENGTH, quiet
 from training.models.model_format import ModelFormat, write_model_format
+from training.models.plain_bert import PlainTokenizer, whole
 from training.models.tokenization import EncodeReport, TextTokenizer, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
@@ -51,16 +52,16 @@ class EncoderModules:
         self,
         name: str,
         backbone: nn.Module,
-        tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer | TextTokenizer,
+        tokenizer: PreTrainedTokenizerFast | PlainTokenizer | Tokenizer | WhitespaceTokenizer | TextTokenizer,
         model_format: ModelFormat,
         dtype: torch.dtype,
         source: str = "",
         head: nn.Sequential | None = None,
     ) -> None:
         self.name = name
-        self.backbone = backbone
+        self.weights = backbone  # without the transformers library, where that is not needed
         self.head = nn.Sequential() if head is None else head
-        self.tokenizer = tokenizer
+        self._tokenizer = tokenizer
         self.model_format = model_format
         self.dtype = dtype
         self.source = source
@@ -77,6 +78,21 @@ class EncoderModules:
         )
 
     @property
+    def backbone(self) -> nn.Module:
+        """What comes before the pooling: a transformer, as a module of the transformers library, or word vectors."""
+        self.weights = whole(self.weights)
+        return self.weights
+
+    @backbone.setter
+    def backbone(self, module: nn.Module) -> None:
+        self.weights = module
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the transformers library, or of word vectors."""
+        return whole(self._tokenizer)
+
+    @property
     def pooling(self) -> str:
         """mean, max, cls, …: a name in `training.pooling.POOLINGS`, or several joined by +; none of an endpoint."""
         return NO_POOLING if self.sent_to else self.model_format.pooling or "mean"
@@ -84,7 +100,7 @@ class EncoderModules:
     @property
     def sent_to(self) -> str:
         """The host and port that texts are sent to, of an endpoint; "" if they stay on this machine."""
-        return self.backbone.endpoint.address if isinstance(self.backbone, EndpointBackbone) else ""
+        return self.weights.endpoint.address if isinstance(self.weights, EndpointBackbone) else ""
 
     @property
     def normalizes(self) -> bool:
@@ -99,7 +115,7 @@ class EncoderModules:
     @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
-        return int(self.backbone.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        return int(self.weights.get_input_embeddings().num_embeddings)  # type: ignore[operator]
 
     @property
     def pad_id(self) -> int:
@@ -137,7 +153,7 @@ class EncoderModules:
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        return next(self.backbone.parameters()).device
+        return next(self.weights.parameters()).device
 
     @property
     def settings(self) -> str:
@@ -248,8 +264,8 @@ class EncoderModules:
             else:
                 with quiet():
                     self.backbone.save_pretrained(fresh)  # type: ignore[operator]
-                self.tokenizer.model_max_length = self.max_length  # type: ignore[union-attr]
-                self.tokenizer.save_pretrained(fresh)  # type: ignore[union-attr]
+                self.tokenizer.model_max_length = self.max_length
+                self.tokenizer.save_pretrained(fresh)
             before: list[Any] = list(self._token_modules)
             kinds = [[type(module).__name__ for module in modules] for modules in (before, self.head)]
             folders = write_model_format(fresh, self.model_format, self._hidden_dimension, *kinds)
@@ -301,12 +317,12 @@ class EncoderModules:
     @property
     def _token_modules(self) -> Iterable[nn.Module]:
         """The modules between the first one and the pooling."""
-        return self.backbone.layers if isinstance(self.backbone, WordBackbone) else ()
+        return self.weights.layers if isinstance(self.weights, WordBackbone) else ()
 
     @property
     def _hidden_dimension(self) -> int:
         """H, the length of a token vector."""
-        return int(self.backbone.config.hidden_size)  # type: ignore[union-attr, arg-type]
+        return int(self.weights.config.hidden_size)  # type: ignore[union-attr, arg-type]
 
     def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
         """A copy with changes of the model format; what is ``stated`` becomes part of its name."""

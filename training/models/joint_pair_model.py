@@ -30,6 +30,7 @@ from training.inference.batching import PackedBatch, Row, collate, plan_rows
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
 from training.inference.runner import Hidden, InferenceRunner, attention_input, calibrate
 from training.inference.unpadded import Boundaries, plan_unpadded
+from training.models.plain_bert import whole
 from training.models.tokenization import PairBatch, PairRow, pad_pairs
 
 if TYPE_CHECKING:
@@ -103,11 +104,12 @@ class JointPairModel(nn.Module):
         ``inputs``: the word embeddings (B, T, D) in place of those of the ids.
         """
         words = {"input_ids": batch.ids} if inputs is None else {"inputs_embeds": inputs}
-        states = self.transformer.embeddings(**words, position_ids=batch.positions + position_offset(self.transformer))
+        transformer = whole(self.transformer)
+        states = transformer.embeddings(**words, position_ids=batch.positions + position_offset(transformer))
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
-        for layer, cross in zip(self.transformer.encoder.layer, self.cross, strict=True):
+        for layer, cross in zip(transformer.encoder.layer, self.cross, strict=True):
             bias = torch.addcmul(common, between, cross.to(states.dtype)[:, None, None])
             states = layer(states, bias)
             states = states[0] if isinstance(states, tuple) else states

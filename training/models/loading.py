@@ -23,6 +23,7 @@ from training.models.endpoint import open_endpoint
 from training.models.folder_checks import check_model_folder, holds_cross_encoder, read_object
 from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
+from training.models.plain_bert import PlainTokenizer, open_plain
 from training.models.word_encoders import WordBackbone, build_word_encoder
 from training.names import ModelName
 from training.sources.resolve import model_folder
@@ -159,7 +160,9 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
         return BertModel(config)
 
 
-def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, stated: int | None = None) -> int:
+def max_input_length(
+    tokenizer: PreTrainedTokenizerFast | PlainTokenizer, backbone: nn.Module, stated: int | None = None
+) -> int:
     """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
 
     ``stated``: in place of the tokenizer's limit.
@@ -196,8 +199,12 @@ def open_modules(
             source = "random weights"
             model_format = replace(model_format, pooling="mean", normalizes=False, sentence_modules=())
         if model_format.input_module == TRANSFORMER:
-            tokenizer = open_tokenizer(folder)
-            backbone = random_backbone(*scratch, len(tokenizer), seed) if scratch else open_backbone(folder)
+            check_model_folder(folder)
+            if (plain := None if scratch else open_plain(folder)) is not None:
+                backbone, tokenizer = plain
+            else:
+                tokenizer = open_tokenizer(folder)
+                backbone = random_backbone(*scratch, len(tokenizer), seed) if scratch else open_backbone(folder)
         else:
             input_module: Any = MODULES[model_format.input_module]
             module = input_module.read(folder)

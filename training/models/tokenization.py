@@ -27,6 +27,7 @@ from training.models.modules.words import NO_LIMIT, WhitespaceTokenizer, WordEnc
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+    from training.models.plain_bert import PlainTokenizer
 
 SHORT_TEXT = 4_096  # characters; shorter texts are tokenised as they are
 MOST_WORDS = 500_000  # that `WordRows` remembers
@@ -243,7 +244,7 @@ class WordTokenizer(TextTokenizer):
 
 
 def text_tokenizer(
-    tokenizer: PreTrainedTokenizerFast | Tokenizer | WhitespaceTokenizer | TextTokenizer,
+    tokenizer: PreTrainedTokenizerFast | PlainTokenizer | Tokenizer | WhitespaceTokenizer | TextTokenizer,
     model_format: ModelFormat,
     empty_id: int = 0,
 ) -> TextTokenizer:
@@ -370,7 +371,9 @@ class PairTokenizer:
     ``max_length`` tokens itself.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast | PlainTokenizer, max_length: int, separately: bool = False
+    ) -> None:
         self.separately = separately
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)

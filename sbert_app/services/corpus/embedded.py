@@ -105,17 +105,17 @@ def fingerprint(encoder: Encoder) -> str:
     """
     # The settings of a model with nothing special are left out: vectors that are cached keep their keys.
     parts = [encoder.name, encoder.pooling, str(getattr(encoder, "max_length", ""))]
-    backbone = getattr(encoder, "backbone", None)
-    if backbone is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):
+    weights = getattr(encoder, "weights", None)
+    if weights is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):
         parts.append(encoder.settings)
-    return digest([*parts, *([] if backbone is None else _weights(encoder))])
+    return digest([*parts, *([] if weights is None else _weights(encoder))])
 
 
 def weights_key(encoder: Encoder) -> str:
     """Identifies an encoder's weights, whatever its name and its settings are."""
-    if encoder.backbone not in _keys:  # the poolings of one model share it
-        _keys[encoder.backbone] = digest(_weights(encoder))
-    return _keys[encoder.backbone]
+    if encoder.weights not in _keys:  # the poolings of one model share them
+        _keys[encoder.weights] = digest(_weights(encoder))
+    return _keys[encoder.weights]
 
 
 _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of the backbones that are loaded
@@ -123,7 +123,7 @@ _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of the backbones tha
 
 def _weights(encoder: Encoder) -> list[str]:
     """A sample of each parameter."""
-    parts, modules = [], (encoder.backbone, *encoder.head)
+    parts, modules = [], (encoder.weights, *encoder.head)
     for name, weights in (item for module in modules for item in sorted(module.state_dict().items())):
         flat = weights.reshape(-1)
         sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
