@@ -24,6 +24,7 @@ from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSett
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
 from sbert_app.services.corpus.search import search
+from sbert_app.services.corpus.similar_pairs import find_near_duplicates
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
@@ -35,6 +36,7 @@ from training.sources.home import home_folder
 SENTENCES = 1_000_000
 SAMPLE = 50_000
 QUERIES = 20
+NEAR = 0.95  # the cosine of near duplicates
 SEED = 0
 
 
@@ -62,6 +64,7 @@ def run(rounds: int = SENTENCES) -> dict[str, Any]:
         timed("open again", lambda: encode(corpus, encoder, folder=folder))
         timed("index", lambda: embedded.index)
         answers = [search(embedded, query, encoder) for query in corpus.sentences[:QUERIES]]
+        timed("near duplicates", lambda: find_near_duplicates(embedded, NEAR))
         timed("k-means, 50 clusters", lambda: cluster(embedded, ClusterSettings(K_MEANS, num_clusters=50), cache, home))
         timed("HDBSCAN of a sample", lambda: cluster(embedded, ClusterSettings(HDBSCAN, 50), cache, home))
         sample = sample_of(embedded, SAMPLE)
