@@ -44,6 +44,8 @@ LAST_SECONDS = 10.0  # until the process ends after it was asked to, if a thread
 LAST_PROCESSOR_SECONDS = 2.0  # … or computes something
 WAKE_SECONDS = 0.25  # between two looks of the waiting main thread whether a signal has come
 
+QUEUE_SECONDS = 0.01  # between two looks of the queue whether there is something to do
+
 PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
 
@@ -133,6 +135,8 @@ def serve(
     services = Services.start(settings)
     app = build_app(services)
     app.queue(default_concurrency_limit=4, max_size=512)
+    # Gradio's queue looks for work a thousand times a second, and takes a tenth of a core for it while the app is idle.
+    app._queue.sleep_when_free = app._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
     try:
         url = _launch(app, settings, services)

@@ -103,3 +103,9 @@ def test_the_app_loads_it_where_it_is_asked_for(monkeypatch, tmp_path, asked_for
     monkeypatch.setattr("sbert_app.pages.serve", lambda settings: None)
     command.serve(home=tmp_path, mcp=asked_for)
     assert seen == hidden
+
+
+def test_gradios_queue_knows_the_pauses_that_serve_sets():
+    import gradio
+
+    assert {"sleep_when_free", "progress_update_sleep_when_free"} <= vars(gradio.Blocks()._queue).keys()

@@ -252,8 +252,9 @@ def test_a_bfloat16_replica_follows_the_master_weights(encoder):
     model = without_dropout(TrainingModel(encoder, Regression(), used(encoder)))
     before = forward_backward(model, columns(encoder), GOLD)
     with torch.no_grad():
+        draw = torch.Generator().manual_seed(0)
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight), alpha=0.1)
+            weight.add_(torch.randn(weight.shape, generator=draw), alpha=0.1)
     assert forward_backward(model, columns(encoder), GOLD) != pytest.approx(before.item(), abs=1e-3)
     for weight, replica in model.replica.parameters:
         assert torch.equal(weight.bfloat16(), replica)
