@@ -33,7 +33,6 @@ from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_o
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-from training.data.tables.table import open_table
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
 from training.names import DataName, ModelName
@@ -181,7 +180,7 @@ def score_file(
     if not path.is_relative_to(services.settings.temp_folder.resolve()):  # a path on this machine that nobody uploaded
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     task = ScoreRequest(
-        source=open_table(path, encoding or None),
+        source=path,
         columns=[name.strip() for name in columns.split(",")] if columns.strip() else None,
         model=model or DEFAULT_MODEL,
         pooling=pooling or None,
@@ -189,7 +188,7 @@ def score_file(
         formats=(f".{format}", ".parquet") if criterion and format != "parquet" else (f".{format}",),
         criteria=(str(criterion),) if criterion else CRITERIA,
     )
-    job, summary = services.scoring.run(task, visitor_of(request))
+    job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])
     if criterion:
         found = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))

@@ -238,8 +238,7 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
-    return status(run, len(ahead))
+    return status(run, sum(each.state in AT_WORK and each.record.created < run.record.created for each in runs))
 
 
 def _from_link(request: gr.Request) -> str:

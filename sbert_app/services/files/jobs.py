@@ -36,7 +36,7 @@ from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document, write_document
 from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns
-from training.data.tables.table import Table
+from training.data.tables.table import Table, open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
 
@@ -125,12 +125,11 @@ class ScoreJobs:
 
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """A job with a copy of this file, not yet scored. Raises InputError if it cannot be kept."""
-        job_id = token_hex(8)
-        folder = self._records.folder / job_id
-        job = ScoreJob(job_id, path.name, time.time(), encoding=encoding, sheet=sheet, folder=folder)
+        folder = self._records.folder / token_hex(8)
+        job = ScoreJob(folder.name, path.name, time.time(), encoding=encoding, sheet=sheet, folder=folder)
         try:
             keep_copy(path, job.path)
-            self._records.put(job_id, job)
+            self._records.put(job.id, job)
         except InputError:
             shutil.rmtree(job.folder, ignore_errors=True)
             raise
@@ -182,9 +181,14 @@ class ScoreJobs:
             self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
         return queued
 
-    def run(self, request: ScoreRequest, visitor: str = "") -> tuple[ScoreJob, ScoreSummary]:
+    def run(self, request: ScoreRequest, visitor: str = "", encoding: str = "") -> tuple[ScoreJob, ScoreSummary]:
         """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
-        job = self.start(self.open(request.path).id, request, visitor)
+        job = self.open(request.path, encoding or None)
+        try:  # with its own copy: Gradio replaces an upload when the same file is uploaded again
+            job = self.start(job.id, replace(request, source=open_table(job.path, job.encoding)), visitor)
+        except InputError:
+            self.delete(job.id)
+            raise
         *_, last = self.follow(job.id)
         if not isinstance(last, ScoreSummary):
             raise TypeError("a job ended without a summary")
@@ -239,9 +243,8 @@ class ScoreJobs:
         if summary is None or scored is None:
             raise InputError("Score the file first.")
         self._check_copies(job)
-        stem = Path(job.source).stem
-        names = [f"{stem}-matches.csv", f"{stem}-matches.parquet", f"{stem}-groups.csv", f"{stem}-deduplicated.csv"]
-        csv, parquet, groups, deduplicated = (job.folder / name for name in names)
+        names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
+        csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
         outputs = MatchOutputs([csv, parquet], groups, deduplicated)
         return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, watch)
 

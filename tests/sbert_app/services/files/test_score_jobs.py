@@ -277,6 +277,29 @@ def test_the_answer_of_a_request_is_its_summary(pairs, tmp_path):
         make(tmp_path).run(ScoreRequest(tmp_path / "gone.csv", None, "bag"))
 
 
+def test_an_upload_of_the_same_file_does_not_disturb_who_has_it_scored(pairs, tmp_path):
+    """Gradio puts both in the same place, one after the other."""
+    again = tmp_path / "again.csv"
+    again.write_bytes(pairs.read_bytes())
+
+    class MeanwhileUploaded(BagEncoder):
+        def encode(self, sentences, *options, **more):
+            if again.exists():
+                again.replace(pairs)
+            return super().encode(sentences)
+
+    _, summary = make(tmp_path, MeanwhileUploaded()).run(ScoreRequest(pairs, ["s1", "s2"], "bag"))
+    assert (summary.rows, again.exists()) == (200, False)
+
+
+def test_a_file_that_cannot_be_used_leaves_no_job(pairs, tmp_path):
+    jobs = make(tmp_path)
+    pairs.write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(InputError, match=r"pairs\.csv"):
+        jobs.run(ScoreRequest(pairs, None, "bag"))
+    assert not list(jobs.files())
+
+
 def test_one_visitor_leaves_places_for_the_others(pairs, tmp_path):
     jobs = make(tmp_path)
     jobs._models.ready.clear()
