@@ -11,12 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import BlockFunction
+from gradio.routes import App
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -56,7 +57,7 @@ def build_app(services: Services) -> gr.Blocks:
             services.tasks.forget(request.session_hash)
 
     app = _WholeSteps(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
-    with app:
+    with _no_routes_yet(), app:
         for name in PAGES:
             # What follows is on a page of its own, as with ``app.route``; but at the end of each such block Gradio
             # makes all routes of the web server, for nothing until the last: a second.
@@ -71,7 +72,22 @@ def build_app(services: Services) -> gr.Blocks:
         endpoints.build(services)
         gr.State().keep_in_cache = _JobFiles(services.scoring)  # which Gradio iterates
         app.unload(leave)
+    with _no_routes_yet():
+        app.queue(default_concurrency_limit=4, max_size=512)
+    # Gradio's queue looks for work a thousand times a second, and takes a tenth of a core for it while the app is idle.
+    app._queue.sleep_when_free = app._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     return app
+
+
+@contextmanager
+def _no_routes_yet() -> Iterator[None]:
+    """Without the web server's routes, which Gradio makes at the end of a block, for the queue and at the launch."""
+    made = vars(App)["create_app"]
+    App.create_app = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        App.create_app = made
 
 
 class _WholeSteps(gr.Blocks):
@@ -134,9 +150,6 @@ def serve(
     _stay_at_home(settings)
     services = Services.start(settings)
     app = build_app(services)
-    app.queue(default_concurrency_limit=4, max_size=512)
-    # Gradio's queue looks for work a thousand times a second, and takes a tenth of a core for it while the app is idle.
-    app._queue.sleep_when_free = app._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
     try:
         url = _launch(app, settings, services)

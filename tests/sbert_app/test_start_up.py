@@ -75,7 +75,9 @@ from pathlib import Path
 from sbert_app.pages import build_app
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
-build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))"""
+app = build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))
+assert app.app is None, "the routes are made at the launch, once"
+"""
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
 
 
