@@ -33,7 +33,10 @@
     completeWayIn(holder);
     for (const link of holder.querySelectorAll("nav a:not(.brand)")) {
       if (link.classList.contains("active")) {
-        if (link.getAttribute("aria-current") !== "page") link.setAttribute("aria-current", "page");
+        if (link.getAttribute("aria-current") !== "page") {
+          link.setAttribute("aria-current", "page");
+          link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 2; // on a phone it scrolls
+        }
         const title = `${link.textContent.trim()} · SBERT Lab`;
         if (document.title !== title) document.title = title;
       } else link.removeAttribute("aria-current");
@@ -80,6 +83,10 @@
       const ariaLabel = Object.entries(TOOLBARS).find(([kind]) => row.matches(kind))?.[1];
       if (ariaLabel && row.ariaLabel !== ariaLabel) Object.assign(row, {role: "toolbar", ariaLabel});
       const items = itemsOf(row), chosen = items.find((item) => item.matches(CHOSEN)) || (row.role === "toolbar" && items[0]);
+      if (chosen && row.dataset.seen !== chosen.innerText) { // of a row that scrolls, the chosen one is in sight
+        row.dataset.seen = chosen.innerText;
+        row.scrollLeft = Math.max(0, chosen.offsetLeft - row.offsetLeft + chosen.offsetWidth - row.clientWidth);
+      }
       const stop = items.includes(document.activeElement) ? document.activeElement : chosen;
       for (const item of items) {
         const index = item === stop ? 0 : -1;
@@ -187,6 +194,7 @@
     ids.forEach((id, n) => {
       url.searchParams.delete(id);
       if (silent[n].some((value) => same(value, values[n]))) return;
+      if (`${values[n]}`.startsWith("/")) return; // an upload, by its path on the server, which opens nothing
       for (const each of [values[n]].flat()) url.searchParams.append(id, each ?? "");
     });
     window.showAddress(url);

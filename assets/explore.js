@@ -73,7 +73,7 @@ const writeNames = (figure, layout) => {
   const seen = figure.querySelector(".map-names")?.labels?.filter(({ label }) => label.style.visibility === "visible") || [];
   const notes = seen.map(({ at, label, panel }) => ({ x: at[0], y: at[1], xref: panel ? "x2" : "x", yref: panel ? "y2" : "y",
     text: label.textContent.replace(/[&<>]/g, (c) => `&#${c.charCodeAt(0)};`), showarrow: false,
-    font: { size: 11, color: "white" }, bgcolor: "rgba(31,41,51,0.78)", borderpad: 2 }));
+    font: { size: 12, color: "white" }, bgcolor: "rgba(31,41,51,0.78)", borderpad: 2 }));
   return { ...layout, annotations: [...(layout.annotations || []), ...notes] };
 };
 

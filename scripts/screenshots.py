@@ -71,6 +71,7 @@ def threshold(page: Page) -> None:
 
 def many(page: Page) -> None:
     page.get_by_role("tab", name="Many sentences").click()
+    page.click("#compare-all")
 
 
 def a_point(page: Page) -> None:

@@ -34,7 +34,7 @@ KINDS = {  # of models: name, colour, symbol
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}  # margins in which the labels of the axes' ends fit
 PLOT_SIZE = (1_050, 290)  # pixels of the plot area on a wide screen
 SPEED_NOISE = 0.1  # relative
-LETTER_WIDTH = 6  # pixels, approximately
+LETTER_WIDTH = 6.5  # pixels, approximately
 # Where a label may stand: its anchor, and its offset upwards in pixels. The first that overlaps no other is taken.
 LABEL_POSITIONS = (("left", 9), ("left", -9), ("right", 9), ("right", -9), ("left", 22), ("left", -22))
 
@@ -128,7 +128,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             xanchor=anchor,
             xshift=8 if anchor == "left" else -8,
             yshift=offset,
-            font={"size": 11},
+            font={"size": 12},
         )
 
 
@@ -225,12 +225,9 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figu
 def precision_recall(
     decision: Decision, names: dict[str, str], curves: Mapping[str, Decision] | None = None
 ) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals.
+    """The curve of all pairs, and each choice with its intervals; ``names`` are those of the criteria.
 
-    Args:
-        decision: whose choices are drawn.
-        names: of the criteria, for the legend.
-        curves: the decisions of several models on the same pairs, by the names of the models; this one among them.
+    ``curves``: the decisions of several models on the same pairs, by the names of the models; this one among them.
     """
     figure, colours = go.Figure(), iter(cycle(CURVE_COLOURS))
     for model, other in (curves or {"all pairs": decision}).items():
@@ -259,7 +256,7 @@ def precision_recall(
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
-        x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=11
+        x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=12
     )
     area = 100 * decision.average_precision.value
     return apply_style(

@@ -72,7 +72,7 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 NAME_LENGTH = 26  # characters of a group's name on the map
 NAME_STYLE = {
     "showarrow": False,
-    "font": {"size": 11, "color": "white"},
+    "font": {"size": 12, "color": "white"},
     "bgcolor": "rgba(31,41,51,0.78)",
     "borderpad": 2,
     "captureevents": False,

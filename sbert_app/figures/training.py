@@ -79,9 +79,7 @@ def random(curves: Sequence[Curve]) -> go.Figure:
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
-    figure.add_annotation(
-        x=0, xref="paper", xanchor="left", y=0.95, text="collapsed", showarrow=False, font={"size": 11}
-    )
+    figure.add_annotation(x=0, xref="paper", xanchor="left", y=0.95, text="collapsed", showarrow=False, font_size=12)
     figure.update_yaxes(range=[-0.1, 1])
     return figure
 
@@ -108,7 +106,7 @@ def _figure(
         hovermode="x unified" if len(curves) == 1 else "closest",
         uirevision="keep",  # new points do not reset the zoom
         showlegend=len(curves) > 1,
-        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 11}},
+        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
     )
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure

@@ -119,7 +119,7 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect(page.locator("#map-status")).to_contain_text("in 2 dimensions")
     before = page.locator("#selected-summary .lead").inner_text()
     choosing(page)
-    page.locator("fieldset:has-text('From token vectors')").get_by_label("max").check()
+    page.locator("fieldset:has-text('How token vectors')").get_by_label("max").check()
     page.click("#corpus-open")
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")
     expect(page.locator("#selected-summary .lead")).not_to_have_text(before)  # another mean cosine

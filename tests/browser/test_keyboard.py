@@ -37,7 +37,7 @@ FOCUSED = """() => {
     ("path", "ready"),
     [
         ("/", "#word-map .js-plotly-plot"),
-        ("/?tab=many", "#cosine-matrix .js-plotly-plot"),
+        ("/?tab=many", "#times .lead"),
         ("/bulk", "#histogram .js-plotly-plot"),
         ("/train", "#run-status .card"),
         ("/ablation", ".js-plotly-plot"),

@@ -33,7 +33,7 @@ def nothing(_: Page, __: str) -> None:
 # kind -> page, what to do, where, what has to be there, what the report has
 KINDS = {
     "comparison": ("/", nothing, "", f"#word-map {FIGURE}", "Scores"),
-    "many": ("/?tab=many", nothing, "", f"#cosine-matrix {FIGURE}", "The most similar"),
+    "many": ("/?tab=many", measure, "#compare-all", f"#cosine-matrix {FIGURE}", "The most similar"),
     "scored-file": ("/bulk", nothing, "", f"#histogram {FIGURE}", "Scores"),
     "ablation": ("/ablation", nothing, "", FIGURE, "Shipped results"),
     "evaluation": ("/evaluate", nothing, "", f"#quality-speed {FIGURE}", "Speed"),

@@ -78,6 +78,21 @@ def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_pa
     expect(page.locator("#plan")).to_contain_text("measured just now")
 
 
+def test_the_address_has_what_is_changed_from_the_preset(open_page):
+    page = open_page("/train?preset=collapse")
+    expect(page.locator("#plan")).to_contain_text("200 steps of 16")
+    unfold(page, "Optimisation")
+    page.get_by_label("Maximum steps").fill("12")
+    expect(page.locator("#lesson")).to_contain_text("Changed from the preset: Maximum steps.")
+    expect(page).to_have_url(re.compile(r"preset=collapse&changed=%7B%22max_steps%22%3A12%7D$"))
+    other = open_page("/train" + page.url.partition("/train")[2])
+    expect(other.locator("#plan")).to_contain_text("12 steps of 16")
+    expect(other.locator("#lesson")).to_contain_text("Changed from the preset: Maximum steps.")
+    other.locator("#preset input").click()
+    other.get_by_role("option", name="short demo").click()
+    expect(other).to_have_url(re.compile(r"/train\?preset=\w+$"))
+
+
 @pytest.mark.slow
 def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed(open_page):
     page = open_page("/train")

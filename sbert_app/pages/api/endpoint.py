@@ -123,11 +123,7 @@ def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapt
     sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
     name = Annotated[str, Field(max_length=LONGEST_NAME)]
     many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
-    known: Mapping[Any, Any] = {
-        str: sentence if is_sentence else name,
-        list[str]: many,
-        list[str] | None: many | None,
-    }
+    known: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
     if between is not None:
         finite = False if hint is float else None
         return TypeAdapter(Annotated[hint, Field(ge=between.low, le=between.high, allow_inf_nan=finite)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -13,7 +14,7 @@ from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, shown
-from sbert_app.pages.components.messages import heading
+from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -24,6 +25,8 @@ from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
+
+PRESS = lead("Press the button to see how similar each line is to each other one, and how long that takes.")
 
 
 def build(services: Services) -> None:
@@ -50,7 +53,7 @@ def build(services: Services) -> None:
 
 
 def _many_sentences(services: Services) -> gr.Textbox:
-    """Build the second tab, whose example is computed when it is first opened; returns the field of the sentences."""
+    """Build the second tab, with the lines of an example; returns the field of the sentences."""
     lines = gr.Textbox(
         examples.lines(),
         label="Sentences, one per line",
@@ -62,10 +65,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
     with gr.Row(elem_id="many-settings"):
         model, pooling = model_and_pooling(services, "many")
         cross = cross_encoder_picker()
-    with gr.Row():
-        start = gr.Button("Compare all pairs", variant="primary", elem_id="compare-all")
-        stop = gr.Button("Stop", visible=False, elem_id="stop-all")
-    tab = MeasureTab(services, "many", gr.HTML(elem_id="times"), start, stop)
+    tab = MeasureTab.build(services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS)
     with gr.Row():
         cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
@@ -81,19 +81,16 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Measuring the rates of this machine")
         # An endpoint's are not this machine's, and it is sent no text that nobody has asked for.
         rates = None if encoder.sent_to else throughput.measure(encoder, cross_encoder, services.settings.home)
+        drawn = partial(figures.cosine_matrix, pairs.lines)
         return {
             tab.status: all_pairs_times(pairs, rates),
-            cosine_matrix: shown(figures.cosine_matrix(pairs.lines, pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: shown(
-                None
-                if pairs.cross is None
-                else figures.cosine_matrix(pairs.lines, pairs.cross, "score of the cross-encoder")
-            ),
+            cosine_matrix: shown(drawn(pairs.cosine, "cosine of the bi-encoder")),
+            cross_matrix: shown(None if pairs.cross is None else drawn(pairs.cross, "score of the cross-encoder")),
             ranking: ranked(pairs),
         }
 
     empty = {cosine_matrix: shown(None), cross_matrix: shown(None), ranking: ""}  # of an earlier result
-    tab.wire(compare, [lines, model, pooling, cross], empty, once=True)
+    tab.wire(compare, [lines, model, pooling, cross], empty)
     return lines
 
 

@@ -40,6 +40,9 @@ OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two ki
 SHOWN = "shown"  # among what a visitor has asked: the `Answer` that the page shows
 CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
+SET_ASIDE = (
+    "Your own calibration of {} was fitted on other weights, and is not used: fit it again on the page Evaluate."
+)
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
 
@@ -59,7 +62,7 @@ class TwoSentences:
         with gr.Row():
             self.model, self.pooling = model_picker(services), pooling_picker()
             self.cross = cross_encoder_picker()
-            hint = "Beside the first; or maxsim:NAME, a ColBERT, a SPLADE"
+            hint = "Or maxsim:NAME, ColBERT, SPLADE"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
         self.drawn = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
@@ -279,6 +282,8 @@ class TwoSentences:
             for name in each.by_pooling:
                 try:
                     found[name] = calibration.load_calibration(model, name, home, each.weights)
+                    if name == each.pooling and calibration.is_set_aside(model, name, home, each.weights):
+                        errors.append(note(SET_ASIDE.format(each.model)))
                 except UserFacingError as damaged:  # the user's own
                     errors.append(error_message(damaged))
                     found[name] = calibration.computed_curve(model, name, home, each.weights)

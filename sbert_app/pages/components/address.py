@@ -57,7 +57,7 @@ def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
     """What the address gives to each control; ``gr.skip()`` where that is nothing, or no value of it."""
-    return [_value(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
+    return [value_of(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
 
 
 def inputs_of(block: Any, *more: Any) -> list[Any]:
@@ -76,24 +76,27 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
     return found
 
 
-def _value(control: Any, given: list[str]) -> Any:
+def value_of(control: Any, given: list[str]) -> Any:
+    """The value of a control in texts of an address; ``gr.skip()`` if it can have no such value."""
     if not given:
         return gr.skip()
     if isinstance(control, gr.Textbox):
         return given[-1]
     if isinstance(control, gr.Checkbox):
-        return given[-1] == "true"
+        return given[-1].lower() == "true"
     if isinstance(control, gr.Slider | gr.Number):
         return _number(control, given[-1])
     values = {str(value): value for _, value in control.choices}
     takes_any = getattr(control, "allow_custom_value", False)
     known = [values.get(text, text) for text in given if text in values or takes_any]
-    if getattr(control, "multiselect", False):
+    if getattr(control, "multiselect", False) or isinstance(control, gr.CheckboxGroup):
         return known
     return known[-1] if known else gr.skip()
 
 
 def _number(control: gr.Slider | gr.Number, text: str) -> Any:
+    if not text:
+        return None
     try:
         value = float(text)
     except ValueError:

@@ -8,7 +8,7 @@
         watch.report(0.5)
         return {tab.status: …, figure: shown(…), table: …}
 
-    tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, once=True)
+    tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, example=example)
 
 What has to be known of Gradio for it is written here:
 
@@ -102,11 +102,10 @@ class MeasureTab:
         inputs: Sequence[Any],
         empty: Update,
         outputs: Iterable[Any] = (),
-        once: bool = False,
         limit: int = 2,
         example: Callable[[], Update] | None = None,
     ) -> None:
-        """Measure when Start is pressed; with ``once`` also when the open tab is selected for the first time.
+        """Measure when Start is pressed.
 
         Args:
             measure: ``measure(watch, *values)`` with those of ``inputs`` -> the update of the outputs.
@@ -117,24 +116,18 @@ class MeasureTab:
         """
         handler, outputs = self.handler(measure, empty), [*outputs, *empty]
         self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
-        if not once and example is None:
+        if example is None:
             return
         was_opened = gr.State(False)
 
-        def first(request: gr.Request, opened: bool, *values: Any) -> Iterator[Update]:
-            yield {was_opened: True}
-            if opened:
-                return
-            if example is None:
-                yield from handler(request, *values)
-                return
+        def first(opened: bool) -> Update:
             try:
-                yield example()
+                return {was_opened: True, **({} if opened else example())}
             except UserFacingError as error:  # its data is not on this machine, and there is no network
-                yield {self.status: error_message(error)}
+                return {was_opened: True, self.status: error_message(error)}
 
         select = gr.context.Context.block.select
-        self.on(select, first, [was_opened, *inputs], [was_opened, *outputs], concurrency_limit=limit)
+        self.on(select, first, [was_opened], [was_opened, *outputs], concurrency_limit=limit)
 
     def on(
         self, events: Any, handler: Callable[..., Any], inputs: Sequence[Any], outputs: Iterable[Any], **options: Any

@@ -75,11 +75,8 @@ def estimate_plan(
 ) -> Markup:
     """What pressing Start would do, and how long it would take.
 
-    Args:
-        seconds: the estimate; None while the throughput is unknown.
-        source: where the throughput is known from.
-        measuring: whether it is being measured now.
-        remarks: what else to know, such as what will be derived from the data.
+    ``seconds``: None while the throughput is unknown, which is known from ``source``, or being measured now.
+    ``remarks``: what else to know, such as what will be derived from the data.
     """
     estimate: str
     if seconds is not None:

@@ -118,7 +118,7 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "From token vectors to a sentence vector"
+    hint = "How token vectors become one"
     return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
 
 

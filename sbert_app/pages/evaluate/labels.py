@@ -17,10 +17,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.labels import LabelScore, score_labels
 from training.catalogue import SCORED
 
-DATA = [
-    ("STSb dev as triplets", "stsb:dev"),
-    *data_choices("snli:dev", "snli:test", "mnli:dev", "wiki-sections:test"),
-]
+DATA = [("STSb dev as triplets", "stsb:dev"), *data_choices("snli:dev", "snli:test", "mnli:dev", "wiki-sections:test")]
 INTRO = (
     "Triplets (anchor, positive, negative): how often is the anchor closer to the positive than to the negative? The "
     "paper (Table 4, Wikipedia sections) reports 0.8042 for SBERT-WikiSec-base and 0.74 for Dor et al. Pairs with "

@@ -20,10 +20,11 @@ TABS = (
     ("transfer", "Transfer", "transfer"),
     ("folds", "Folds", "folds"),
 )
+TAGLINE = "How good is a model, and how sure is that? The address of the page keeps what you choose, but no file."
 
 
 def build(services: Services) -> None:
-    gr.HTML(heading("Evaluate", "How good is a model, and how sure is that?"))
+    gr.HTML(heading("Evaluate", TAGLINE))
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         for module, title, name in TABS:
             with gr.Tab(title, id=name):

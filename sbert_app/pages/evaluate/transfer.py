@@ -41,7 +41,9 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        data = gr.Dropdown(DATA, value=GENRES, label="Task", min_width=240, elem_id="transfer-data")
+        data = gr.Dropdown(
+            DATA, value=GENRES, label="Task", info="Or your own file", min_width=240, elem_id="transfer-data"
+        )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     how_read = UploadOptions(file, "transfer")
     ids = ("score-transfer", "stop-transfer", "transfer-status")

@@ -148,11 +148,7 @@ def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, ob
     """What the map shows and how long it took; ``run``: name, base and is_base of the run on the second map."""
     titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
     return render(
-        "explore/templates/map_status.html",
-        result=result,
-        titles=titles[:1].upper() + titles[1:],
-        pairs=pairs,
-        run=run,
+        "explore/templates/map_status.html", result=result, titles=titles[:1].upper() + titles[1:], pairs=pairs, run=run
     )
 
 

@@ -42,7 +42,7 @@ def build(services: Services, shared: Shared) -> None:
         query = gr.Textbox(
             FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4
         )
-        k = gr.Slider(1, 100, 10, step=1, label="Number of results", elem_id="search-k", scale=2, min_width=180)
+        k = gr.Slider(1, 100, 10, step=1, label="Results", elem_id="search-k", scale=2, min_width=180)
         cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="search-cross")
         start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")

@@ -66,6 +66,7 @@ class _LabelPage:
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
                 label="Project",
+                info="Or make a new one below",
                 allow_custom_value=True,  # what is sent before the list has come is none of its choices
                 min_width=220,
                 elem_id="label-project",
@@ -89,16 +90,20 @@ class _LabelPage:
 
     def _build_new(self, services: Services) -> None:
         with gr.Row():
-            self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
+            self.name = gr.Textbox(
+                label="Name", info="What its raters see", max_lines=1, min_width=180, elem_id="label-name"
+            )
             self.data = gr.Textbox(
                 label="Data",
                 value="stsb:dev",
-                info="A built-in set or hf:<org>/<name>, unless you upload a file",
+                info="A set, hf:<org>/<name>, or your file",
                 max_lines=1,
                 min_width=220,
                 elem_id="label-data",
             )
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
+            changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
+            gr.on(changed, hide, self.file, self.data, **EVERY)
         self.how_read = UploadOptions(self.file, "label")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")

@@ -143,11 +143,7 @@ def lesson_number(asked: str | None) -> int:
 
 def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False) -> go.Figure:
     """The figure in the look of the app, with titles of its axes, and with its legend in a line above."""
-    apply_style(figure, height=height)
-    if legend:
-        figure.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0})
-    figure.update_xaxes(title={"text": x, "font": {"size": 13}})
-    return figure.update_yaxes(title={"text": y, "font": {"size": 13}})
+    return apply_style(figure, height, x={"title": x}, y={"title": y}, showlegend=legend)
 
 
 def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:

@@ -6,14 +6,17 @@ next week still finds it. A server path that somebody types is not read: the pag
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import gradio as gr
 
+from sbert_app.pages.components.address import value_of
 from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
 from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
@@ -59,12 +62,7 @@ SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data
 MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}  # of the folds
 COLUMNS = 3  # of "More options"
-KINDS = {
-    "seed": gr.Textbox,
-    "pooling": gr.Radio,
-    "report_to": gr.CheckboxGroup,
-    "learning_rate": gr.Textbox,
-}
+KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
 
 # Kind of data -> the objective that fits it
 OBJECTIVE_FOR = {
@@ -79,9 +77,7 @@ OBJECTIVE_FOR = {
 def build(services: Services) -> Fields:
     """Build the form inside the open column, filled with the first preset.
 
-    Returns:
-        The components of the fields of RunConfig, and those beside them; ``train_upload`` and ``dev_upload`` are the
-        `DataUpload` of both data sets.
+    Returns the components of the fields of RunConfig, and beside them the `DataUpload` of both data sets and more.
     """
     start = next(iter(PRESETS.values())).config()
     objective = start.objective_class
@@ -126,13 +122,27 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
     return {name: f"{TITLES[name]}: {title}" for name, title in zip(TITLES, titles, strict=True)}
 
 
-def changed_fields(values: Fields, filled: Fields) -> list[str]:
-    """The labels of the fields whose values are not those that a preset has filled in."""
-    return [
-        SETTINGS[name].label
-        for name, value in values.items()
-        if name in filled and name != "name" and (value or None) != (filled[name] or None)
-    ]
+def changed_fields(values: Fields, filled: Fields) -> Fields:
+    """The fields, and their values, that are not as a preset has filled them in; the name of the run aside."""
+    known = {name: value for name, value in values.items() if name in filled and name != "name"}
+    return {name: value for name, value in known.items() if (value or None) != (filled[name] or None)}
+
+
+def to_address(changed: Fields) -> str:
+    """The changed fields as the address has them; an upload has none."""
+    named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
+    return quote(json.dumps(named, separators=(",", ":"))) if named else ""
+
+
+def from_address(text: str, fields: Fields) -> dict[str, Any]:
+    """Updates of the fields that an address says are changed, without what it gets wrong."""
+    with suppress(ValueError, AttributeError):
+        changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
+        lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
+        texts = {name: ["" if each is None else str(each) for each in value] for name, value in lists.items()}
+        found = {name: value_of(fields[name], given) for name, given in texts.items()}
+        return {name: gr.update(value=value) for name, value in found.items() if value != gr.skip()}
+    return {}
 
 
 def component(start: RunConfig, name: str, **options: Any) -> Any:
@@ -293,9 +303,7 @@ class DataUpload:
     ) -> None:
         """Build what stands below it, hidden until there is a doubt, inside the open Blocks.
 
-        Args:
-            data: the name of the data set; ``known`` are its other choices.
-            name: with which the ids of the components begin.
+        ``data`` names the data set, ``known`` are its other choices; the ids of the components begin with ``name``.
         """
         self.services, self.data, self.button, self.known = services, data, button, known
         self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")  # how the characters were understood
@@ -346,12 +354,9 @@ class DataUpload:
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
-    """Wire both uploads; one of training data selects the objective that fits it.
+    """Wire both uploads of the form; one of training data selects the objective that fits it.
 
-    Args:
-        fields: the form.
-        planned: where an error is shown.
-        estimate_after: estimates the run anew after an event.
+    ``planned`` shows an error; ``estimate_after(event)`` estimates the run anew.
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
 

@@ -6,7 +6,6 @@ runs (`services.runs`): every tab shows every run live, and neither a reload nor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +28,7 @@ from sbert_app.services.runs.estimate import RunEstimate, estimate_run, preview_
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
+from training.trainer.config import SETTINGS
 from training.trainer.own import check_queueable
 
 NO_PRESET: tuple[str, form.Fields] = ("", {})  # has filled the form
@@ -41,6 +41,10 @@ DISTILLED = (
 SENT = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
 TAGLINE = "Choose a preset or your own settings, press Start, and watch Spearman’s ρ rise, or the space collapse."
 KEEP_PRESET = """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
+KEEP_CHANGED = """(lesson) => {
+  const changed = /data-changed="([^"]*)"/.exec(lesson)?.[1] ?? "";
+  window.nameInAddress(["changed"], [decodeURIComponent(changed)]);
+}"""
 SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
 
 
@@ -100,7 +104,8 @@ def _connect_form(
     def from_link(request: gr.Request) -> list[Any]:
         """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run.
 
-        ?sentences=<token> has sentences that another page has sent as the training data.
+        ?changed has the fields that are not as the preset fills them in, ?sentences=<token> sentences that another page
+        has sent as the training data.
         """
         asked = request.query_params
         try:
@@ -114,17 +119,16 @@ def _connect_form(
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        if (key := asked.get("preset")) in PRESETS:
-            return _fill(services, names, key)
+        opening, changed = next(iter(PRESETS)), form.from_address(asked.get("changed", ""), config_fields)
+        if (key := asked.get("preset", opening if changed else "")) in PRESETS:
+            return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
 
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
+    lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
     runs.estimate_after(preset.input(partial(_fill, services, names), preset, fill, **EVERY))
     fields["objective"].change(
-        form.objective_updates,
-        fields["objective"],
-        [fields[name] for name in form.OF_OBJECTIVE],
-        **UNQUEUED,
+        form.objective_updates, fields["objective"], [fields[name] for name in form.OF_OBJECTIVE], **UNQUEUED
     )
     fields["base"].input(
         form.base_updates,
@@ -138,21 +142,20 @@ def _connect_form(
     runs.estimate_on(edited)
     form.connect_uploads(fields, planned, runs.estimate_after)
     opened = gr.context.Context.root_block.load(
-        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())),
-        None,
-        fields["base"],
-        **UNQUEUED,
+        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), None, fields["base"], **UNQUEUED
     )
     runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
     return runs
 
 
-def _fill(services: Services, names: list[str], key: str) -> list[Any]:
-    """The preset, what it fills the form with, its lesson, and the updates of the form."""
+def _fill(services: Services, names: list[str], key: str, changed: form.Fields | None = None) -> list[Any]:
+    """The preset, what it fills the form with, its lesson, and the updates of the form, some of them ``changed``."""
     values = PRESETS[key].fields()
     if key == "two-stage":
         values["base"] = two_stage_base(services.jobs.store.list())
-    return [key, (key, form.shown_values(values)), _lesson(key), *form.updates(values, names)]
+    updates = dict(zip(names, form.updates(values, names), strict=True))
+    filled = [updates[name] | (changed or {}).get(name, {}) for name in names]
+    return [key, (key, form.shown_values(values)), _lesson(key), *filled]
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
@@ -171,8 +174,9 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
     return experiments.start(new_seeds(config, seeds), visitor).runs[0].id
 
 
-def _lesson(key: str, changed: Sequence[str] = ()) -> str:
-    return macro("train/lesson")(PRESETS[key], changed)
+def _lesson(key: str, changed: form.Fields | None = None) -> str:
+    labels = [SETTINGS[name].label for name in changed or ()]
+    return macro("train/lesson")(PRESETS[key], labels, form.to_address(changed or {}))
 
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:

@@ -71,6 +71,12 @@ def load_calibration(model: str, pooling: str, home: Path, weights: str = "") ->
     return own if own and _is_of(own, weights) else computed_curve(model, pooling, home, weights)
 
 
+def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
+    """Whether the user's own curve does not count, as it is of other weights. Raises InputError if it is damaged."""
+    store, key = own_curves(home), curve_key(model, pooling)
+    return store.path(key).exists() and not _is_of(store.get(key), weights)
+
+
 def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
     """The curve that was fitted on STSb train, in the home folder or the shipped file; else None."""
     found = (_curves(file).get(f"{model}|{pooling}") for file in (_file(model, pooling, home), SHIPPED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ REQUEST: Any = SimpleNamespace(session_hash="visitor")
 class Tab:
     """A tab with one input and one result that may be hidden; ``answer`` is what its measurement does."""
 
-    def __init__(self, once: bool = False) -> None:
+    def __init__(self, example: Callable[[], dict] | None = None) -> None:
         self.calls: list[str] = []
         self.runner = TaskRunner()
         with gr.Blocks() as self.blocks, gr.Tab("tab"):
@@ -27,7 +28,7 @@ class Tab:
             services: Any = SimpleNamespace(tasks=self.runner)
             self.tab = MeasureTab.build(services, "test", "Measure", ("start", "stop", "status"), "Press Measure.")
             self.result = gr.HTML(visible=False)
-            self.tab.wire(self.measure, [text], {self.result: hidden()}, once=once)
+            self.tab.wire(self.measure, [text], {self.result: hidden()}, example=example)
 
     def measure(self, watch: Watch, text: str) -> dict:
         self.calls.append(text)
@@ -76,14 +77,13 @@ def test_a_stop_says_so(tab: Tab):
     assert last[tab.result]["visible"] is False
 
 
-def test_the_example_is_measured_once_when_the_tab_is_opened():
-    tab = Tab(once=True)
+def test_the_example_is_shown_once_when_the_tab_is_opened_and_nothing_is_measured():
+    tab = Tab(example=lambda: {tab.tab.status: "measured before"})
     [opened] = [fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)]
-    was_opened = next(each for each in opened.inputs if isinstance(each, gr.State))
-    first, *_ = opened.fn(REQUEST, False, "example")
-    assert first == {was_opened: True}
-    assert list(opened.fn(REQUEST, True, "example")) == [{was_opened: True}]  # it yields: its outputs stay
-    assert tab.calls == ["example"]
+    [was_opened] = opened.inputs
+    assert opened.fn(False) == {was_opened: True, tab.tab.status: "measured before"}
+    assert opened.fn(True) == {was_opened: True}
+    assert tab.calls == []
 
 
 def test_nothing_is_measured_where_there_is_nothing_to_measure(tab: Tab):

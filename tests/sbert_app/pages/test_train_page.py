@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import gradio as gr
 import pytest
@@ -308,6 +309,22 @@ def test_the_settings_of_a_run_fill_the_form():
     names = ["pooling", "eval_data", "learning_rate", "batch_size", "name"]
     values = [update["value"] for update in train_form.updates(config.to_dict() | {"name": ""}, names)]
     assert values == ["base", "none", "3e-5", 8, ""]
+
+
+def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(services):
+    with gr.Blocks():
+        fields = train_form.config_fields(train_form.build(services))
+    filled = {name: field.value for name, field in fields.items()}
+    changes = {"max_steps": None, "objective": "cosent", "pooling": "max", "report_to": ["trackio"], "warmup": 0.2}
+    changed = train_form.changed_fields({**filled, **changes, "name": "mine"}, filled)
+    assert changed == changes
+    address = unquote(train_form.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
+    found = train_form.from_address(address, fields)
+    assert {name: update["value"] for name, update in found.items()} == changes
+    assert train_form.to_address({}) == ""
+    wrong = {"pooling": "none of these", "max_steps": "many", "no field": 1, "batch_size": 8}
+    assert list(train_form.from_address(json.dumps(wrong), fields)) == ["batch_size"]
+    assert train_form.from_address("[1", fields) == train_form.from_address("[1]", fields) == {}
 
 
 def test_without_runs_the_list_says_where_they_will_be():

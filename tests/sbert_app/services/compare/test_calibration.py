@@ -104,6 +104,8 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
     own = calibration.fit_own("folder", "mean", *rated(60, 0), tmp_path, keys[0])
     assert load_calibration("folder", "mean", tmp_path, keys[0]) == own
     assert load_calibration("folder", "mean", tmp_path, keys[2]) is None  # the folder was replaced in place
+    set_aside = [calibration.is_set_aside("folder", pooling, tmp_path, keys[2]) for pooling in ("mean", "max")]
+    assert set_aside == [True, False] and not calibration.is_set_aside("folder", "mean", tmp_path, keys[0])
     curve = Calibration((0.0, 1.0), (0.0, 5.0), weights=keys[0])
     calibration.save_calibration("folder", "mean", curve, calibration._file("folder", "mean", tmp_path))
     found = [calibration.computed_curve("folder", "mean", tmp_path, key) for key in keys]
