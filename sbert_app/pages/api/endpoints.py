@@ -246,10 +246,10 @@ def start_run(
         {arguments}
         options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
     """
-    given = {field: value for field, value in locals().items() if field in SETTINGS}
-    left_out = {field for field in ("pooling", "max_steps", "learning_rate") if not given[field]}
-    config = RunConfig(**{field: given[field] for field in given if field not in left_out} | (options or {}))
-    estimate_run(services.access.check_run(config), services.jobs.store)
+    optional = {"pooling", "max_steps", "learning_rate"}
+    given = {key: each for key, each in locals().items() if key in SETTINGS and (each or key not in optional)}
+    config = services.access.check_run(RunConfig(**given | (options or {})))
+    estimate_run(config, services.jobs.store)
     return shown(services.jobs.start(config, visitor_of(request)))
 
 

@@ -249,8 +249,8 @@ class Experiment:
 class Experiments:
     """The experiments of a home folder. They have no state in memory."""
 
-    def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], object] = lambda config: None) -> None:
-        """``check_config`` raises InputError for a run that may not be started."""
+    def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config) -> None:
+        """``check_config`` returns what is trained; it raises InputError for a run that may not be started."""
         self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
         self._stores = stores(jobs.store.home)
 
@@ -277,8 +277,7 @@ class Experiments:
         configs: dict[str, RunConfig] = {}
         for plan in record.runs:
             if plan.label not in configs:
-                configs[plan.label] = RunConfig(**plan.config)
-                self.check_config(configs[plan.label])
+                configs[plan.label] = self.check_config(RunConfig(**plan.config))
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
         bases = {self.store.home / "models" / config.base for config in configs.values()}
         weights = max(sum(file.stat().st_size for file in base.glob("*.safetensors")) for base in bases)
@@ -344,7 +343,8 @@ class Experiments:
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
                 runs = [*record.runs]
                 if self._run(runs[index]) is None:  # no other process has created it meanwhile
-                    runs[index] = runs[index].model_copy(update={"run": create(RunConfig(**runs[index].config)).id})
+                    config = self.check_config(RunConfig(**runs[index].config))
+                    runs[index] = runs[index].model_copy(update={"run": create(config).id})
                 return record.model_copy(update={"runs": tuple(runs)})
 
             if cell.run is None and cell.can_resume:

@@ -1,8 +1,14 @@
 """What a visitor may name: never a path, unless it lies in an upload folder or in one that was allowed."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from sbert_app.pages.api.endpoints import start_run
 from sbert_app.services.access import AccessPolicy
+from sbert_app.services.experiments.experiment import Experiments, new_seeds
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -187,3 +193,17 @@ def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
             policy.check_data(refused)
     for steps, trained in ((None, 200), (10_000, 200), (5, 5)):
         assert policy.check_run(RunConfig("regression", max_steps=steps)).max_steps == trained
+
+
+def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 400)
+    jobs = RunQueue(RunStore(tmp_path / "home"))
+    jobs.starts_workers = False
+    access, pairs = AccessPolicy([tmp_path], is_public=True), str(tmp_path / "pairs.csv")
+    config = RunConfig("regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000)
+    experiment = Experiments(jobs, access.check_run).start(new_seeds(config, "0,1"))
+    services = SimpleNamespace(access=access, jobs=jobs)
+    request = SimpleNamespace(headers={}, client=SimpleNamespace(host="127.0.0.1"))
+    start_run(services, base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000, request=request)
+    assert len(experiment.runs) == 2 and len(jobs.store.list()) == 3
+    assert {run.config.max_steps for run in jobs.store.list()} == {200}
