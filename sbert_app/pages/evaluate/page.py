@@ -7,7 +7,7 @@ from importlib import import_module
 import gradio as gr
 
 from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.messages import heading
+from sbert_app.pages.components.messages import heading, note
 from sbert_app.services.container import Services
 
 # (module with build(services), title, id of the tab)
@@ -20,13 +20,14 @@ TABS = (
     ("transfer", "Transfer", "transfer"),
     ("folds", "Folds", "folds"),
 )
-TAGLINE = "How good is a model, and how sure is that? The address of the page keeps what you choose, but no file."
+LINK_KEEPS = "The address of this page keeps what you choose, but no file: upload it again."
 
 
 def build(services: Services) -> None:
-    gr.HTML(heading("Evaluate", TAGLINE))
+    gr.HTML(heading("Evaluate", "How good is a model, and how sure is that?"))
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         for module, title, name in TABS:
             with gr.Tab(title, id=name):
                 import_module(f"sbert_app.pages.evaluate.{module}").build(services)
+    gr.HTML(note(LINK_KEEPS))
     remember(inputs_of(tabs), tabs)

@@ -66,7 +66,6 @@ class _LabelPage:
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
                 label="Project",
-                info="Or make a new one below",
                 allow_custom_value=True,  # what is sent before the list has come is none of its choices
                 min_width=220,
                 elem_id="label-project",
@@ -90,13 +89,11 @@ class _LabelPage:
 
     def _build_new(self, services: Services) -> None:
         with gr.Row():
-            self.name = gr.Textbox(
-                label="Name", info="What its raters see", max_lines=1, min_width=180, elem_id="label-name"
-            )
+            self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
             self.data = gr.Textbox(
                 label="Data",
                 value="stsb:dev",
-                info="A set, hf:<org>/<name>, or your file",
+                info="A built-in set or hf:<org>/<name>, unless you upload a file",
                 max_lines=1,
                 min_width=220,
                 elem_id="label-data",
