@@ -6,7 +6,6 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from training.models.endpoint import open_endpoint
 from training.models.folder_checks import check_model_folder, holds_cross_encoder, read_object
 from training.models.model_format import ModelFormat, read_model_format
 from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
-from training.models.plain_bert import PlainTokenizer, open_plain
+from training.models.plain_bert import PlainTokenizer, importing, open_plain
 from training.models.word_encoders import WordBackbone, build_word_encoder
 from training.names import ModelName
 from training.sources.resolve import model_folder
@@ -47,8 +46,6 @@ ENCODER_CLASSES = {
 CLASSIFIER = "AutoModelForSequenceClassification"
 # What transformers raises for settings that are not what it expects.
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
-
-importing = threading.Lock()  # transformers cannot be imported by two threads at once
 
 
 @contextmanager

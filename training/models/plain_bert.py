@@ -41,6 +41,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("is_decoder", "add_cross_attention", "is_encoder_decoder"), (False, None)),
 }
 SPECIAL = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+importing = threading.Lock()  # transformers cannot be imported by two threads at once
 _making = threading.Lock()
 
 
@@ -116,7 +117,8 @@ class PlainBert(nn.Module):
         """transformers' module of the same parameters, always the same one."""
         with _making:
             if "_whole" not in self.__dict__:
-                from transformers import BertConfig, BertModel
+                with importing:
+                    from transformers import BertConfig, BertModel
 
                 with torch.random.fork_rng(devices=[]):
                     model: Any = BertModel(BertConfig.from_dict({**self.stated, "use_cache": False}))
@@ -142,10 +144,12 @@ class PlainTokenizer:
 
     def whole(self) -> PreTrainedTokenizerFast:
         """transformers' tokenizer of the same folder, always the same one."""
-        from training.models.loading import open_tokenizer
-
         with _making:
-            self._whole = self._whole or open_tokenizer(self.folder)
+            if self._whole is None:
+                with importing:
+                    from transformers import AutoTokenizer
+                here: dict[str, Any] = {"use_fast": True, "local_files_only": True, "trust_remote_code": False}
+                self._whole = AutoTokenizer.from_pretrained(self.folder, **here)
         return self._whole
 
 
