@@ -128,6 +128,9 @@ _FOLLOWS = {
 }
 
 
+_MODELS = ("base", "teacher")  # settings that name a model
+
+
 def _with_settings(command: Callable[..., None]) -> None:
     """Make an option of each field of `RunConfig`, in place of the command's ``**settings``."""
     whole = inspect.signature(command, eval_str=True)
@@ -138,6 +141,7 @@ def _with_settings(command: Callable[..., None]) -> None:
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
             help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
+            autocompletion=options.complete_models if setting.name in _MODELS else None,
         )
         kind = inspect.Parameter.KEYWORD_ONLY
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]

@@ -277,6 +277,15 @@ def test_the_list_of_commands_cuts_no_sentence(run: Run, monkeypatch: pytest.Mon
     assert "..." not in commands
 
 
+@pytest.mark.parametrize("typed", ["train --base all-Mini", "train --teacher all-Mini", "encode --model all-Mini"])
+def test_bash_completes_the_names_of_models(typed: str):
+    words = f"sbert-lab {typed}"
+    asked = {"_SBERT_LAB_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    script = Path(sys.executable).with_name("sbert-lab")
+    answer = subprocess.run([script], env=child_environment() | asked, capture_output=True, text=True)
+    assert "all-MiniLM-L6-v2" in answer.stdout.split()
+
+
 def test_completion_is_offered(run: Run, monkeypatch: pytest.MonkeyPatch):
     assert "--install-completion" in run("--help").out
     from sbert_app.commands.options import complete_models
