@@ -27,6 +27,16 @@
     button.setAttribute("aria-label", `Switch to the ${label.toLowerCase()} theme`);
   }
 
+  // On a phone the navigation scrolls. Its links have their widths when the fonts are there and all is laid out.
+  function showLink(link) {
+    const nav = link.parentElement;
+    const observer = new ResizeObserver(() => {
+      const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
+      if (here.left < seen.left || here.right > seen.right) nav.scrollLeft += here.left - seen.left - (seen.width - here.width) / 2;
+    });
+    for (const each of [nav, ...nav.children]) observer.observe(each);
+  }
+
   function completeNavigation() {
     const holder = document.querySelector(".nav-holder");
     if (!holder) return;
@@ -35,7 +45,7 @@
       if (link.classList.contains("active")) {
         if (link.getAttribute("aria-current") !== "page") {
           link.setAttribute("aria-current", "page");
-          link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 2; // on a phone it scrolls
+          showLink(link);
         }
         const title = `${link.textContent.trim()} · SBERT Lab`;
         if (document.title !== title) document.title = title;

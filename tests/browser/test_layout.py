@@ -137,3 +137,15 @@ def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_si
         0 <= each.bounding_box()["x"] < each.bounding_box()["x"] + each.bounding_box()["width"] <= 390
         for each in cells.all()
     )
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_open_page_is_in_sight_in_the_navigation_of_a_phone(open_page, path):
+    page = open_page(path, width=390)
+    expect(page.locator("#theme-switch")).to_be_visible()
+    in_sight = """() => {
+      const nav = document.querySelector(".nav-holder nav"), link = nav.querySelector("a[aria-current]");
+      const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
+      return here.left >= seen.left && here.right <= seen.right + 1;
+    }"""
+    page.wait_for_function(in_sight)
