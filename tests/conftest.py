@@ -1,6 +1,7 @@
 """What every test may use: a home folder with the default model and data; and for sources, none of anything."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from depth import load_profile
 from paths import ROOT
 from remote import NO_INDEX, Client, closed_door
 
+from sbert_app.signals import ENDING
 from training.sources import package_index, resolve
 
 pytest_plugins = ["budgets"]
 load_profile()
+# A shell without job control starts what is in the background with Ctrl-C ignored, and what a test starts inherits it.
+for number in (each for each in ENDING if signal.getsignal(each) is signal.SIG_IGN):
+    signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
