@@ -80,7 +80,7 @@ def run(
             if left < 5:
                 notes.append({"part": part, "note": "left out: the time was up"})
                 continue
-            result[part], note = measure(part, used, small, home, min(limit, left))
+            result[part], note = measure(part, used, small, home, left if small else min(limit, left))
             if note:
                 notes.append({"part": part, "note": note})
             result["seconds"] = round(time.monotonic() - started, 1)

@@ -196,7 +196,10 @@ def _open_tokenizer(folder: Path) -> PlainTokenizer | None:
     is_bert = str(stated.get("tokenizer_class")) in ("BertTokenizer", "BertTokenizerFast")
     if not is_bert or not tokens | more <= added or stated.get("additional_special_tokens"):
         return None
-    return PlainTokenizer(folder, Tokenizer.from_file(str(file)), stated)
+    try:
+        return PlainTokenizer(folder, Tokenizer.from_file(str(file)), stated)
+    except Exception as error:  # tokenizers raises bare ones
+        raise ValueError("the library cannot read it") from error
 
 
 def whole(part: Any) -> Any:
