@@ -74,7 +74,7 @@ def build_app(services: Services) -> gr.Blocks:
         app.unload(leave)
     with _no_routes_yet():
         app.queue(default_concurrency_limit=4, max_size=512)
-    # Gradio's queue looks for work a thousand times a second, and takes a tenth of a core for it while the app is idle.
+    # Gradio's queue looks for work a thousand times a second, and takes a twentieth of a core while the app is idle.
     app._queue.sleep_when_free = app._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     return app
 
