@@ -20,7 +20,7 @@ from sbert_app.pages.components.address import remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.measure_tab import shown
-from sbert_app.pages.components.messages import estimate_plan, heading, note, section
+from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.start import Plan, StartForm
@@ -95,7 +95,7 @@ def build(services: Services) -> None:
     opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
     chosen = opened.then(_about, name, about, **UNQUEUED)
     show_on(chosen.then)
-    form.estimate_after(chosen)
+    form.estimate_after(chosen, measures=False)
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
@@ -242,7 +242,7 @@ def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     )
 
 
-def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: bool = False) -> Markup:
+def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Unknown = "no run") -> Markup:
     """What a sweep would do, how long it would take, and the disk space of its models."""
     first = next(iter(estimate.estimates.values()))
     variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
@@ -256,7 +256,7 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, measuring: 
         facts,
         estimate.seconds(rate) if rate else None,
         source=rate.source if rate else "",
-        measuring=measuring,
+        unknown=unknown,
         remarks=first.notes,
     )
 

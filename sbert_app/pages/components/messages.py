@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from markupsafe import Markup
@@ -70,23 +70,24 @@ def progress_bar(step: TaskProgress) -> Markup:
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
+Unknown = Literal["measuring", "on change", "no run"]  # why the time that runs take is not known
+NO_TIME: dict[Unknown, tuple[str, str]] = {
+    "measuring": ("measuring the throughput of this machine…", ""),
+    "on change": ("time unknown", "it is measured when you choose a preset or a setting"),
+    "no run": ("time unknown", "no run from this base has been made on this machine; the first one will show"),
+}
+
+
 def estimate_plan(
-    facts: Sequence[str], seconds: float | None, source: str, measuring: bool, remarks: Sequence[str]
+    facts: Sequence[str], seconds: float | None, source: str, unknown: Unknown, remarks: Sequence[str]
 ) -> Markup:
     """What pressing Start would do, and how long it would take.
 
-    ``seconds``: None while the throughput is unknown, which is known from ``source``, or being measured now.
-    ``remarks``: what else to know, such as what will be derived from the data.
+    ``seconds``: known from ``source``, or None for the reason ``unknown``. ``remarks``: what else to know, such as what
+    will be derived from the data.
     """
-    estimate: str
-    if seconds is not None:
-        estimate, source = macro("strong")(f"about {format_estimate(seconds)}"), f"from {source}"
-    elif measuring:
-        estimate, source = "measuring the throughput of this machine…", ""
-    else:
-        estimate = macro("strong")("time unknown")
-        source = "no run from this base has been made on this machine; the first one will show"
-    return macro("plan")(facts, estimate, source, remarks)
+    time, why = NO_TIME[unknown] if seconds is None else (f"about {format_estimate(seconds)}", f"from {source}")
+    return macro("plan")(facts, time, why, remarks)
 
 
 def attribution(found: Attribution | WordAttribution) -> Markup:

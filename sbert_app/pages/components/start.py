@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Asked, Update, ask
-from sbert_app.pages.components.messages import error_message
+from sbert_app.pages.components.messages import Unknown, error_message
 from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore
@@ -24,7 +25,7 @@ from training.errors import UserFacingError
 # Gradio fills a form field by field, each of which fires its event, and fields in closed folds some ticks after it runs
 # the next event. What is asked before that would be asked of some old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# (rate, measuring=False): shows what the runs would do; without a rate how long is unknown, or being measured
+# (rate, unknown="no run"): shows what the runs would do, and without a rate why it is not known how long
 Plan = Callable[..., Markup]
 
 
@@ -53,9 +54,9 @@ class StartForm:
         """Show the estimate at these events of the fields."""
         self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY))
 
-    def estimate_after(self, event: Any) -> None:
-        """Show the estimate when the handler of an event is done."""
-        self._estimate_after(event.then(None, None, None, js=SETTLED))
+    def estimate_after(self, event: Any, *, measures: bool = True) -> None:
+        """Show the estimate when the handler of an event is done; without ``measures``, as far as it is known."""
+        self._estimate_after(event.then(None, None, None, js=SETTLED), measures=measures)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Start at a press of ``button``; ``selected`` gets the id that ``start(visitor, *values)`` returns."""
@@ -68,32 +69,26 @@ class StartForm:
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
-    def _estimate_after(self, settled: Any) -> None:
+    def _estimate_after(self, settled: Any, *, measures: bool = True) -> None:
         inputs, outputs = [self.asked, *self.inputs], [self.planned, *self.described]
-        estimated = settled.then(self._estimate, inputs, outputs, **UNQUEUED)
-        estimated.then(self._measure, inputs, outputs, **UNQUEUED)
+        estimates = [partial(self._estimate, "measuring"), partial(self._estimate, None)]
+        for estimate in estimates if measures else [partial(self._estimate, "on change")]:
+            settled = settled.then(estimate, inputs, outputs, **UNQUEUED)
 
-    def _estimate(self, asked: Asked, *values: Any) -> Update:
-        """The estimate, as far as it is known without measuring."""
-        return self._newest(asked, values, may_measure=False)
+    def _estimate(self, unknown: Unknown | None, asked: Asked, *values: Any) -> Update:
+        """The estimate; ``unknown``: what it says of a time that could be measured, or None to measure it.
 
-    def _measure(self, asked: Asked, *values: Any) -> Update:
-        """The estimate with the throughput measured now, if it was not known.
-
-        All is said again: a field that was filled in fires its event while others still have their old values, and the
-        answer to that may come after the answer to the whole form.
+        What is measured is said with all the rest again: a field that was filled in fires its event while others still
+        have their old values, and the answer to that may come after the answer to the whole form.
         """
-        return self._newest(asked, values, may_measure=True)
-
-    def _newest(self, asked: Asked, values: Sequence[Any], *, may_measure: bool) -> Update:
         is_newest = ask(asked)
         try:
             run, plan = self.estimate(*values)
             rate = known_rate(run, self.store.list(), self.store)
             is_measurable = rate is None and can_measure_rate(run.config, self.store)
-            if is_measurable and may_measure:
+            if is_measurable and not unknown:
                 rate = measure_rate(run, self.store)
-            planned = plan(rate, measuring=is_measurable and not may_measure)
+            planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
             shown = {self.planned: planned, **self.describe(run, *values)}
         except UserFacingError as error:
             shown = {self.planned: error_message(error)}

@@ -144,7 +144,7 @@ def _connect_form(
     opened = gr.context.Context.root_block.load(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), None, fields["base"], **UNQUEUED
     )
-    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
+    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)  # nobody has asked for it yet
     return runs
 
 

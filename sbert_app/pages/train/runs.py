@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_number, format_time
-from sbert_app.pages.components.messages import estimate_plan
+from sbert_app.pages.components.messages import Unknown, estimate_plan
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
@@ -116,7 +116,7 @@ def _over_seeds(runs: Sequence[Run]) -> str:
     return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
 
-def plan(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = False, seeds: int = 1) -> Markup:
+def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "no run", seeds: int = 1) -> Markup:
     """What a run, or one for each of so many seeds, would do and how long it would take."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
@@ -129,7 +129,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, measuring: bool = Fal
         [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps, *of_seeds],
         None if seconds is None else seeds * seconds,
         source=rate.source if rate else "",
-        measuring=measuring,
+        unknown=unknown,
         remarks=estimate.notes,
     )
 

@@ -136,7 +136,7 @@ def test_the_reason_of_a_failed_run_is_text(sweeps):
 
 def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
     estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
-    html = views.plan_of(estimate, None, measuring=True)
+    html = views.plan_of(estimate, None, unknown="measuring")
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
     assert "measuring the throughput" in html
 

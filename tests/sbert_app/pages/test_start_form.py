@@ -17,16 +17,16 @@ def test_the_answer_to_older_values_is_not_shown(tmp_path: Path):
 
     def estimate(steps: int):
         if steps == 100:  # while it is answered the form is filled with 12, which is answered at once
-            newer.append(form._estimate(asked, 12))
+            newer.append(form._estimate("measuring", asked, 12))
         run = RunEstimate(RunConfig("regression", base="no such model", max_steps=steps), 5_749, 2, "scored pairs")
-        return run, lambda rate, measuring: f"{run.steps} steps"
+        return run, lambda rate, unknown: f"{run.steps} steps"
 
     with gr.Blocks():
         planned, field = gr.HTML(), gr.Number()
         form = StartForm(RunStore(tmp_path), [field], planned, estimate)
-    assert form._estimate(asked, 100) == {planned: gr.skip()}
+    assert form._estimate("measuring", asked, 100) == {planned: gr.skip()}
     assert newer == [{planned: "12 steps"}]
-    assert form._measure(asked, 12) == {planned: "12 steps"}
+    assert form._estimate(None, asked, 12) == {planned: "12 steps"}
 
 
 def test_what_is_wrong_with_the_form_is_said_in_place_of_the_estimate(tmp_path: Path):
@@ -36,4 +36,4 @@ def test_what_is_wrong_with_the_form_is_said_in_place_of_the_estimate(tmp_path: 
     with gr.Blocks():
         planned, field = gr.HTML(), gr.Number()
         form = StartForm(RunStore(tmp_path), [field], planned, estimate)
-    assert "must be at least 1" in form._estimate({}, -1)[planned]
+    assert "must be at least 1" in form._estimate("measuring", {}, -1)[planned]

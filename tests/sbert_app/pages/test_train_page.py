@@ -346,7 +346,7 @@ class TestEstimate:
 
     def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
         assert "<b>time unknown</b>" in train_runs.plan(self.estimate(), None)
-        assert "measuring the throughput" in train_runs.plan(self.estimate(), None, measuring=True)
+        assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
 
     def test_unknown_data_has_unknown_steps(self):
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
