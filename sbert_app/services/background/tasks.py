@@ -75,6 +75,7 @@ class Task:
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
         self._work, self._stop = work, threading.Event()
+        self.is_superseded = False  # its owner began another one
         self._outcome: Future[TaskResult] = Future()
         self._latest = (description, 0.0, 1.0, time.perf_counter())  # one tuple, replaced at once
         self._thread = threading.Thread(target=self._run, name=f"task: {description}", daemon=True)
@@ -167,8 +168,10 @@ class TaskRunner:
 
     def start(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Task:
         """Begin a task that goes on by itself, in place of the owner's one before."""
-        self.stop(owner)
         with self._lock:
+            if (before := self._tasks.get(owner)) is not None:
+                before.is_superseded = True
+                before.stop()
             self._tasks = {each: task for each, task in self._tasks.items() if task.is_at_work}
             task = self._tasks[owner] = Task(description, work)
             self._at_work.add(task)
@@ -190,7 +193,7 @@ class TaskRunner:
                     break
                 yield progress
             if task.is_stopped:
-                raise Stopped if self._tasks.get(owner) is task else Superseded
+                raise Superseded if task.is_superseded else Stopped
             yield task.result()
         finally:
             task.stop()  # also when the iterator is closed

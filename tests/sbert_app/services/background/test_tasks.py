@@ -141,6 +141,20 @@ def test_the_one_before_is_told_from_a_stopped_one_even_if_the_new_task_has_ende
         list(first)
 
 
+def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_begins_one(tasks):
+    work = Endless()
+    stopped = tasks.run("me map", "first", work)
+    next(stopped)
+    tasks.stop("me map")
+    assert work.ended.wait(60)
+    while tasks.at_work():
+        time.sleep(0.01)
+    list(tasks.run("you map", "another", lambda *_: 2))
+    with pytest.raises(Stopped) as raised:
+        list(stopped)
+    assert not isinstance(raised.value, Superseded)
+
+
 def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
     def work(watch):
         raise InputError("too few sentences.")
