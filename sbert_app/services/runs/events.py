@@ -52,6 +52,8 @@ class EventReader:
         except FileNotFoundError:
             self._restart(0)
             return self._events
+        except OSError as error:  # such as a link to itself
+            raise unreadable(self._path, error) from None
         self._position += len(complete) + len(newline)
         self._events += parse_events(complete)
         return self._events

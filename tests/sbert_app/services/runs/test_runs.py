@@ -95,7 +95,10 @@ NO_FILES = {
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [*product(["run.json", "config.json"], [*DAMAGES, *NO_FILES]), ("events.jsonl", "a folder")],
+    [
+        *product(["run.json", "config.json"], [*DAMAGES, *NO_FILES]),
+        *product(["events.jsonl"], ["a folder", "a loop of links"]),
+    ],
 )
 def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, damage):
     sound, broken = store.create(CONFIG), store.create(CONFIG)
