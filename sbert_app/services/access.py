@@ -84,10 +84,9 @@ class AccessPolicy:
                 raise _refused("this app is open to everybody and fetches no data sets; upload a file, or give stsb")
             if not part.is_set and not self._in_allowed_folder(part.name):
                 refused = _quoted(name if given.is_retrieval else str(part))
-                raise _refused(
-                    f"data {refused} cannot be used here; upload a file, or give {', '.join(DATA_SETS)} or "
-                    "hf:<org>/<name> (paths are for the command line and serve --allow-path)"
-                )
+                paths = "(paths are for the command line and serve --allow-path)"
+                offered = "stsb" if self._is_public else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
+                raise _refused(f"data {refused} cannot be used here; upload a file, or give {offered}")
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:

@@ -189,7 +189,7 @@ def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
             policy.check_model(refused)
     assert policy.check_data("stsb:dev") == "stsb:dev"
     for refused in ("snli", "hf:org/name", "/etc/passwd"):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=r"give stsb$"):  # and nothing that it refuses
             policy.check_data(refused)
     for steps, trained in ((None, 200), (10_000, 200), (5, 5)):
         assert policy.check_run(RunConfig("regression", max_steps=steps)).max_steps == trained
