@@ -7,8 +7,9 @@ const layerOf = (trace) => trace.meta?.layer;
 
 const listen = () => {
   const figure = plot();
-  if (!figure || !figure.on || figure.listening) return;
-  figure.listening = true;
+  if (!figure || !figure.on || figure.listening === figure.on) return; // another one: Plotly has begun it anew
+  if (!figure.listening) { highlight(figure); dragPicture(figure); }
+  figure.listening = figure.on;
   figure.on("plotly_click", (event) => {
     const row = event.points.map((point) => point.customdata?.[0]).find((candidate) => candidate >= 0);
     if (row !== undefined) trigger("click", { row });
@@ -24,8 +25,6 @@ const listen = () => {
     window.Plotly.update(figure, { selectedpoints: [null] }, { selections: [] });
     trigger("select", { rows: [...new Set(rows)], add: isShiftDown });
   });
-  highlight(figure);
-  dragPicture(figure);
   figure.withNames = (layout) => writeNames(figure, layout);
   for (const event of ["plotly_relayouting", "plotly_relayout", "plotly_afterplot"]) figure.on(event, () => placeNames(figure));
   placeNames(figure);

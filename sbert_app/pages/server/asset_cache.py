@@ -3,8 +3,9 @@
 - Gradio's scripts and styles. Gradio compresses every answer as it is sent, on the thread on which all requests are
   answered: a class that opens a page together would wait for each other. The names of these files contain a hash of
   their content, so that a copy never becomes stale, in the browser neither.
-- Plotly is two thirds of what a page with a chart sends, and a third of what the browser computes to open it. Every
-  page but that of maps gets its bundle of charts in two dimensions, a third of the whole.
+- Plotly is two thirds of what a page with a chart sends, and a third of what the browser computes to open it. Pages get
+  a third of it: the bundle of charts in two dimensions, that of maps the bundle that draws them. The first map in three
+  dimensions brings the whole.
 - Pages, where there is no login. Gradio copies the description of all components for each visitor, and does not
   compress it.
 """
@@ -27,9 +28,22 @@ from training.assets import ASSETS
 
 PREFIX = "/assets/"
 PLOT = f"{PREFIX}PlotlyPlot-"  # Gradio's module that draws figures, with Plotly inside
-WHOLE, FLAT = b"whole", b"cartesian-3.4.0"  # the queries that ask for one of its two forms
-CHOOSE = b"""const form = location.pathname.endsWith("/explore") ? "%s" : "%s";
-export default (await import(`${import.meta.url}?${form}`)).default;""" % (WHOLE, FLAT)
+WHOLE = b"whole"  # a query that asks for one of its forms, as Gradio packs it; those of FORMS: with a smaller library
+FORMS = {b"cartesian-3.4.0": "plotly-cartesian.min.js", b"gl2d-3.2.0": "plotly-gl2d.min.js"}
+CHOOSE = b"""const form = location.pathname.endsWith("/explore") ? "gl2d-3.2.0" : "cartesian-3.4.0";
+export default (await import(`${import.meta.url}?${form}`)).default;"""
+# Behind a smaller library: what was to be drawn last when the whole has come is drawn by it, and all that follows.
+GROW = b"""
+const react = module.exports.react;
+let newest;
+module.exports.react = async (...figure) => {
+  newest = figure;
+  if (figure[1].every((trace) => trace.type !== "scatter3d")) return react(...figure);
+  await import(`${import.meta.url.split("?")[0]}?whole`);
+  Object.assign(module.exports, window.Plotly);
+  return window.Plotly.newPlot(...newest);
+};
+"""
 PLOTLY = re.compile(
     rb"(=\w\(\w\(\(\(\w,(\w)\)=>\{).*(\}\)\)\(\)\),\w=)", re.DOTALL
 )  # between: the library, as CommonJS
@@ -75,7 +89,7 @@ class AssetCache:
         accepted, path, asked = headers.get("accept-encoding", ""), scope["path"], scope["query_string"]
         encoding = next((each for each in COMPRESS if each in accepted), "")
         if path.startswith(PREFIX):
-            return (path, encoding, asked if asked in (WHOLE, FLAT) else b""), encoding
+            return (path, encoding, asked if asked in (WHOLE, *FORMS) else b""), encoding
         if path not in self._pages or b"deep_link" in asked or b"all_endpoints" in asked:  # what Gradio reads of it
             return None, ""
         return (path, encoding, scope["scheme"], *(headers.get(name) for name in OF_A_PAGE)), encoding
@@ -93,9 +107,12 @@ class AssetCache:
         body = b"".join(part.get("body", b"") for part in parts)
         if start["status"] != 200 or not parts or parts[-1].get("more_body", False):
             return start, body
-        is_choice = scope["path"].startswith(PLOT) and scope["query_string"] not in (WHOLE, FLAT)
-        if scope["path"].startswith(PLOT) and scope["query_string"] != WHOLE:
-            body = CHOOSE if is_choice else flat(body)
+        form = scope["query_string"]
+        is_choice = scope["path"].startswith(PLOT) and form not in (WHOLE, *FORMS)
+        if is_choice:
+            body = CHOOSE
+        elif scope["path"].startswith(PLOT) and form in FORMS:
+            body = with_library(body, FORMS[form])
         kept = {**start, "headers": [each for each in start["headers"] if each[0].lower() in OF_A_FILE]}
         headers = MutableHeaders(scope=kept)
         if encoding and headers.get("content-type", "").startswith(COMPRESSED):
@@ -109,7 +126,7 @@ class AssetCache:
         return kept, body
 
 
-def flat(module: bytes) -> bytes:
-    """Gradio's module with the smaller library; unchanged where Gradio packs it in another way."""
-    library = (ASSETS / "plotly-cartesian.min.js").read_bytes()
+def with_library(module: bytes, name: str) -> bytes:
+    """Gradio's module with a smaller library; unchanged where Gradio packs it in another way."""
+    library = (ASSETS / name).read_bytes() + GROW
     return PLOTLY.sub(lambda found: found[1] + b"var module=" + found[2] + b";" + library + found[3], module, count=1)

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.server.asset_cache import AssetCache
+from sbert_app.pages.server.asset_cache import CHOOSE, FORMS, GROW, AssetCache
 
 SCRIPT = "let a = 1;\n" * 1_000
 
@@ -162,21 +162,28 @@ def test_a_page_is_made_once_for_all_who_reach_it_at_the_same_address(behind):
     assert behind.asked == 7
 
 
-def test_every_page_but_that_of_maps_gets_plotlys_charts_in_two_dimensions():
+def test_pages_get_the_part_of_plotly_that_they_draw_with():
     (file,) = (Path(gradio.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")
     whole = file.read_bytes()
     client = TestClient(AssetCache(Starlette(routes=[Route("/assets/{_}", lambda _: Response(whole, 200))])))
     asked = f"/assets/{file.name}"
-    chosen, flat = get(client, asked).text, get(client, f"{asked}?cartesian-3.4.0").content
-    assert 'endsWith("/explore") ? "whole" : "cartesian-3.4.0"' in chosen
+    assert get(client, asked).content == CHOOSE
     assert get(client, asked).headers["cache-control"] == "no-cache", "another version may choose for other pages"
     assert get(client, f"{asked}?whole").content == whole
-    assert len(flat) < len(whole) / 3
-    assert b"plotly.js (cartesian - minified) v3.4.0" in flat
-    assert flat[-600:] == whole[-600:], "what draws is Gradio's"
+    chosen = re.search(rb'endsWith\("/explore"\) \? "(gl2d-[\d.]+)" : "(cartesian-[\d.]+)"', CHOOSE)
+    assert chosen and set(chosen.groups()) == {*FORMS}
+    for form in FORMS:
+        part = get(client, f"{asked}?{form.decode()}").content
+        name, version = form.split(b"-")
+        assert b"plotly.js (%s - minified) v%s" % (name, version) in part
+        assert GROW in part
+        assert len(part) < len(whole) / 2.8
+        assert part[-600:] == whole[-600:], "what draws is Gradio's"
 
 
-def test_no_other_page_draws_what_needs_the_whole_library():
+def test_no_other_page_draws_what_its_part_of_plotly_lacks():
     sources = [*(ROOT / "sbert_app").rglob("*.py")]
     found = {file.name for file in sources if re.search("scattergl|scatter3d", file.read_text(), re.IGNORECASE)}
-    assert found == {"map.py"}, "others belong on the page of maps, or its pages in asset_cache.CHOOSE"
+    assert found - {"asset_cache.py"} == {"map.py"}, (
+        "others belong on the page of maps, or its pages in asset_cache.CHOOSE"
+    )
