@@ -68,7 +68,9 @@ def follow(
     sent = gr.State({})  # the versions that the browser has
 
     def show(versions: dict[Any, Any], *values: Any) -> Update:
-        return {outputs[0]: gr.skip(), **changes(look(*values), versions)}
+        is_newest = ask(versions)  # a look that began before another one may end after it, with what was before
+        now = look(*values)
+        return {outputs[0]: gr.skip(), **(changes(now, versions) if is_newest() else {})}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
         return event(show, [sent, *inputs], outputs, **{**UNQUEUED, **options})

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sbert_app.pages import build_app
 from sbert_app.pages.api.endpoint import signatures
-from sbert_app.pages.components.events import ask
+from sbert_app.pages.components.events import Output, ask, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
@@ -70,6 +70,26 @@ def test_a_question_is_the_newest_one_until_the_next_about_the_same():
     assert (first(), other()) == (True, True)
     second = ask(asked, "lesson 5")
     assert (first(), second(), other()) == (False, True, True)
+
+
+def test_a_look_that_was_overtaken_shows_nothing_old():
+    """The page would stay at it for good when the work has ended and the later look has stopped the timer."""
+    states = iter(["running", "finished"])
+
+    def look() -> dict[gr.HTML, Output]:
+        state = next(states)
+        if state == "running":
+            assert show(versions) == {status: "finished"}, "a later look, which ends first"
+        return {status: Output(state)}
+
+    with gr.Blocks() as page:
+        status = gr.HTML()
+        follow(gr.Timer(), look, [], [status])
+    (listener,) = page.fns.values()
+    show, versions = listener.fn, dict[object, object]()
+    assert show is not None
+    assert show(versions) == {status: gr.skip()}
+    assert versions[status] == hash("finished")
 
 
 @pytest.mark.parametrize("fails", [False, True])
