@@ -113,7 +113,12 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     page.locator("#map-settings > button").click()
     page.locator("#map-dimensions").get_by_label("3-D").check()
     expect(page.locator("#map-status")).to_contain_text("461 sentences in 3 dimensions")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData[0].type === 'scatter3d'")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'")
+    for mode in ("light", "dark"):
+        names = page.locator("#map-plot .annotation-text")
+        colours = names.evaluate_all("all => all.map((each) => getComputedStyle(each).fill)")
+        assert set(colours) == {"rgb(255, 255, 255)"}, f"on their dark ground, {mode}"
+        page.click("#theme-switch")
     expect_selected(page, rows)
     page.locator("#map-dimensions").get_by_label("2-D").check()
     expect(page.locator("#map-status")).to_contain_text("in 2 dimensions")

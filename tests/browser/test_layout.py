@@ -77,6 +77,23 @@ def test_few_controls_are_seen_at_first(open_page, path):
     assert len(seen) <= MOST_CONTROLS[path], seen
 
 
+# What stands below the box that it describes.
+BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
+  .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
+  .map((label) => label.innerText)"""
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/label",)])  # which has none
+def test_the_words_of_a_checkbox_stand_beside_it(open_page, path):
+    page = open_page(path, width=1280)
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    for _ in range(2):  # what is in a fold may have folds
+        page.evaluate("document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())")
+        page.wait_for_timeout(500)
+    assert page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    assert page.evaluate(BELOW) == []
+
+
 @pytest.mark.parametrize("path", MOST_CONTROLS)
 def test_every_page_has_a_way_home_one_left_edge_and_no_idle_stop(open_page, path):
     page = open_page(path, width=1440)
