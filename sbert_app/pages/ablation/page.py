@@ -109,7 +109,7 @@ def _form(name: gr.Radio) -> list[Any]:
     """The fields of a new sweep, in the order of `_sweep`."""
     with gr.Row():
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
-        steps = gr.Number(STEPS, label="Steps", info="Per run; empty: one epoch", min_width=160, elem_id="steps")
+        steps = gr.Number(STEPS, label="Steps", info="Per run; 0: one epoch", min_width=160, elem_id="steps")
         hint = "Or type a Hub id or run:<name>"
         base = open_dropdown("Base", BASES, hint, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
         hint = "Labelled pairs; or type hf:<org>/<name>"

@@ -167,7 +167,8 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     if kind is gr.Dropdown:
         options["allow_custom_value"] = not setting.choices
     several = "; several: 0-4" if name == "seed" else ""
-    empty = f"; empty: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
+    nothing = "0" if kind is gr.Number else "empty"  # Gradio's Number makes 0 of None when it comes into sight
+    empty = f"; {nothing}: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
     options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
     return kind(value=shown_values(start.to_dict())[name], **options)
 

@@ -78,6 +78,15 @@ def test_the_form_says_what_a_config_says():
     assert (found.learning_rate, found.pooling, found.eval_data, found.max_steps) == (5e-5, None, None, None)
 
 
+def test_a_hint_says_what_an_empty_field_shows_and_means():
+    """Gradio's Number shows 0 for None."""
+    start = RunConfig("regression")
+    hints = {name: train_form.component(start, name).info for name in ("patience", "mini_batch_size", "query_prompt")}
+    assert hints["patience"].endswith("; 0: all steps are done")
+    assert hints["mini_batch_size"].endswith("; 0: the whole batch")
+    assert hints["query_prompt"].endswith("; empty: the base's")
+
+
 def test_what_is_hidden_for_an_objective_is_not_asked_of_it():
     hidden = {"teacher": "minilm-stsb", "mine_negatives": True, "matryoshka_dims": "16, 8", "mini_batch_size": 0}
     found = train_form.to_config(values(**hidden), ACCESS)
