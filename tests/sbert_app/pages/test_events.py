@@ -41,6 +41,11 @@ def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blo
     assert [where for where, listeners in waiting.items() if listeners > 1] == []
 
 
+def test_train_and_ablation_open_without_a_measurement(app: gr.Blocks):
+    asked = [getattr(function.fn, "args", ()) for function in app.fns.values()]
+    assert asked.count(("on change",)) == 2, "see test_start_form.py"
+
+
 def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
     """By default Gradio drops one between the sight of an answer and the moment at which it is done with it."""
     modes = {

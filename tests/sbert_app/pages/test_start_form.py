@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import gradio as gr
+import pytest
 
+from sbert_app.pages.components import start
 from sbert_app.pages.components.start import StartForm
-from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -37,3 +39,26 @@ def test_what_is_wrong_with_the_form_is_said_in_place_of_the_estimate(tmp_path: 
         planned, field = gr.HTML(), gr.Number()
         form = StartForm(RunStore(tmp_path), [field], planned, estimate)
     assert "must be at least 1" in form._estimate("measuring", {}, -1)[planned]
+
+
+@pytest.mark.parametrize(("measures", "told"), [(False, ["on change"]), (True, ["measuring", "no run"])])
+def test_only_a_choice_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: bool, told: list[str]):
+    """Opening the page trains nothing; a time that is not known yet is said to be measured when something is chosen."""
+    measured, said = [], []
+
+    def measure(run: RunEstimate, store: RunStore) -> TrainingRate:
+        measured.append(run)
+        return TrainingRate(100.0, 1.0, "8 steps")
+
+    monkeypatch.setattr(start, "measure_rate", measure)
+    monkeypatch.setattr(start, "can_measure_rate", lambda config, store: True)
+    run = RunEstimate(RunConfig("regression"), 5_749, 2, "scored pairs")
+    with gr.Blocks() as page:
+        planned = gr.HTML()
+        form = StartForm(RunStore(tmp_path), [], planned, lambda: (run, lambda rate, unknown: said.append(unknown)))
+        form.estimate_after(page.load(None), measures=measures)
+    for listener in page.fns.values():
+        if listener.fn is not None:
+            listener.fn({})
+    assert said == told
+    assert measured == [run] * measures
