@@ -83,9 +83,11 @@ def test_a_project_of_ratings_is_reported_under_its_name(chromium, new_project, 
     page.locator("#label-create").click()
     expect(page.locator("#label-card [data-pair]")).to_be_visible()
     expect(page.locator("#report-label")).to_be_hidden()  # nothing is judged
-    page.locator("#label-rater").get_by_role("textbox").fill("Ann")
-    page.locator("#label-rater").get_by_role("textbox").press("Enter")
+    rater = page.locator("#label-rater").get_by_role("textbox")
+    rater.fill("Ann")
+    rater.press("Enter")
     expect(page.locator("#label-card .scores button")).to_have_count(7)
+    expect(rater).not_to_be_focused()  # so that a digit is a score
     page.keyboard.press("4")
     expect(page.locator("#label-agreement")).to_contain_text("Ann")
     opened_offline(chromium, page, "label", tmp_path, "<i>Support</i>")

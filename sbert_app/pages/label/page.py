@@ -48,9 +48,9 @@ SCALE = (
     "the same meaning",
 )
 NO_SCORE, NOT_JUDGED = "none", "not judged"
-REMEMBER = """(project, rater) => window.nameInAddress(["project", "rater"], [project, rater])"""
+REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
-BLUR = """() => { if (document.activeElement?.closest("#%s")) document.activeElement.blur(); }"""
+BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
 
 
 def build(services: Services) -> None:
@@ -129,7 +129,7 @@ class _LabelPage:
             (self.project.input, self.project),
         ):
             opened = event(self.opened, chosen, everything, **UNQUEUED)
-            opened.then(None, chosen, None, js=REMEMBER).then(None, None, None, js=BLUR % field.elem_id)
+            opened.then(None, chosen, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
         after = [*shown, *self.results.outputs]
         for listen, handler in (
             (self.card.judge, self.judge),
@@ -146,7 +146,8 @@ class _LabelPage:
             [*inputs, *self.how_read.inputs],
             [self.project, self.new],
         )
-        made.success(self.opened, chosen, everything, **UNQUEUED).then(None, chosen, None, js=REMEMBER)
+        made = made.success(self.opened, chosen, everything, **UNQUEUED)
+        made.then(None, chosen, None, js=f"(project, rater) => {REMEMBER}")
         self.results.wire()
 
     def opened(self, project_id: str, rater: str) -> Update:
