@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import inspect
 import logging
 import os
 import sys
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from training.assets import IN_CLONE
 
@@ -122,17 +123,24 @@ def without_option(arguments: list[str], name: str) -> tuple[list[str], str | No
 
 
 @contextmanager
-def not_installed(*packages: str) -> Iterator[None]:
-    """Inside the block importing these packages fails as if they were not installed; loaded ones stay as they are.
-
-    For packages that a library imports wherever they are installed, asked for or not, and can do without. MCP's SDK,
-    which Gradio imports, is a seventh of the imports before the first page.
+def quick_gradio(mcp: bool = False) -> Iterator[None]:
+    """Inside the block ``import gradio`` takes half the time: without MCP's SDK unless it is asked for, a seventh of it,
+    and without the stubs for editors (.pyi) that Gradio writes, or reads and compares, for each component at each start.
     """
-    hidden = [package for package in packages if package not in sys.modules]
+    hidden = [] if mcp or "mcp" in sys.modules else ["mcp"]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None makes an import fail
+    file_of = inspect.getfile
+
+    def no_file_of_a_component(thing: Any) -> str:
+        if isinstance(thing, type) and thing.__module__.startswith("gradio."):
+            raise OSError("a class without a file, for which Gradio writes no stub")
+        return file_of(thing)
+
+    inspect.getfile = no_file_of_a_component
     try:
         yield
     finally:
+        inspect.getfile = file_of
         for package in hidden:
             sys.modules.pop(package, None)
 

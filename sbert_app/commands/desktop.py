@@ -9,6 +9,7 @@ import sys
 from filelock import FileLock, Timeout
 
 from sbert_app.commands import options
+from sbert_app.process import quick_gradio
 from sbert_app.settings import Settings
 from training.assets import asset
 from training.errors import InputError
@@ -29,7 +30,8 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
     with lock:  # before the imports, which take seconds
         import webview
 
-        from sbert_app.pages import serve
+        with quick_gradio():
+            from sbert_app.pages import serve
 
         def show(url: str) -> None:
             webview.create_window("SBERT Lab", url, width=1280, height=860, min_size=(390, 600))

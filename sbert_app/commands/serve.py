@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sbert_app.commands import options
-from sbert_app.process import not_installed
+from sbert_app.process import quick_gradio
 from sbert_app.settings import Settings
 
 
@@ -58,7 +57,7 @@ def serve(
     settings = Settings.gather(**locals())  # the parameters have the names of its fields
     shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
-    with nullcontext() if settings.mcp else not_installed("mcp"):  # which Gradio imports wherever it is
+    with quick_gradio(settings.mcp):
         from sbert_app.pages import serve as launch
 
     if not shows:

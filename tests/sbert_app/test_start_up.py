@@ -81,30 +81,42 @@ assert app.app is None, "the routes are made at the launch, once"
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
 
 
-@pytest.mark.slow
-def test_what_gradio_can_do_without_is_not_loaded_until_it_is_asked_for():
-    hidden = """
-from sbert_app.process import not_installed
-with not_installed("mcp"):
-    import sbert_app.pages
+QUICK = """
+import inspect, sys
+from sbert_app.process import quick_gradio
+opened, file_of = [], inspect.getfile
+sys.addaudithook(lambda event, values: event == "open" and opened.append(str(values[0])))
+with quick_gradio(mcp={mcp}):
+    import gradio
 """
-    assert loaded_by(hidden) & {"gradio", "mcp"} == {"gradio"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mcp", "loaded"), [(False, {"gradio"}), (True, {"gradio", "mcp"})])
+def test_what_gradio_can_do_without_is_not_loaded_unless_it_is_asked_for(mcp: bool, loaded: set[str]):
+    hidden = QUICK.format(mcp=mcp)
+    assert loaded_by(hidden) & {"gradio", "mcp"} == loaded
     assert "mcp" in loaded_by(f"{hidden}\nimport mcp"), "it is there afterwards"
 
 
-@pytest.mark.parametrize(("asked_for", "hidden"), [(False, ["mcp"]), (True, [])])
-def test_the_app_loads_it_where_it_is_asked_for(monkeypatch, tmp_path, asked_for: bool, hidden: list[str]):
-    seen: list[str] = []
+def test_no_stubs_of_gradios_components_are_made_at_a_start():
+    python = f"{QUICK.format(mcp=False)}\nstubs = [name for name in opened if name.endswith('.pyi')]"
+    loaded_by(f"{python}\nassert not stubs, stubs\nassert inspect.getfile is file_of")
+
+
+@pytest.mark.parametrize("mcp", [False, True])
+def test_the_app_loads_the_sdk_of_mcp_where_it_is_asked_for(monkeypatch, tmp_path, mcp: bool):
+    seen: list[bool] = []
 
     @contextmanager
-    def record(*packages: str) -> Iterator[None]:
-        seen.extend(packages)
+    def record(mcp: bool) -> Iterator[None]:
+        seen.append(mcp)
         yield
 
-    monkeypatch.setattr(command, "not_installed", record)
+    monkeypatch.setattr(command, "quick_gradio", record)
     monkeypatch.setattr("sbert_app.pages.serve", lambda settings: None)
-    command.serve(home=tmp_path, mcp=asked_for)
-    assert seen == hidden
+    command.serve(home=tmp_path, mcp=mcp)
+    assert seen == [mcp]
 
 
 def test_gradios_queue_knows_the_pauses_that_serve_sets():
