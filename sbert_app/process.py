@@ -124,17 +124,19 @@ def without_option(arguments: list[str], name: str) -> tuple[list[str], str | No
 
 @contextmanager
 def quick_gradio(mcp: bool = False) -> Iterator[None]:
-    """Inside the block ``import gradio`` takes half the time: without MCP's SDK unless it is asked for, a seventh of it,
-    and without the stubs for editors (.pyi) that Gradio writes, or reads and compares, for each component at each start.
+    """Inside the block ``import gradio`` takes half the time.
+
+    MCP's SDK is a seventh of it, and not loaded unless it is asked for. The stubs for editors (.pyi), which Gradio
+    writes, or reads and compares, for each of its components at each start, are a third, and left alone.
     """
     hidden = [] if mcp or "mcp" in sys.modules else ["mcp"]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None makes an import fail
     file_of = inspect.getfile
 
-    def no_file_of_a_component(thing: Any) -> str:
-        if isinstance(thing, type) and thing.__module__.startswith("gradio."):
+    def no_file_of_a_component(object: Any) -> str:
+        if isinstance(object, type) and object.__module__.startswith("gradio."):
             raise OSError("a class without a file, for which Gradio writes no stub")
-        return file_of(thing)
+        return file_of(object)
 
     inspect.getfile = no_file_of_a_component
     try:

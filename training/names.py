@@ -205,10 +205,10 @@ class DataName:
         """Read the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
-        stated = None if os.path.lexists(text) else _STATED.fullmatch(text)  # False for what no file system takes
-        text, objective = stated.groups() if stated else (text, None)
-        read_as = None if os.path.lexists(text) else _READ_AS.fullmatch(text)
-        if not read_as:
+        stated = _STATED.fullmatch(text)
+        text, objective = stated.groups() if stated and not os.path.lexists(text) else (text, None)
+        read_as = _READ_AS.fullmatch(text)
+        if not read_as or os.path.lexists(text):  # which is False for what no file system takes
             return DataName(text, None, objective)
         said = dict(each.split("=", 1) for each in read_as[2].split("&"))
         encoding, columns = (unquote(said.get(key, "")).strip() or None for key in ("encoding", "columns"))
@@ -217,10 +217,10 @@ class DataName:
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
         """Read "snli+mnli" as two names. A path that exists may itself contain a plus."""
-        whole = DataName.parse(text)
-        if os.path.lexists(whole.name):
+        whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
+        if parts == [text] or os.path.lexists(whole.name):
             return (whole,)
-        return tuple(DataName.parse(part.strip()) for part in text.split("+") if part.strip()) or (whole,)
+        return tuple(map(DataName.parse, parts)) or (whole,)
 
     def __str__(self) -> str:
         objective = f"={self.objective}" if self.objective else ""

@@ -6,6 +6,7 @@ torch: the first paint does not wait for it. A thread loads the default models m
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import threading
@@ -13,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
-from gradio.blocks import BlockFunction
+from gradio.blocks import Block, BlockFunction
 from gradio.routes import App
+from gradio.state_holder import SessionState, StateHolder
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -56,6 +59,7 @@ def build_app(services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
+    _keep_signatures(Block)
     app = _WholeSteps(title="SBERT Lab", analytics_enabled=False, delete_cache=(3_600, 86_400))
     with _no_routes_yet(), app:
         for name in PAGES:
@@ -77,6 +81,17 @@ def build_app(services: Services) -> gr.Blocks:
     # Gradio's queue looks for work a thousand times a second, and takes a twentieth of a core while the app is idle.
     app._queue.sleep_when_free = app._queue.progress_update_sleep_when_free = QUEUE_SECONDS
     return app
+
+
+def _keep_signatures(kind: type[Block]) -> None:
+    """Let the signatures of all components be known, where `inspect` looks first.
+
+    Gradio asks for them for each component that it makes, and for all components in each session.
+    """
+    make = inspect.unwrap(vars(kind).get("__init__", lambda: None))
+    vars(make)["__signature__"] = inspect.signature(make)
+    for each in kind.__subclasses__():
+        _keep_signatures(each)
 
 
 @contextmanager
@@ -113,6 +128,20 @@ class _WholeSteps(gr.Blocks):
         if is_first or final or simple_format:
             return whole
         return [[["replace", [], value]] for value in whole]
+
+
+class _Sessions(StateHolder):
+    """Sessions that know the settings of the components that were changed alone.
+
+    Gradio collects those of all components for each session, of all pages: 70 ms and 2 MB, which only links to a state
+    of a page (`gr.DeepLinkButton`) need.
+    """
+
+    def __getitem__(self, session_id: str) -> SessionState:
+        if session_id not in self.session_data:
+            without_settings: Any = SimpleNamespace(default_config=self.blocks.default_config, blocks=())
+            self.session_data[session_id] = SessionState(without_settings)
+        return super().__getitem__(session_id)
 
 
 class _JobFiles:
@@ -224,6 +253,9 @@ def _launch(app: gr.Blocks, settings: Settings, services: Services) -> str:
     if not is_guarded:  # a server goes on when a layer fails as it starts
         app.close(verbose=False)
         raise RuntimeError("the guard does not stand before the app")
+    sessions = _Sessions()
+    sessions.set_blocks(app)
+    app.server_app.state_holder = sessions
     launched.set()
     return url
 

@@ -84,8 +84,9 @@ class StartForm:
         is_newest = ask(asked)
         try:
             run, plan = self.estimate(*values)
-            rate = known_rate(run, self.store.list(), self.store)
-            is_measurable = rate is None and can_measure_rate(run.config, self.store)
+            runs = self.store.list()
+            rate = known_rate(run, runs, self.store)
+            is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
             if is_measurable and not unknown:
                 rate = measure_rate(run, self.store)
             planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")

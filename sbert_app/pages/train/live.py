@@ -19,7 +19,7 @@ from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
 from sbert_app.pages.train.report import run_report
-from sbert_app.pages.train.runs import log, no_runs, run_list, status
+from sbert_app.pages.train.runs import log, no_runs, run_list, state_label, status
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
@@ -159,7 +159,7 @@ class RunPanel:
         return {
             self.current: Output(run.id if run else ""),
             self.status: Output(_status(run, runs)),
-            self.runs: Output(self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted)),
+            self.runs: self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
             **{component: Output(gr.update(visible=each)) for component, each in visible.items()},
@@ -171,12 +171,16 @@ class RunPanel:
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
 
-    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], wanted: str) -> str:
+    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], wanted: str) -> Output:
         """The list: without a filter, the runs of an experiment are one row."""
-        listed = self._listed(runs, wanted)
+        listed, opened_id, stopping = self._listed(runs, wanted), opened.id if opened else "", [*map(state_label, runs)]
         folded = {} if (wanted or "").strip() else run_groups(self.store.home)
         problems = "".join(map(error_message, self.store.damaged()))
-        return problems + run_list(listed, opened.id if opened else "", colours, folded, len(runs) - len(listed))
+
+        def draw() -> str:
+            return problems + run_list(listed, opened_id, colours, folded, len(runs) - len(listed))
+
+        return Output((listed, len(runs), opened_id, colours, folded, stopping, problems), draw)
 
     def _deletable(self, wanted: str) -> list[Run]:
         """The listed runs that are not at work."""

@@ -193,14 +193,14 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
     return _measured_rate(estimate, store.home) if _key(estimate) in _measured else None
 
 
-def can_measure_rate(config: RunConfig, store: RunStore) -> bool:
-    """Whether `measure_rate` can run now: base and data are on this machine, and no run is running."""
+def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
+    """Whether `measure_rate` can run now: base and data are on this machine, and none of all ``runs`` is running."""
     model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
     has_base = model.is_scratch or model.run_id is not None or any(folder.is_dir() for folder in folders)
     if config.base in WORD_ENCODERS:
         has_base = has_glove(store.home)
     has_data = not any(map(_on_hub, DataName.parse_joined(config.train_data)))
-    return has_base and has_data and not any(run.state == State.RUNNING for run in store.list())
+    return has_base and has_data and not any(run.state == State.RUNNING for run in runs)
 
 
 def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:

@@ -330,8 +330,12 @@ class RunStore:
 
 def _stamp(folder: Path) -> object:
     """What changes whenever what a `Run` says of a run that is not at work does."""
-    files = [folder / name for name in ("run.json", "name.txt", "events.jsonl", "model")]
-    return [(status.st_ino, status.st_ctime_ns) for file in files if file.exists() for status in [file.stat()]]
+    found = []
+    for name in ("run.json", "name.txt", "events.jsonl", "model"):
+        with suppress(FileNotFoundError):
+            status = (folder / name).stat()
+            found.append((status.st_ino, status.st_ctime_ns))
+    return found
 
 
 @dataclass

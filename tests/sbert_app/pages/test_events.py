@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -10,7 +11,7 @@ import gradio as gr
 import pytest
 from markupsafe import Markup
 
-from sbert_app.pages import build_app
+from sbert_app.pages import _Sessions, build_app
 from sbert_app.pages.api.endpoint import signatures
 from sbert_app.pages.components.events import Output, ask, follow
 from sbert_app.pages.learn import page as learn
@@ -67,6 +68,28 @@ def test_no_choice_is_dropped(app: gr.Blocks):
         if event == "input" and app.blocks[component] not in function.outputs
     ]
     assert dropped == []
+
+
+def test_a_visitors_session_holds_the_settings_of_what_was_changed_alone(app: gr.Blocks):
+    """Those of all components of all pages take 2 MB for each visitor."""
+    sessions = _Sessions()
+    sessions.set_blocks(app)
+    session = sessions["visitor"]
+    assert session is sessions["visitor"] and session is not sessions["another"]
+    assert session.config_values == {}
+    field = next(key for key, block in app.blocks.items() if block.elem_id == "label-rater")
+    session._update_value_in_config(field, "Ann")
+    assert [(each["id"], each["props"]["value"]) for each in session.components] == [(field, "Ann")]
+    assert app.blocks[field].value is None, "other visitors have their own"
+
+
+def test_the_signatures_of_components_are_known_and_right(app: gr.Blocks):
+    making = {inspect.unwrap(type(block).__init__) for block in app.blocks.values()}
+    known = {make: vars(make).pop("__signature__") for make in making if "__signature__" in vars(make)}
+    assert len(making - known.keys()) <= 1, "the class behind `gr.api` is imported with the first endpoint"
+    assert {make: inspect.signature(make) for make in known} == known
+    for make, signature in known.items():
+        vars(make)["__signature__"] = signature
 
 
 def test_a_question_is_the_newest_one_until_the_next_about_the_same():

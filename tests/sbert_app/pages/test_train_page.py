@@ -415,6 +415,24 @@ def test_only_what_has_changed_is_sent(services, panel):
     updated = changes(panel.look("", ()), sent)
     assert {panel.status, panel.runs, panel.name} <= set(updated)
     assert not {panel.log, panel.stop, panel.current} & set(updated)
+    assert "another name" in updated[panel.runs]
+
+
+def test_the_list_is_not_rendered_again_until_a_run_has_changed(services, panel, monkeypatch):
+    """Of 300 runs it takes 30 ms, in each open tab each second."""
+    store, sent = services.jobs.store, {}
+    run, listed = store.create(RunConfig("regression", name="one")), []
+    monkeypatch.setattr(train_live, "run_list", lambda runs, *_: listed.append([each.state for each in runs]) or "")
+    changes(panel.look("", ()), sent)
+    changes(panel.look("", ()), sent)
+    assert listed == [["queued"]]
+    with store.lease(run.id):
+        changes(panel.look("", ()), sent)
+        store.stop(run.id)
+        changes(panel.look("", ()), sent)
+        changes(panel.look("", ()), sent)
+    changes(panel.look("", [run.id]), sent)
+    assert listed == [["queued"], ["running"], ["running"], ["interrupted"]], "the second time it says that it stops"
 
 
 def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):

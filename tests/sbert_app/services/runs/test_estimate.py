@@ -178,7 +178,7 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
 def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
     monkeypatch.setattr(run_estimate, "_measured", {})
     found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
-    assert can_measure_rate(found.config, store)
+    assert can_measure_rate(found.config, store.list(), store)
     rate = measure_rate(found, store)
     assert rate.sentences_per_second > 0
     assert "8 steps measured just now" in rate.source
@@ -196,8 +196,8 @@ def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective
 
 
 def test_nothing_is_fetched_only_to_measure_it(store):
-    assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store)
-    assert not can_measure_rate(RunConfig("classification", train_data="snli"), store)
+    assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store.list(), store)
+    assert not can_measure_rate(RunConfig("classification", train_data="snli"), store.list(), store)
 
 
 def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
@@ -206,7 +206,7 @@ def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, fil
         monkeypatch.setattr(run_estimate, "has_glove", lambda home, is_here=is_here: is_here)
         notes = " ".join(estimate_run(config, store).notes)
         assert ("GloVe, 76 MB from the package index" in notes) != is_here
-        assert can_measure_rate(config, store) == is_here
+        assert can_measure_rate(config, store.list(), store) == is_here
 
 
 # ---------------------------------------------------------------- presets
