@@ -131,16 +131,17 @@ class _WholeSteps(gr.Blocks):
 
 
 class _Sessions(StateHolder):
-    """Sessions that know the settings of the components that were changed alone.
+    """Sessions that do not collect the settings of their components, which links to a state of a page would need.
 
-    Gradio collects those of all components for each session, of all pages: 70 ms and 2 MB, which only links to a state
-    of a page (`gr.DeepLinkButton`) need.
+    Gradio (`gr.DeepLinkButton`) collects those of all components of all pages, 70 ms and 2 MB for each session, and
+    those of each component that changes.
     """
 
     def __getitem__(self, session_id: str) -> SessionState:
         if session_id not in self.session_data:
-            without_settings: Any = SimpleNamespace(default_config=self.blocks.default_config, blocks=())
-            self.session_data[session_id] = SessionState(without_settings)
+            with_no_blocks: Any = SimpleNamespace(default_config=self.blocks.default_config, blocks=())
+            session = self.session_data[session_id] = SessionState(with_no_blocks)
+            vars(session.blocks_config)["config_for_block"] = lambda *_: {}
         return super().__getitem__(session_id)
 
 

@@ -73,7 +73,7 @@ def progress_bar(step: TaskProgress) -> Markup:
 Unknown = Literal["measuring", "on change", "no run"]  # why the time that runs take is not known
 NO_TIME: dict[Unknown, tuple[str, str]] = {
     "measuring": ("measuring the throughput of this machine…", ""),
-    "on change": ("time unknown", "it is measured when you choose a preset or a setting"),
+    "on change": ("time unknown", "it is measured once you change a setting"),
     "no run": ("time unknown", "no run from this base has been made on this machine; the first one will show"),
 }
 

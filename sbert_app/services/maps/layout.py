@@ -129,7 +129,7 @@ def optimise(
 
     ``home``: the folder where compiled code is kept. ``on_epoch`` gets the fraction done.
     """
-    a, b = _curve(min_dist)
+    a, b = map(np.float32, _curve(min_dist))
     points = [starts[0].copy(), *(_rotate_onto(start, starts[0]) for start in starts[1:])]
     states = [_MapState.of(*pair, epochs) for pair in zip(points, graphs, strict=True)]
     alignment = np.zeros(len(points[0]), dtype=np.float32)
@@ -141,7 +141,7 @@ def optimise(
         on_epoch(n / epochs)
         for this, other in zip(states, states[::-1], strict=True):
             edges = (this.heads, this.tails, this.epochs_per_sample, this.next_sample, this.next_negative)
-            epoch(this.points, other.points, alignment, *edges, a, b, 1.0 - n / epochs, n, rng_state)
+            epoch(this.points, other.points, alignment, *edges, a, b, np.float32(1 - n / epochs), n, rng_state)
     on_epoch(1.0)
     return points
 
@@ -165,9 +165,9 @@ def _epoch(
     epochs_per_sample: np.ndarray,
     next_sample: np.ndarray,
     next_negative: np.ndarray,
-    a: float,
-    b: float,
-    alpha: float,
+    a: np.float32,
+    b: np.float32,
+    alpha: np.float32,
     n: int,
     rng_state: np.ndarray,
 ) -> None:
@@ -175,21 +175,24 @@ def _epoch(
 
     Nodes of an edge attract each other, negative samples repel, and each sentence is attracted to its position on the
     ``other`` map with its weight in ``alignment`` (N,); all zero for a single map. ``alpha`` is the learning rate.
+    All forces are float32, a quarter faster than float64: a float64 constant would make what it is added to float64.
     """
     dimensions = points.shape[1]
+    zero, one, least, most = np.float32(0), np.float32(1), np.float32(0.001), np.float32(4)
+    attracting, repelling = np.float32(-2) * a * b, np.float32(2) * b
     for edge in range(len(heads)):
         if next_sample[edge] > n:
             continue
         j, k = heads[edge], tails[edge]
-        squared_distance = 0.0
+        squared_distance = zero
         for d in range(dimensions):
             squared_distance += (points[j, d] - points[k, d]) ** 2
-        attraction = 0.0
-        if squared_distance > 0.0:
+        attraction = zero
+        if squared_distance > zero:
             power = squared_distance**b
-            attraction = -2.0 * a * b * power / squared_distance / (a * power + 1.0)
+            attraction = attracting * power / (squared_distance * (a * power + one))
         for d in range(dimensions):
-            step = min(4.0, max(-4.0, attraction * (points[j, d] - points[k, d])))
+            step = min(most, max(-most, attraction * (points[j, d] - points[k, d])))
             points[j, d] += alpha * (step - alignment[j] * (points[j, d] - other[j, d]))
             points[k, d] -= alpha * (step + alignment[k] * (points[k, d] - other[k, d]))
         next_sample[edge] += epochs_per_sample[edge]
@@ -201,14 +204,14 @@ def _epoch(
             k = np.int64(rng_state[0] % np.uint64(len(points)))
             if k == j:
                 continue
-            squared_distance = 0.0
+            squared_distance = zero
             for d in range(dimensions):
                 squared_distance += (points[j, d] - points[k, d]) ** 2
-            repulsion = 0.0
-            if squared_distance > 0.0:
-                repulsion = 2.0 * b / ((0.001 + squared_distance) * (a * squared_distance**b + 1.0))
+            repulsion = zero
+            if squared_distance > zero:
+                repulsion = repelling / ((least + squared_distance) * (a * squared_distance**b + one))
             for d in range(dimensions):
-                step = min(4.0, max(-4.0, repulsion * (points[j, d] - points[k, d])))
+                step = min(most, max(-most, repulsion * (points[j, d] - points[k, d])))
                 points[j, d] += alpha * (step - alignment[j] * (points[j, d] - other[j, d]))
         next_negative[edge] += negatives * epochs_per_sample[edge] / NEGATIVE_SAMPLES
 

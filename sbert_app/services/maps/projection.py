@@ -24,7 +24,7 @@ from sbert_app.services.maps import layout
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
-VERSION = "3"  # increase it when the same settings would give another map
+VERSION = "4"  # increase it when the same settings would give another map
 DIMENSIONS = (2, 3)
 CLUSTER_DIMENSIONS = 5
 MIN_SENTENCES = 5  # distinct ones

@@ -70,17 +70,19 @@ def test_no_choice_is_dropped(app: gr.Blocks):
     assert dropped == []
 
 
-def test_a_visitors_session_holds_the_settings_of_what_was_changed_alone(app: gr.Blocks):
-    """Those of all components of all pages take 2 MB for each visitor."""
+def test_a_visitors_session_collects_no_settings(app: gr.Blocks):
+    """Those of all components of all pages take 2 MB."""
     sessions = _Sessions()
     sessions.set_blocks(app)
     session = sessions["visitor"]
     assert session is sessions["visitor"] and session is not sessions["another"]
-    assert session.config_values == {}
     field = next(key for key, block in app.blocks.items() if block.elem_id == "label-rater")
+    assert session[field] is app.blocks[field]
+    session[field] = changed = gr.Textbox("Ann")
     session._update_value_in_config(field, "Ann")
-    assert [(each["id"], each["props"]["value"]) for each in session.components] == [(field, "Ann")]
-    assert app.blocks[field].value is None, "other visitors have their own"
+    session._update_config(field)
+    assert list(session.components) == []
+    assert (session[field], app.blocks[field].value) == (changed, None), "other visitors have their own"
 
 
 def test_the_signatures_of_components_are_known_and_right(app: gr.Blocks):
