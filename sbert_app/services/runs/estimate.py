@@ -119,10 +119,13 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             objective.rows.check(str(name), form, objective.name)
     learned = [_learned(part, config, store.home) for part in config.parts]
     rows = [each.rows for each in learned]
-    known = [data for each in learned for data in each.data]
     notes = [note for each in learned for note in each.notes]
     if None not in rows:
-        notes += [str(overlap(each, known)) for each in _dev_data(config.eval_data, store.home)]
+        names = [
+            *_pairs(config.eval_data),
+            *(name for part in config.parts for name in DataName.parse_joined(part.data)),
+        ]
+        notes += _overlaps(config.eval_data, config.parts, config.seed, store.home, tuple(map(_stamp, names)))
     columns, kind = max(each.columns for each in learned), " and ".join(dict.fromkeys(each.kind for each in learned))
     if config.mine_negatives:
         columns, kind = 3, TRIPLETS
@@ -139,17 +142,31 @@ class _Learned(NamedTuple):
     columns: int
     kind: str
     notes: Sequence[str]
-    data: Sequence[Dataset] = ()
+
+
+@lru_cache(maxsize=64)
+def _overlaps(
+    eval_data: str | None, parts: tuple[Part, ...], seed: int, home: Path, stamps: tuple[float, ...]
+) -> list[str]:
+    """How much of each evaluation set is in the training data, all of which is on this machine.
+
+    ``stamps`` of all files are part of the cache key: a form asks at each change of a setting.
+    """
+    learned = [data for part in parts for data in _found(part, seed, home) if isinstance(data, Dataset)]
+    return [str(overlap(each, learned)) for each in _dev_data(eval_data, home)]
+
+
+def _found(part: Part, seed: int, home: Path) -> list[Dataset | str]:
+    return [_transformed(name, part.facts, seed, home) for name in DataName.parse_joined(part.data)]
 
 
 def _learned(part: Part, config: RunConfig, home: Path) -> _Learned:
-    names = DataName.parse_joined(part.data)
-    found = [_transformed(name, part.facts, config.seed, home) for name in names]
+    names, found = DataName.parse_joined(part.data), _found(part, config.seed, home)
     known = [each for each in found if isinstance(each, Dataset)]
     if len(known) == len(found):
         data = join(known)
         named = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
-        return _Learned(len(data), len(data.columns), data.kind, [named + note for note in data.notes], [data])
+        return _Learned(len(data), len(data.columns), data.kind, [named + note for note in data.notes])
     kind = next(each for each in found if isinstance(each, str))
     each = [_rows_of(name, rows, part.facts) for name, rows in zip(names, found, strict=True)]
     note = "is downloaded from the Hub when the run starts, unless it was before"
@@ -301,8 +318,12 @@ def _load(name: DataName, home: Path, split: str = "train") -> Dataset | None:
     """A data set on this machine; None for one on the Hub."""
     if _on_hub(name):
         return None
-    stamp = name.path.stat().st_mtime if name.path.is_file() else 0.0
-    return _load_once(name, home, split, stamp)
+    return _load_once(name, home, split, _stamp(name))
+
+
+def _stamp(name: DataName) -> float:
+    """When a file was changed last; 0 for a set."""
+    return name.path.stat().st_mtime if name.path.is_file() else 0.0
 
 
 @lru_cache(maxsize=8)
