@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 
 OWN_PACKAGES = ("training", "sbert_app")  # whose objects are looked into; the rest of a model is small
 
@@ -33,7 +32,7 @@ def _storages(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
             yield from _storages(tensor, seen)
     elif isinstance(value, np.ndarray):
         yield id(value), value.nbytes
-    elif isinstance(value, csr_matrix):
+    elif hasattr(value, "indptr"):  # a sparse matrix, without the import of scipy, which the default models do not need
         yield id(value), value.data.nbytes + value.indices.nbytes + value.indptr.nbytes
     else:
         for part in _parts(value):
