@@ -12,6 +12,7 @@ import gc
 import inspect
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -26,6 +27,9 @@ log = logging.getLogger("sbert_lab.process")
 
 MB = 1 << 20
 M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_ARENA_MAX = -3, -1, -8  # parameters of glibc's mallopt(3), from malloc.h
+MADV_DONTNEED = 4  # of madvise(2)
+WEIGHTS_MAPPED = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) .*\.safetensors\n((?:\w+: .*\n)+)", re.MULTILINE)  # in smaps
+UNWRITTEN = re.compile(r"^Anonymous: +0 kB$", re.MULTILINE)
 ENVIRONMENT = {  # what OpenMP and oneDNN read as torch is imported
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "0",
@@ -157,6 +161,20 @@ def release_memory() -> None:
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
+
+
+def release_mapped_weights() -> None:
+    """Let go the pages of weights' files that are mapped: encoding computes with a copy in another layout.
+
+    They stay in the system's file cache, and come back when they are read. A mapping that was written to, the only
+    place of what was written, is left alone. Does nothing but on Linux.
+    """
+    if sys.platform != "linux" or not (madvise := getattr(ctypes.CDLL(None), "madvise", None)):
+        return
+    for first, end, about in WEIGHTS_MAPPED.findall(Path("/proc/self/smaps").read_text(errors="replace")):
+        if UNWRITTEN.search(about):
+            start = int(first, 16)
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(int(end, 16) - start), MADV_DONTNEED)
 
 
 def release_memory_regularly(seconds: float = RELEASE_SECONDS) -> None:

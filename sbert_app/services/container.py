@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbert_app.formats import format_bytes
-from sbert_app.process import freeze_startup_objects, regularly, release_memory_regularly
+from sbert_app.process import freeze_startup_objects, regularly, release_mapped_weights, release_memory_regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.corpus.corpus import CorpusLimits
@@ -74,6 +74,7 @@ class Services:
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
         freeze_startup_objects()
+        release_mapped_weights()
         release_memory_regularly()
 
     def check_kept_room(self, file: Path) -> None:

@@ -209,13 +209,46 @@ def test_freed_memory_is_given_back_from_time_to_time() -> None:
     assert cycles == 0
 
 
+MAPPED_WEIGHTS = """
+import json, sys
+from pathlib import Path
+from safetensors.torch import load_file, save_file
+import torch
+from sbert_app.process import release_mapped_weights
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+file = Path(sys.argv[1]) / "model.safetensors"
+save_file({"weight": torch.arange(16 << 20).float()}, file)
+weights = load_file(file)["weight"]
+total, read = weights.sum().item(), resident()
+release_mapped_weights()
+released = resident()
+again = weights.sum().item()
+weights[0] = 42
+release_mapped_weights()
+print(json.dumps([read - released, again == total, weights[0].item(), weights[-1].item()]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_mapped_weights_that_were_read_are_let_go_and_none_that_were_written(tmp_path: Path) -> None:
+    code = MAPPED_WEIGHTS.replace("sys.argv[1]", repr(str(tmp_path)))
+    ended = python(code)
+    assert ended.returncode == 0, ended.stderr
+    released, is_same, first, last = json.loads(ended.stdout)
+    assert released > 55, "of 64 MB"
+    assert is_same and (first, last) == (42, (16 << 20) - 1)
+
+
 def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.ctypes, "CDLL", lambda name: object())
     process.configure_malloc()
+    process.release_mapped_weights()
     monkeypatch.setattr(process.sys, "platform", "darwin")
     monkeypatch.setattr(process.ctypes, "CDLL", None)
     process.configure_malloc()
     process.release_memory()
+    process.release_mapped_weights()
 
 
 def test_the_library_changes_no_process_wide_setting(home: Path) -> None:
