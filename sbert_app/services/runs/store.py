@@ -332,7 +332,7 @@ def _stamp(folder: Path) -> object:
     """What changes whenever what a `Run` says of a run that is not at work does."""
     found = []
     for name in ("run.json", "name.txt", "events.jsonl", "model"):
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # it is not there, or cannot be read, and whoever reads it says why
             status = (folder / name).stat()
             found.append((status.st_ino, status.st_ctime_ns))
     return found
