@@ -62,10 +62,7 @@ def configure_malloc() -> None:
     Threads share one arena for each core, at least two; by default up to eight for each keep what its threads have
     freed: after half an hour of requests, hundreds of megabytes. Does nothing where there is no glibc.
     """
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    if mallopt is not None:
+    if (mallopt := _of_libc("mallopt")) is not None:
         mallopt(M_MMAP_THRESHOLD, 32 * MB)
         mallopt(M_TRIM_THRESHOLD, 64 * MB)
         mallopt(M_ARENA_MAX, max(2, os.cpu_count() or 1))
@@ -159,7 +156,7 @@ def freeze_startup_objects() -> None:
 def release_memory() -> None:
     """Give back what large objects that were dropped have left: collect cycles, and return free pages to the system."""
     gc.collect()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+    if (trim := _of_libc("malloc_trim")) is not None:
         trim(0)
 
 
@@ -167,14 +164,24 @@ def release_mapped_weights() -> None:
     """Let go the pages of weights' files that are mapped: encoding computes with a copy in another layout.
 
     They stay in the system's file cache, and come back when they are read. A mapping that was written to, the only
-    place of what was written, is left alone. Does nothing but on Linux.
+    place of what was written, is left alone. Does nothing but on Linux, and where /proc is hidden.
     """
-    if sys.platform != "linux" or not (madvise := getattr(ctypes.CDLL(None), "madvise", None)):
+    if (madvise := _of_libc("madvise")) is None:
         return
-    for first, end, about in WEIGHTS_MAPPED.findall(Path("/proc/self/smaps").read_text(errors="replace")):
+    try:
+        mapped = Path("/proc/self/smaps").read_text(errors="replace")
+    except OSError as error:
+        log.info("the mapped weights stay in memory: %s", error)
+        return
+    for first, end, about in WEIGHTS_MAPPED.findall(mapped):
         if UNWRITTEN.search(about):
             start = int(first, 16)
             madvise(ctypes.c_void_p(start), ctypes.c_size_t(int(end, 16) - start), MADV_DONTNEED)
+
+
+def _of_libc(name: str) -> Any:
+    """A function of Linux's C library; None if it has none of that name, as musl, or on another system."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def release_memory_regularly(seconds: float = RELEASE_SECONDS) -> None:

@@ -240,6 +240,17 @@ def test_mapped_weights_that_were_read_are_let_go_and_none_that_were_written(tmp
     assert is_same and (first, last) == (42, (16 << 20) - 1)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_where_proc_is_hidden_the_mapped_weights_stay(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(process.Path, "read_text", refuse)
+    with caplog.at_level("INFO"):
+        process.release_mapped_weights()
+    assert "the mapped weights stay in memory" in caplog.text
+
+
 def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process.ctypes, "CDLL", lambda name: object())
     process.configure_malloc()

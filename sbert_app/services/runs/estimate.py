@@ -120,12 +120,10 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     learned = [_learned(part, config, store.home) for part in config.parts]
     rows = [each.rows for each in learned]
     notes = [note for each in learned for note in each.notes]
-    if None not in rows:
-        names = [
-            *_pairs(config.eval_data),
-            *(name for part in config.parts for name in DataName.parse_joined(part.data)),
-        ]
-        notes += _overlaps(config.eval_data, config.parts, config.seed, store.home, tuple(map(_stamp, names)))
+    names = [name for part in config.parts for name in DataName.parse_joined(part.data)]
+    if not any(map(_on_hub, names)):  # of what is not here yet nobody knows
+        stamps = tuple(map(_stamp, (*_pairs(config.eval_data), *names)))
+        notes += _overlaps(config.eval_data, config.parts, config.seed, store.home, stamps)
     columns, kind = max(each.columns for each in learned), " and ".join(dict.fromkeys(each.kind for each in learned))
     if config.mine_negatives:
         columns, kind = 3, TRIPLETS

@@ -195,6 +195,12 @@ def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective
     assert measure_rate(estimate_run(config, store), store).sentences_per_second > 0
 
 
+def test_of_training_data_that_is_not_here_no_overlap_is_claimed(store):
+    for train_data in ("snli", "snli=classification+stsb:train=regression"):
+        found = estimate_run(RunConfig("classification", train_data=train_data, eval_data="stsb:dev"), store)
+        assert "downloaded" in " ".join(found.notes) and "share a sentence" not in " ".join(found.notes)
+
+
 def test_nothing_is_fetched_only_to_measure_it(store):
     assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store.list(), store)
     assert not can_measure_rate(RunConfig("classification", train_data="snli"), store.list(), store)
