@@ -21,6 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmarks import machine
+
 ROOT = Path(__file__).parents[1]
 PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
 ARGUMENTS = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
@@ -44,6 +48,7 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
         rounds: starts of each app.
         pairs: requests to each app once warm.
     """
+    about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
     starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
     for _ in range(rounds):
         for name, (command, arguments) in APPS.items():
@@ -65,6 +70,7 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
         "idle_memory_mb": memory,
         "rounds": rounds,
         "pairs": pairs,
+        "machine": about,
     }
 
 
