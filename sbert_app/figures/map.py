@@ -1,4 +1,4 @@
-"""Figures of the map of a corpus: WebGL points in two or three dimensions; one map, two maps, or an animation.
+"""Figures of the map of a corpus: points in two or three dimensions; one map, two maps, or an animation.
 
 ``customdata`` of each point holds its row in the corpus, and of two maps its coordinates on both. The page's script
 (assets/explore.js) reads them when a point is clicked or the slider moves the points, and writes the names.
@@ -63,6 +63,7 @@ class Scale:
 
 HEIGHT = 580
 HOVER_WIDTH, HOVER_LINES = 64, 3  # characters and lines of a hover text
+FEW_POINTS = 1_000  # up to which a map in 2-D is SVG: WebGL takes longer to start than they take to draw
 MANY_POINTS = 20_000  # from which on hover texts have one line: 50,000 points are 7 MB
 POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # (up to so many points, pixels)
 COLOUR_SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]
@@ -179,7 +180,7 @@ def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
     return found
 
 
-def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
+def _traces(data: MapData, panel: int) -> list[Any]:
     points, colouring = data.maps[panel], data.colouring
     lines = HOVER_LINES if len(points) <= MANY_POINTS else 1  # what the browser has to load
     texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
@@ -188,26 +189,26 @@ def _traces(data: MapData, panel: int) -> list[go.Scattergl | go.Scatter3d]:
     custom = np.concatenate([rows_of_points[:, None], *moved], axis=1).astype(np.float32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
-    traces = [_lines(data, panel, pairs) for pairs in data.lines]
+    traces, kind = [_lines(data, panel, pairs) for pairs in data.lines], _trace_type(data)
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
             rows = np.flatnonzero(colouring.groups == group)
             marker = common | colouring.style(group)
             extra = {"name": short_label(name, 28), "legendgroup": f"group {group}", "showlegend": panel == 0}
-            traces.append(_scatter(points[rows], panel, texts[rows], custom[rows], marker, **extra))
+            traces.append(_scatter(kind, points[rows], panel, texts[rows], custom[rows], marker, **extra))
         return traces
     marker = common | {"color": PALETTE["blue"]}
     if isinstance(colouring, Scale):
         bar = {"title": {"text": short_label(colouring.title, 24)}, "thickness": 12, "outlinewidth": 0, "len": 0.8}
         marker |= {"color": colouring.values, "colorscale": COLOUR_SCALE, "colorbar": bar, "showscale": panel == 0}
-    traces.append(_scatter(points, panel, texts, custom, marker, name="sentences", showlegend=False))
+    traces.append(_scatter(kind, points, panel, texts, custom, marker, name="sentences", showlegend=False))
     return traces
 
 
 def _scatter(
-    points: np.ndarray, panel: int, texts: np.ndarray, custom: np.ndarray, marker: dict, **extra: object
-) -> go.Scattergl | go.Scatter3d:
-    return _trace_type(points)(
+    kind: type, points: np.ndarray, panel: int, texts: np.ndarray, custom: np.ndarray, marker: dict, **extra: object
+) -> Any:
+    return kind(
         **_coordinates(points, panel),
         mode="markers",
         text=texts.tolist(),
@@ -218,7 +219,7 @@ def _scatter(
     )
 
 
-def _lines(data: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Scatter3d:
+def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
     """All lines as one trace: start, end, NaN, start, end, NaN, …"""
 
     def with_gaps(values: np.ndarray) -> np.ndarray:
@@ -228,7 +229,7 @@ def _lines(data: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Sca
 
     maps = [with_gaps(points) for points in data.maps]
     custom = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
-    return _trace_type(maps[panel])(
+    return _trace_type(data)(
         **_coordinates(maps[panel], panel),
         mode="lines",
         customdata=custom,
@@ -242,8 +243,11 @@ def _lines(data: MapData, panel: int, lines: PairLines) -> go.Scattergl | go.Sca
     )
 
 
-def _trace_type(points: np.ndarray) -> type:
-    return go.Scatter3d if points.shape[1] == 3 else go.Scattergl
+def _trace_type(data: MapData) -> type:
+    points = data.maps[0]
+    if points.shape[1] == 3:
+        return go.Scatter3d
+    return go.Scatter if len(points) <= FEW_POINTS else go.Scattergl
 
 
 def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:

@@ -19,7 +19,7 @@ def opened(open_page, **options) -> Page:
     """The page, once its example is drawn."""
     page = open_page("/explore", **options)
     expect(page.locator("#corpus-status h2")).to_have_text("corpus.csv")
-    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
     return page
 
 
@@ -84,7 +84,7 @@ def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_neares
     expect(page.locator("#map-status")).to_contain_text("Map of 461 sentences in 2 dimensions, from the cache.")
     drawn = traces(page)
     assert len(drawn) == 17  # domains
-    assert {trace["type"] for trace in drawn} == {"scattergl"}
+    assert {trace["type"] for trace in drawn} == {"scatter"}
     assert sum(trace["n"] for trace in drawn) == 461
     expect(page.locator("#map-plot .map-names span:visible").first).to_be_visible()  # keywords of its regions
     page.locator("#map-plot .js-plotly-plot").evaluate(

@@ -21,7 +21,7 @@ NEAR = 1  # pixels: how close to its line nothing may be drawn, for a lasso whos
 def opened(open_page, **options) -> Page:
     """The page, once its example is drawn."""
     page = open_page("/explore", **options)
-    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
     page.locator("#map-plot").scroll_into_view_if_needed()
     return page
 
@@ -196,7 +196,7 @@ def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
     page.click("#selected-clear")
     expect(page.locator("#selected")).to_be_hidden()
     page.reload()
-    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
     choose(page, "#map-group", f"to check <b> ({len(rows)})")
     expect_selected(page, rows)
     page.click("#group-delete")
@@ -296,7 +296,7 @@ def test_a_fold_that_is_opened_while_the_page_loads_stays_open(open_page):
     page = open_page("/explore")
     page.locator("#corpus-choice > button").click()
     expect(page.locator("#corpus-source")).to_be_visible()
-    expect(page.locator("#map-plot .js-plotly-plot .gl-canvas").first).to_be_attached()
+    expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
     expect(page.locator("#corpus-status")).to_contain_text("sentences")
     expect(page.locator("#corpus-source")).to_be_visible()
     page.locator("#corpus-open").click()

@@ -83,6 +83,14 @@ def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_pa
     expect(page.locator("#plan")).to_contain_text("measured just now")
 
 
+def test_a_setting_that_is_changed_while_the_rate_is_measured_is_estimated_too(open_page):
+    page = open_page("/train")
+    set_up(page, "", 2, base="scratch:1x64")  # of which no other test has measured the rate
+    page.get_by_label("Maximum steps").fill("3")
+    expect(page.locator("#plan")).to_contain_text("3 steps of 16")
+    expect(page.locator("#plan")).to_contain_text("measured just now")
+
+
 def test_the_address_has_what_is_changed_from_the_preset(open_page):
     page = open_page("/train?preset=collapse")
     expect(page.locator("#plan")).to_contain_text("100 steps of 16")
@@ -140,6 +148,7 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(row(page, "a short one")).to_contain_text("finished")
     expect(page.locator(STATUS)).to_contain_text("best Spearman ρ ×100")
     expect(page.locator(STATUS)).to_contain_text("against the base")
+    expect(page.locator("#plan")).to_contain_text("from the rate of “a short one”")  # as soon as it has ended
 
     with page.expect_download() as download:
         page.click("#export-run")

@@ -50,12 +50,12 @@ class StartForm:
     described: Sequence[Any] = ()
     asked: gr.State = field(default_factory=lambda: gr.State({}))  # no answer to older values is shown
 
-    def estimate_on(self, events: Sequence[Any]) -> None:
-        """Show the estimate at these events of the fields."""
-        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY))
+    def estimate_on(self, events: Sequence[Any], *, measures: bool = True) -> None:
+        """Show the estimate at these events of the fields; without ``measures``, as far as it is known."""
+        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY), measures=measures)
 
     def estimate_after(self, event: Any, *, measures: bool = True) -> None:
-        """Show the estimate when the handler of an event is done; without ``measures``, as far as it is known."""
+        """Show the estimate when the handler of an event is done; ``measures`` as in `estimate_on`."""
         self._estimate_after(event.then(None, None, None, js=SETTLED), measures=measures)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
@@ -73,7 +73,8 @@ class StartForm:
         inputs, outputs = [self.asked, *self.inputs], [self.planned, *self.described]
         estimates = [partial(self._estimate, "measuring"), partial(self._estimate, None)]
         for estimate in estimates if measures else [partial(self._estimate, "on change")]:
-            settled = settled.then(estimate, inputs, outputs, **UNQUEUED)
+            # Also while an older one is still measured, which will not be shown.
+            settled = settled.then(estimate, inputs, outputs, **EVERY)
 
     def _estimate(self, unknown: Unknown | None, asked: Asked, *values: Any) -> Update:
         """The estimate; ``unknown``: what it says of a time that could be measured, or None to measure it.

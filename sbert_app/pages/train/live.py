@@ -41,6 +41,8 @@ class RunPanel:
         self.opened = gr.State("")  # the id of the run that was opened; "" follows the one at work, else the newest
         self.overlaid = gr.State([])  # ids of the runs whose curves are overlaid
         self.current = gr.State("")  # the id of the run that is shown, "" before the first
+        # How many runs are running; a rate may be known when this changes. What no queue answers changes no gr.State.
+        self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
             self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
@@ -89,7 +91,7 @@ class RunPanel:
     def wire(self) -> Callable[..., Any]:
         """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
-        outputs += [self.name, self.log, self.list_tools, self.runs, *self.figures.values()]
+        outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
         refresh_on(gr.context.Context.root_block.load(_from_link, None, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
@@ -158,6 +160,7 @@ class RunPanel:
 
         return {
             self.current: Output(run.id if run else ""),
+            self.running: Output(str(sum(each.state == State.RUNNING for each in runs))),
             self.status: Output(_status(run, runs)),
             self.runs: self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted),
             self.log: Output(log(lines) if run else ""),

@@ -70,6 +70,7 @@ def build(services: Services) -> None:
     runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
+    runs.estimate_on([panel.running.change], measures=False)
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start: let it do so before somebody presses Start.
     gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sbert_app.figures.map import (
     BLANK,
+    FEW_POINTS,
     MAX_LABELS,
     OTHER,
     Labels,
@@ -66,13 +67,20 @@ class TestColours:
 
 
 class TestFigure:
-    @pytest.mark.parametrize(("dimensions", "kind"), [(2, "scattergl"), (3, "scatter3d")])
+    @pytest.mark.parametrize(("dimensions", "kind"), [(2, "scatter"), (3, "scatter3d")])
     def test_every_point_is_drawn_once_with_its_row(self, dimensions, kind):
         figure = single_map(picture(dimensions, colouring=make_labels("kind", list("abaab"))))
         assert {trace.type for trace in figure.data} == {kind}
         rows = np.concatenate([trace.customdata[:, 0] for trace in figure.data])
         assert sorted(rows.tolist()) == [0, 1, 2, 3, 4]
         assert {trace.customdata.shape[1] for trace in figure.data} == {1}, "where it stands is said once"
+
+    @pytest.mark.parametrize(("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")])
+    def test_many_points_are_drawn_by_webgl_however_they_are_grouped(self, points, kind):
+        places, sentences = np.zeros((points, 2), dtype=np.float32), ["one"] * points
+        colouring = make_labels("kind", ["a", "b"] * (points // 2) + ["a"] * (points % 2))
+        figure = single_map(MapData([places], ["before"], sentences, colouring))
+        assert [trace.type for trace in figure.data] == [kind, kind]
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     def test_a_point_knows_where_it_moves_to(self, dimensions):
