@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -34,13 +35,21 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
     """Yield ``function`` of each item, computed on all cores, in the order of the items.
 
     Items are taken one by one and only a few are under way at any time (``at_a_time``, or one for each core), so that
-    callers share the cores fairly and memory stays flat. An error is raised in place of the result. Work that has not
-    started by then, or when the caller stops, is cancelled.
+    callers share the cores fairly and memory stays flat. A single item is computed by the caller, who would wait for a
+    sleeping thread to wake up. An error is raised in place of the result. Work that has not started by then, or when
+    the caller stops, is cancelled.
     """
+    items = iter(items)
+    first = list(islice(items, 2))
+    if len(first) == 1:
+        with single_threaded_ops():
+            result = function(first[0])
+        yield result
+        return
     pool, threads = _pool()
     futures: deque[Future[Result]] = deque()
     try:
-        for item in items:
+        for item in chain(first, items):
             futures.append(pool.submit(function, item))
             if len(futures) > (at_a_time or threads):
                 yield futures.popleft().result()
@@ -107,6 +116,9 @@ def single_threaded_ops() -> Iterator[None]:
     """
     _pool()  # first: it takes its size from the number of threads outside the block
     before = torch.get_num_threads()
+    if before == 1:  # to set it would set the number with which later threads start
+        yield
+        return
     torch.set_num_threads(1)
     try:
         yield

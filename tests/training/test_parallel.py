@@ -74,6 +74,17 @@ def test_an_error_comes_out_at_its_place():
         next(results)
 
 
+def test_a_single_item_is_computed_by_the_caller_in_one_thread():
+    before = torch.get_num_threads()
+    found = list(parallel.imap(lambda _: (threading.get_ident(), torch.get_num_threads()), ["only"]))
+    assert found == [(threading.get_ident(), 1)]
+    assert torch.get_num_threads() == before
+    with pytest.raises(ZeroDivisionError):
+        list(parallel.imap(lambda x: 1 / x, [0]))
+    assert torch.get_num_threads() == before
+    assert list(parallel.imap(lambda x: x, [])) == []
+
+
 def test_a_caller_who_stops_leaves_nothing_behind():
     results = parallel.imap(abs, iter(range(10_000)))
     next(results)
