@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.map import Colouring
+from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
@@ -160,6 +160,9 @@ class _MapTab:
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
+        self.plots: LRUCache[Any, Any] = LRUCache(
+            16
+        )  # of few points, such as those of the example: a tenth of a second
 
     def wire(self) -> None:
         controls = [
@@ -243,19 +246,37 @@ class _MapTab:
             watch.report(0, "Looking for keywords")
             topics = find_topics(result.maps[0], result.embedded[0].corpus.sentences, watch)
             self.topics.put(result.key, topics)
+        key = (open_corpus, result.key, controls)
+        plot = self.plots.get(key)
+        if plot is None:
+            plot = self._plot(watch, result, topics, open_corpus, clustering, controls)
+            if len(result.maps[0]) <= FEW_POINTS and controls.colour not in (CLUSTER, GROUPS, QUERY):
+                self.plots.put(key, plot)
+        is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
+        return {
+            self.task.status: self._map_status(result, controls),
+            self.plot: shown(plot),
+            self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
+            self.shown: _wanted(open_corpus, clustering, controls),
+        }
+
+    def _plot(
+        self,
+        watch: Watch,
+        result: MapResult,
+        topics: tuple[Topics, Topics],
+        open_corpus: OpenCorpus,
+        clustering: Clustering,
+        controls: MapControls,
+    ) -> Any:
+        """The figure, as the browser gets it."""
         if controls.colour == TOPIC:
             colouring: Colouring = topic_labels(topics[0])
         else:
             colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
             if result.rows is not None and colouring is not None:
                 colouring = colouring.of(result.rows)
-        is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
-        return {
-            self.task.status: self._map_status(result, controls),
-            self.plot: shown(make_figure(result, controls, colouring, topics if controls.names else ())),
-            self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
-            self.shown: _wanted(open_corpus, clustering, controls),
-        }
+        return self.plot.postprocess(make_figure(result, controls, colouring, topics if controls.names else ()))
 
     def _is_shown(self, shown: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
         """Whether the map is there that the controls ask for, or none can be."""
