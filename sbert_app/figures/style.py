@@ -56,8 +56,8 @@ def apply_style(
         legend=LEGEND,
     )
     axis = {"automargin": True, "gridcolor": "rgba(127,135,147,0.2)", "zeroline": False}
-    figure.update_xaxes(axis | (x or {})).update_xaxes(title_font_size=13)
-    figure.update_yaxes(axis | (y or {})).update_yaxes(title_font_size=13)
+    figure.update_xaxes(axis | (x or {}) | {"title_font_size": 13})
+    figure.update_yaxes(axis | (y or {}) | {"title_font_size": 13})
     return figure.update_layout(**layout)
 
 

@@ -91,14 +91,14 @@ FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {"measure": measure
 def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
-    figure = go.Figure([trace for curve in curves for trace in traces(curve)])
-    names = dict.fromkeys(trace.name for trace in figure.data)
-    apply_style(figure, height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
+    drawn = [trace for curve in curves for trace in traces(curve)]
+    names = dict.fromkeys(trace.name for trace in drawn)
     for name in names:  # a run has several traces, and one entry in the legend
-        shown = [trace for trace in figure.data if trace.name == name and trace.opacity in (None, 1.0)]
-        for trace in figure.data:
+        shown = [trace for trace in drawn if trace.name == name and trace.opacity in (None, 1.0)]
+        for trace in drawn:
             if trace.name == name:
                 trace.update(showlegend=trace is next(iter(shown), None), legendgroup=name)
+    figure = apply_style(go.Figure(drawn), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
