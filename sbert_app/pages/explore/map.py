@@ -160,9 +160,8 @@ class _MapTab:
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
-        self.plots: LRUCache[Any, Any] = LRUCache(
-            16
-        )  # of few points, such as those of the example: a tenth of a second
+        # Of few points, as the browser gets them: each takes a tenth of a second to make.
+        self.plots: LRUCache[Any, Any] = LRUCache(16)
 
     def wire(self) -> None:
         controls = [
