@@ -249,7 +249,8 @@ class _MapTab:
         plot = self.plots.get(key)
         if plot is None:
             plot = self._plot(watch, result, topics, open_corpus, clustering, controls)
-            if len(result.maps[0]) <= FEW_POINTS and controls.colour not in (CLUSTER, GROUPS, QUERY):
+            depends_on_more = controls.colour in (CLUSTER, GROUPS, QUERY) or result.embedded[0].corpus.gold is not None
+            if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
         is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
