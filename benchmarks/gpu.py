@@ -32,11 +32,13 @@ from training.errors import InputError
 ROOT = Path(__file__).parents[1]
 PARTS = {  # name -> seconds at most
     "check": 40,  # capabilities, and agreement with float32 on the CPU
-    "encode": 150,
-    "train": 150,
-    "cross": 50,
-    "pairs": 30,
-    "profile": 50,  # where encoding spends its time; and compiled
+    "rho": 30,
+    "encode": 110,
+    "train": 90,
+    "cross": 40,
+    "pairs": 20,
+    "profile": 30,  # where encoding spends its time
+    "compiled": 50,
 }
 PACKAGES = ("accelerate", "charset_normalizer", "pydantic", "scipy", "sentence_transformers", "transformers")
 

@@ -68,11 +68,16 @@ def prepared(folder: Path) -> tuple[Path, str]:
     return folder, "random"
 
 
+def has_stsb() -> bool:
+    """Whether the STS benchmark is in the home folder."""
+    return (home_folder(None) / "data/stsb/sts-train.csv").is_file()
+
+
 def sentences() -> list[str]:
     """The distinct sentences of the STS benchmark if it is in the home folder, else those of assets/."""
     from training.data.load import load_data
 
-    if (home_folder(None) / "data/stsb/sts-train.csv").is_file():
+    if has_stsb():
         columns = [column for split in ("train", "dev", "test") for column in load_data(f"stsb:{split}").columns]
         return list(dict.fromkeys(sentence for column in columns for sentence in column))
     return plain_sentences()

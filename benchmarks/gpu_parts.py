@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import random
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,7 @@ class Sizes:
     profiled: int  # models
 
 
-FULL = Sizes("scratch:12x768", 131_072, 20_000, (512, 1_024, 4_096), 3, 8_192, 2)
+FULL = Sizes("scratch:12x768", 65_536, 20_000, (512, 2_048), 3, 8_192, 2)
 SMALL = Sizes("scratch:2x64", 96, 40, (16, 32), 1, 256, 1)
 
 
@@ -76,45 +77,68 @@ def check(bench: Bench) -> Iterator[Row]:
     """What this device can do, and how far its vectors are from those of float32 on the CPU."""
     from training.inference.unpadded import has_varlen
 
-    sentences = some_sentences(64)
+    sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
     for label, name in bench.models.items():
         encoder = bench.load(name)
         head_size = encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads  # type: ignore
         expected = Encoder.load(name, dtype="float32", device="cpu").encode(sentences)
-        cosine = (encoder.encode(sentences) * expected).sum(1).min()
+        vectors = encoder.encode(sentences)
         yield {
             "model": label,
             "dtype": str(encoder.dtype).removeprefix("torch."),
             "unpadded": has_varlen(bench.device, encoder.dtype, head_size),
-            "lowest_cosine_with_float32": round(float(cosine), 5),
+            "lowest_cosine_with_float32": round(float((vectors * expected).sum(1).min()), 5),
+            "largest_difference_from_float32": float(np.abs(vectors - expected).max()),
             "peak_tflops": round(peak(bench) / 1e12, 3),
         }
 
 
+def rho(bench: Bench) -> Iterator[Row]:
+    """Spearman's ρ on the STS benchmark's test set, if it is in the home folder, in float32 and in this dtype."""
+    from training.evaluation.scoring import evaluate
+
+    for dtype in ("float32", "auto") if gpu_home.has_stsb() else ():
+        encoder = bench.load(DEFAULT_MODEL, dtype)
+        dtype = str(encoder.dtype).removeprefix("torch.")
+        yield {"model": DEFAULT_MODEL, "dtype": dtype, "spearman": evaluate(encoder, "stsb:test")["spearman"]["cosine"]}
+
+
 def encode(bench: Bench) -> Iterator[Row]:
-    """Sentences a second, ours and sentence-transformers' with its best dtype and batch size."""
+    """Sentences a second, ours and sentence-transformers' in float32 and in its fastest 16-bit dtype, in turn.
+
+    Each side of sentence-transformers has the batch size that is fastest on a sample. Its attention is PyTorch's SDPA,
+    which takes FlashAttention where a batch needs no mask.
+    """
     sentences, top = some_sentences(bench.sizes.sentences), peak(bench)
     for label, name in bench.models.items():
         encoder = bench.load(name)
         report = EncodeReport()
         encoder.encode(sentences, report=report)
         flop = report.tokens * flop_per_token(encoder.backbone)
-        seconds = bench.seconds(partial(encoder.encode, sentences))
-
-        def row(side: str, seconds: float, label: str = label, flop: float = flop) -> Row:
-            rate = round(len(sentences) / seconds)
-            return {"model": label, "side": side, "sentences_per_second": rate, "share_of_peak": flop / seconds / top}
-
         layout = "unpadded" if is_unpadded(encoder) else "packed rows"
-        yield row(f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}", seconds)
+        sides: dict[str, Callable[[], Any]] = {
+            f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}": partial(encoder.encode, sentences)
+        }
         if is_unpadded(encoder):
-            encoder.inference.transformer.unpadded = False  # type: ignore[attr-defined]
-            yield row("SBERT Lab, packed rows", bench.seconds(partial(encoder.encode, sentences)))
-        yield row("tokenising alone", bench.seconds(partial(encoder.tokenize, sentences)))
+            packed = bench.load(name)
+            packed.inference.transformer.unpadded = False  # type: ignore[attr-defined]
+            sides["SBERT Lab, packed rows"] = partial(packed.encode, sentences)
+        sides["tokenising alone"] = partial(encoder.tokenize, sentences)
         folder = bench.folder / label
         encoder.save(folder)
-        side, theirs = best_peer(bench, folder, sentences)
-        yield row(side, bench.seconds(partial(theirs, sentences)))
+        for dtypes in (("float32",), ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",)):
+            side, theirs = best_peer(bench, folder, sentences, dtypes)
+            sides[side] = partial(theirs, sentences)
+        memory = {side: peak_memory(bench, work) for side, work in sides.items()}
+        for side, times in machine.alternate(sides, bench.sizes.rounds).items():
+            seconds = statistics.median(time.wall for time in times)
+            yield {
+                "model": label,
+                "side": side,
+                "sentences_per_second": round(len(sentences) / seconds),
+                "share_of_peak": flop / seconds / top,
+                "memory_gb": memory[side],
+            }
 
 
 def cross(bench: Bench) -> Iterator[Row]:
@@ -149,7 +173,7 @@ def pairs(bench: Bench) -> Iterator[Row]:
 
 
 def profile(bench: Bench) -> Iterator[Row]:
-    """The kernels that encoding spends most of the device's time on; then the same, compiled."""
+    """The kernels that encoding spends most of the device's time on."""
     from torch._C._profiler import _ExperimentalConfig
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiled
@@ -167,15 +191,19 @@ def profile(bench: Bench) -> Iterator[Row]:
         spent = {e.key: e.self_device_time_total if on_gpu else e.self_cpu_time_total for e in profiler.key_averages()}
         for kernel in sorted(spent, key=lambda key: -spent[key])[:12]:
             yield {"model": label, "what": kernel[:80], "share": round(spent[kernel] / max(1, sum(spent.values())), 3)}
-    for label, name in models:
+
+
+def compiled(bench: Bench) -> Iterator[Row]:
+    """Sentences a second when PyTorch compiles each layer."""
+    sentences, backend = some_sentences(bench.sizes.sentences), "inductor" if bench.device.type == "cuda" else "eager"
+    for label, name in list(bench.models.items())[: bench.sizes.profiled]:
         encoder = bench.load(name)
         transformer: Any = encoder.inference.transformer  # type: ignore[attr-defined]
-        backend = "inductor" if on_gpu else "eager"
         transformer.layers = [
-            torch.compile(each.__call__, dynamic=True, backend=backend) for each in transformer.layers
+            torch.compile(layer.__call__, dynamic=True, backend=backend) for layer in transformer.layers
         ]
         rate = round(len(sentences) / bench.seconds(partial(encoder.encode, sentences)))
-        yield {"model": label, "what": f"sentences a second, compiled by {backend}", "share": rate}
+        yield {"model": label, "what": f"compiled by {backend}", "sentences_per_second": rate}
 
 
 def some_sentences(count: int) -> Sentences:
@@ -215,29 +243,45 @@ def batch_of(encoder: Encoder, sentences: Sentences) -> str:
     return f"batches of {len(lengths) / sum(1 for _ in encoder.inference.plan(lengths)):,.0f}"
 
 
-def best_peer(bench: Bench, folder: Path, sentences: Sentences) -> tuple[str, Callable[[Sentences], np.ndarray]]:
+def best_peer(
+    bench: Bench, folder: Path, sentences: Sentences, dtypes: Sequence[str]
+) -> tuple[str, Callable[[Sentences], np.ndarray]]:
     """sentence-transformers' encode with the dtype and batch size that are fastest on a sample, and what they are."""
     from sentence_transformers import SentenceTransformer
 
     sample = sentences[: len(sentences) // 8]
-    found: list[tuple[float, str, Callable[[Sentences], np.ndarray]]] = []
-    for dtype in ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",):
+    trials: list[tuple[float, str, Callable[[Sentences], np.ndarray]]] = []
+    for dtype in dtypes:
         model = SentenceTransformer(str(folder), device=str(bench.device), model_kwargs={"dtype": dtype})
         for size in bench.sizes.batches:
             theirs = partial(model.encode, batch_size=size, normalize_embeddings=True, show_progress_bar=False)
             theirs(sample[:64])
             seconds = machine.time_call(partial(theirs, sample)).wall
-            found.append((seconds, f"sentence-transformers, {dtype}, batches of {size}", theirs))
-    return min(found, key=lambda each: each[0])[1:]
+            trials.append((seconds, f"sentence-transformers, {dtype}, batches of {size}", theirs))
+    return min(trials, key=lambda trial: trial[0])[1:]
+
+
+def peak_memory(bench: Bench, work: Callable[[], Any]) -> float | None:
+    """Gigabytes of the device's memory that a call held at most, beyond what was held before it; None on a CPU."""
+    if bench.device.type != "cuda":
+        work()
+        return None
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    return (torch.cuda.max_memory_allocated() - before) / 1e9
 
 
 PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check,
+    "rho": rho,
     "encode": encode,
     "train": lambda bench: gpu_train.rows(bench.device, bench.sizes.base, bench.folder, bench.sizes is SMALL),
     "cross": cross,
     "pairs": pairs,
     "profile": profile,
+    "compiled": compiled,
 }
 
 
@@ -247,6 +291,7 @@ def main() -> None:
     parser.add_argument("--device", required=True)
     parser.add_argument("--small", action="store_true")
     given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(torch.device(given.device), SMALL if given.small else FULL, Path(folder))
         for row in PARTS[given.part](bench):

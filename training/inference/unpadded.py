@@ -7,6 +7,7 @@ packed and masked as on a CPU (`training.inference.batching`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import accumulate
@@ -17,6 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training.inference.batching import PackedBatch, Row, plan
+
+log = logging.getLogger("sbert_lab.inference")
 
 HEAD_SIZES = range(8, 257, 8)  # dimensions of a head that the operator takes
 
@@ -65,8 +68,10 @@ def has_varlen(device: torch.device, dtype: torch.dtype, head_size: int, window:
         return False
     try:
         return varlen_agrees(device, dtype, head_size, window)
-    except (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return False  # an older PyTorch, or a GPU before Ampere
+    except (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        # An older PyTorch, or a GPU before Ampere.
+        log.info("batches are packed and masked, as unpadded attention does not run here: %s", error)
+        return False
 
 
 @torch.inference_mode()
