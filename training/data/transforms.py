@@ -196,6 +196,14 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
     return Dataset(data.name, (distinct, distinct), source=data.source, notes=notes, rows=rows)
 
 
+def distinct_sentences(data: Dataset, draw: random.Random) -> Dataset:
+    """Each different sentence once."""
+    if data.kind == SENTENCES and len(set(data.columns[0])) == len(data):
+        return data
+    twice = sentences_twice(data, draw)
+    return replace(twice, columns=twice.columns[:1])
+
+
 def without_target(data: Dataset, draw: random.Random) -> Dataset:
     """The sentences as they are; scores and labels are left out, as a teacher gives the target."""
     left_out = "gold scores" if data.scores is not None else "labels" if data.labels is not None else ""
@@ -325,13 +333,14 @@ POSITIVE_ROWS = Rows(
     {TRIPLETS: as_it_is, LABELLED: positives_from_labels, SCORED: positives_from_scores, PAIRS: as_it_is},
 )
 SAME_SENTENCE_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, sentences_twice))
+DISTINCT_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, distinct_sentences))
 ANY_ROWS = Rows("Rows", "sentences", dict.fromkeys(FORMS, without_target))
 
 NEAREST_FORM = {
     LABELLED: "classification learns from labels as they are",
     PAIRS: "mnrl learns from pairs that belong together, without scores or labels",
     TRIPLETS: "triplet and mnrl learn from triplets",
-    SENTENCES: "simcse learns from single sentences, and mse from single sentences and a teacher",
+    SENTENCES: "simcse and mlm learn from single sentences, and mse from single sentences and a teacher",
     SCORED: "regression learns from scores as they are",
 }
 

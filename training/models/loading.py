@@ -44,6 +44,7 @@ ENCODER_CLASSES = {
     "longt5": "LongT5EncoderModel",
 }
 CLASSIFIER = "AutoModelForSequenceClassification"
+LANGUAGE_MODEL = "AutoModelForMaskedLM"
 # What transformers raises for settings that are not what it expects.
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
 
@@ -115,6 +116,9 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
             raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
+    if auto_class == LANGUAGE_MODEL:
+        # Its head may be new; the transformer below it may not.
+        missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{folder} lacks the weights {missing[0]}{more}; fetch the model again")
@@ -155,6 +159,18 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BertModel(config)
+
+
+def random_language_model(layers: int, dimension: int, vocabulary: int, max_length: int | None, seed: int) -> nn.Module:
+    """A BERT of the given shape with its language-modelling head, with random weights."""
+    with importing:
+        from transformers import BertForMaskedLM
+
+    config: Any = random_backbone(layers, dimension, vocabulary, seed).config
+    config.max_position_embeddings = max_length or config.max_position_embeddings
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return BertForMaskedLM(config)
 
 
 def max_input_length(

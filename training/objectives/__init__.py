@@ -15,6 +15,7 @@ import pkgutil
 from importlib import import_module
 
 from training.objectives.base import OBJECTIVES, Objective, Vectors, training_data
+from training.objectives.language import MaskedLanguageModelling
 from training.objectives.pairs import (
     CONCATENATIONS,
     AnglE,
@@ -39,6 +40,7 @@ __all__ = [
     "CoSENT",
     "Contrastive",
     "MarginMSE",
+    "MaskedLanguageModelling",
     "MeanSquaredError",
     "MultipleNegativesRanking",
     "Objective",

@@ -46,6 +46,10 @@ class Objective:
     takes_output: ClassVar[bool] = False  # compares the model's own output, of length 1 if its folder says so
     needs_dropout: ClassVar[bool] = False  # the two vectors of a sentence differ by dropout alone
     scores_pairs: ClassVar[bool] = False  # trains a cross-encoder: takes logits of pairs, not vectors of sentences
+    predicts_tokens: ClassVar[bool] = False  # trains a language model: takes logits of tokens
+    selected_by: ClassVar[str | None] = (
+        None  # the figure that chooses the best model; None = spearman, accuracy or loss
+    )
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -60,7 +64,8 @@ class Objective:
     def own_fields(cls) -> tuple[str, ...]:
         """The fields of a `RunConfig` that mean something to this objective, but not to all."""
         negatives = ("mine_negatives", "negative_margin") if cls.can_mine_negatives else ()
-        return (*cls.fields, *("head",) * cls.scores_pairs, *("teacher",) * cls.needs_teacher(), *negatives)
+        head, vocabulary = ("head",) * cls.scores_pairs, ("vocabulary_size",) * cls.predicts_tokens
+        return (*cls.fields, *head, *vocabulary, *("teacher",) * cls.needs_teacher(), *negatives)
 
     @classmethod
     def needs_teacher(cls) -> bool:

@@ -25,6 +25,7 @@ from training.errors import Stopped
 from training.models.encoder import Encoder
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
+from training.trainer.language_model import TrainableLanguageModel
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
@@ -111,7 +112,7 @@ class TokenizedBatches:
     def __init__(
         self,
         examples: Examples,
-        encoder: Encoder | TrainableCrossEncoder,
+        encoder: Encoder | TrainableCrossEncoder | TrainableLanguageModel,
         config: RunConfig,
         uses_batch: bool,
         processes: int,

@@ -39,11 +39,14 @@ STEPS_PER_EVALUATION = 100
 MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20  # besides that of the base
 
 LEARNING_RATE = 2e-5
+LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}  # of masked language modelling, from random weights or not
 WORD_ENCODER_LEARNING_RATE = 1e-3  # Adam's own default: 2e-5 moves random weights of an LSTM nowhere in an epoch
 
 
-def default_learning_rate(base: str) -> float:
+def default_learning_rate(base: str, objective: str | None = None) -> float:
     """The learning rate of a run from ``base`` that states none."""
+    if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
+        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
 
 
@@ -243,6 +246,14 @@ class RunConfig(BaseModel):
     gradient_accumulation_steps: Whole = setting(
         1, "Gradient accumulation", "batches whose gradients make one step", ge=1, le=10_000
     )
+    vocabulary_size: Whole | None = setting(
+        None,
+        "Vocabulary",
+        "word pieces that a transformer of random weights learns to read, found in the training data",
+        words="8,192",
+        ge=100,
+        le=200_000,
+    )
     query_prompt: OptionalText = setting(
         None, "Query prompt", "the text before each sentence of the first column: query, anchor", words="the base's"
     )
@@ -264,8 +275,8 @@ class RunConfig(BaseModel):
         if objective is not None:
             values["objective"] = objective
         values |= _stated_objective(_joined(values.get("train_data")))
-        if "learning_rate" not in values and isinstance(values.get("base"), str):
-            values["learning_rate"] = default_learning_rate(values["base"])
+        if "learning_rate" not in values and isinstance(base := values.get("base", DEFAULT_MODEL), str):
+            values["learning_rate"] = default_learning_rate(base, values.get("objective"))
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -297,10 +308,17 @@ class RunConfig(BaseModel):
                 )
         if self.patience is not None and self.eval_data is None:
             raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
-        if len({part.facts.scores_pairs for part in parts}) > 1:
-            raise ValueError("cross-encoder trains another kind of model than the other objectives; train them apart")
-        if self.objective_class.scores_pairs and (self.pooling or self.matryoshka_dims or self.role(0)):
-            raise ValueError(f"{objective} has no sentence vectors; leave out pooling, matryoshka_dims and prompts")
+        if len({(part.facts.scores_pairs, part.facts.predicts_tokens) for part in parts}) > 1:
+            odd = next(part.objective for part in parts if part.facts.scores_pairs or part.facts.predicts_tokens)
+            raise ValueError(f"{odd} trains another kind of model than the other objectives; train them apart")
+        learner = self.objective_class
+        has_vectors = not (learner.scores_pairs or learner.predicts_tokens)
+        if not has_vectors and (self.pooling or self.matryoshka_dims or self.role(0)):
+            raise ValueError(f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts")
+        if self.vocabulary_size and not (learner.predicts_tokens and self.base.startswith("scratch:")):
+            raise ValueError(
+                "vocabulary_size is for mlm from random weights (scratch:…); any other base has a vocabulary"
+            )
         if self.objective_class.scores_pairs and DataName.parse(self.eval_data or "").is_retrieval:
             raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
         if self.max_tokens and self.mini_batch_size:

@@ -36,7 +36,7 @@ Figures = dict[str, Any]
 NDCG = "ndcg@10"  # of retrieval data, or of an evaluator of the caller's
 # The first one measured selects the best model.
 HIGHER_IS_BETTER = {"spearman": True, "average_precision": True, "accuracy": True, NDCG: True, "loss": False}
-SHOWN_LAST = ("random_cosine", "effective_rank")
+SHOWN_LAST = ("perplexity", "masked_accuracy", "random_cosine", "effective_rank")
 # What an eval event has, but for the figures of the caller's evaluators.
 EVALUATION = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "by_dimension", *SHOWN_LAST}
 EVALUATION |= {"alignment", "uniformity", "random_cosine_std", "plain_cosine", "plain_cosine_std"}
@@ -138,12 +138,12 @@ def _line(event: Event) -> str:
 # ---------------------------------------------------------------- figures of an evaluation
 
 
-def selection_metric(figures: Figures) -> tuple[str, float] | None:
+def selection_metric(figures: Figures, first: str | None = None) -> tuple[str, float] | None:
     """The name of the metric that selects the best model, and its value, negated if lower is better.
 
-    None if no such metric was measured.
+    That is the ``first`` one if it was measured, which the objective names. None if no such metric was measured.
     """
-    for name, higher in HIGHER_IS_BETTER.items():
+    for name, higher in sorted(HIGHER_IS_BETTER.items(), key=lambda metric: metric[0] != first):
         if figures.get(name) is not None:
             return name, figures[name] if higher else -figures[name]
     return None

@@ -102,11 +102,11 @@ class Own:
                 figures[name] = number if math.isfinite(number) else None
         return figures
 
-    def selection(self, figures: Figures | None) -> tuple[str, float] | None:
+    def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
         """As `selection_metric`, by the figure that is to choose the best model. InputError if it is not measured."""
         name = self.metric_for_best_model
         if name is None or not figures:
-            return selection_metric(figures or {})
+            return selection_metric(figures or {}, first)
         if name not in figures:
             known = [each for each, value in figures.items() if isinstance(value, int | float)]
             raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(known)}")

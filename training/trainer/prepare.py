@@ -25,6 +25,7 @@ from training.trainer.batches import MixedBatches, TokenizedBatches
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
+from training.trainer.language_model import LanguageModelEvaluator, TrainableLanguageModel
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
 from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
@@ -41,7 +42,7 @@ class Parts:
 
     model: TrainingModel
     batches: MixedBatches
-    evaluator: Evaluator | PairEvaluator
+    evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
     data: Sequence[Dataset]  # the rows that are learned from, of each part of the config
     notes: Sequence[str]  # what was done to the data
     negatives: Sequence[MinedTriplet]  # examples of mined ones
@@ -71,11 +72,13 @@ class Preparation:
         """
         config = self.config
         torch.manual_seed(config.seed)
-        is_cross = config.objective_class.scores_pairs
+        learner = config.objective_class
         data, evaluation = self._load_data()
         retrieval = evaluation if isinstance(evaluation, RetrievalData) else None
         evaluation = None if isinstance(evaluation, RetrievalData) else evaluation
-        encoder, dimension = self._load_cross_encoder() if is_cross else self._load_encoder(data)
+        if learner.predicts_tokens and len(data) == 1:
+            data = [learner.transform(data[0], config.seed)]  # of several sets, too, each different sentence once
+        encoder, dimension = self._load_encoder(data)
         notes = [f"the {part} is {words}" for part, words in self.own.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
@@ -87,7 +90,10 @@ class Preparation:
         batches = MixedBatches([self._tokenized(encoder, examples) for examples in training], config)
         data = [examples.data for examples in training]
         evaluator: Any = PairEvaluator(loss)
-        if not is_cross:
+        if learner.predicts_tokens:
+            vectors = Evaluator(data, evaluation, None, config, retrieval)
+            evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
+        elif not learner.scores_pairs:
             evaluator = Evaluator(data, evaluation, loss, config, retrieval)
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
@@ -122,9 +128,14 @@ class Preparation:
         processes = self.accelerator.num_processes
         return TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
 
-    def _load_encoder(self, data: Sequence[Dataset]) -> tuple[Encoder, int | None]:
+    def _load_encoder(self, data: Sequence[Dataset]) -> tuple[Any, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
         config = self.config
+        if config.objective_class.scores_pairs:
+            return TrainableCrossEncoder.load(config, str(self.accelerator.device), self.home), None
+        if config.objective_class.predicts_tokens:
+            device = str(self.accelerator.device)
+            return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
         known = chain.from_iterable(column for part in data for column in part.columns)
         device = str(self.accelerator.device)
         encoder = Encoder.load(
@@ -151,9 +162,6 @@ class Preparation:
             encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
         )
         return whole, encoder.model_format.dimension
-
-    def _load_cross_encoder(self) -> tuple[Any, None]:
-        return TrainableCrossEncoder.load(self.config, str(self.accelerator.device), self.home), None
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
         """Triplets with mined negatives; of a resumed run those of its folder."""
@@ -187,7 +195,7 @@ class Preparation:
 
     def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
         """The evaluation data in the form that the objective needs; None if its loss there is not comparable."""
-        if evaluation is None or objective.needs_dropout:
+        if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:
             transformed = objective.transform(evaluation, self.config.seed)

@@ -46,6 +46,8 @@ class MicroBatch(NamedTuple):
     generator: np.random.Generator  # of dropout
     token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
     split: Tensor | None = None  # (B, 1) int64, where the second sentence of each pair starts
+    masked: Tensor | None = None  # (M,) int64, the positions of masked tokens in the flattened rows
+    targets: Tensor | None = None  # (M,) int64, the ids of these tokens before they were masked
 
 
 @dataclass
@@ -72,9 +74,12 @@ class Replica:
     threads, each with its own micro-batch.
     """
 
-    def __init__(self, backbone: nn.Module, embeddings: CompactEmbedding, pooling: Pool, dtype: torch.dtype) -> None:
-        self.embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
-        self.device = embeddings.weight.device
+    def __init__(
+        self, backbone: nn.Module, embeddings: CompactEmbedding | None, pooling: Pool, dtype: torch.dtype
+    ) -> None:
+        """``embeddings``: None if the module itself looks up, and trains, its word embeddings."""
+        self._embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
+        self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
         self.module = copy.deepcopy(backbone, shared).to(dtype).train()
@@ -85,6 +90,12 @@ class Replica:
             for name, weight in backbone.named_parameters()
             if weight.requires_grad
         ]
+
+    @property
+    def embeddings(self) -> CompactEmbedding:
+        """The word embeddings outside of the module."""
+        assert self._embeddings is not None  # noqa: S101 - only replicas that have them ask
+        return self._embeddings
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pad the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""

@@ -62,6 +62,7 @@ from training.trainer.batches import Batch
 from training.trainer.checkpoint import CheckpointState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, Figures, OnEvent, printing, read_events, shown_figures
+from training.trainer.language_model import VOCABULARY
 from training.trainer.own import Own
 from training.trainer.record import read_object, recorded, run_folder
 from training.trainer.replica import TokenIds
@@ -241,7 +242,8 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, o
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (checkpoint, folder / "model"):
         shutil.rmtree(stale, ignore_errors=True)
-    (folder / negatives.FILE).unlink(missing_ok=True)
+    for file in (negatives.FILE, VOCABULARY):
+        (folder / file).unlink(missing_ok=True)
     write_text(config_file, config.to_json() + "\n")
     own.write(folder)
     return None

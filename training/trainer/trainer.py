@@ -153,7 +153,7 @@ class Trainer:
             "seconds": round(self.meter.seconds(), 3),
             "baseline": progress.baseline,
             "best": progress.best,
-            "metric": metric[0] if (metric := self.own.selection(progress.best)) else None,
+            "metric": metric[0] if (metric := self._selection(progress.best)) else None,
             "final": progress.final,
             "test": progress.test,
             "path": str(model) if model is not None and model.is_dir() else None,
@@ -220,7 +220,7 @@ class Trainer:
         progress.step += 1
         self._update_weights()
         self._pending_losses.append(losses)
-        self.meter.end_step(sum(sum(batch.sizes) for batch in batches) * self.accelerator.num_processes)
+        self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
@@ -325,7 +325,7 @@ class Trainer:
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
             measured |= self.own.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
-            new, old = self.own.selection(figures), self.own.selection(progress.best)
+            new, old = self._selection(figures), self._selection(progress.best)
             # Without a selection metric the last evaluation is the best.
             is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
             if is_best:
@@ -339,6 +339,10 @@ class Trainer:
         self.events.emit(
             "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=self._seconds_left()
         )
+
+    def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
+        """The name and the value of the figure that chooses the best model, of these figures."""
+        return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
         """Evaluate the best model on the test split of the dev data, which has chosen it, if that is at hand.

@@ -41,6 +41,7 @@ from training.objectives import Objective, Vectors
 from training.parallel import run_parallel
 from training.pooling import pooling_function
 from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
+from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
 from training.trainer.replica import (
     CompactEmbedding,
     ForwardOutput,
@@ -57,14 +58,22 @@ MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory do
 
 @dataclass
 class TrainingBatch:
-    """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences."""
+    """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences.
+
+    Of a language model the vectors are the logits of the masked tokens, in the place of sentences.
+    """
 
     micro_batches: list[MicroBatch]
-    sizes: list[int]  # sentences in each micro-batch
+    sizes: list[int]  # vectors of each micro-batch, one for each sentence
     order: Tensor  # (B * C,) int64: where each sentence, column by column, is among those of the micro-batches
     columns: int  # C
     target: Tensor | None  # (B,)
     part: int = 0  # of the data, by whose objective the loss is computed
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences that are computed."""
+        return sum(len(batch.rows) for batch in self.micro_batches)
 
 
 class TrainingModel(nn.Module):
@@ -84,7 +93,7 @@ class TrainingModel(nn.Module):
 
     def __init__(
         self,
-        encoder: Encoder | TrainableCrossEncoder,
+        encoder: Encoder | TrainableCrossEncoder | TrainableLanguageModel,
         objectives: Objective | Sequence[Objective],
         used: Iterable[int] | None = None,
         seed: int = 0,
@@ -102,13 +111,19 @@ class TrainingModel(nn.Module):
         self.mini_batch_size, self.max_tokens = mini_batch_size, max_tokens
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
         self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
+        self.head = encoder.head.requires_grad_(not rank)
+        self.replica: Replica
+        self.embeddings: CompactEmbedding | None = None
+        if isinstance(encoder, TrainableLanguageModel):
+            # Its word embeddings are the weights of its output too, and every token is predicted: all rows are in use.
+            self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True) if rank else encoder.backbone
+            self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
+            return
         table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
         # Word vectors that their folder says to keep as they are stay so.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
-        self.head = encoder.head.requires_grad_(not rank)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
-        self.replica: Replica
         if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
             self.replica = JointReplica(self.backbone, self.embeddings, encoder.dtype)
         elif isinstance(encoder, TrainableCrossEncoder):
@@ -124,17 +139,17 @@ class TrainingModel(nn.Module):
         most = self.max_tokens and self.max_tokens // self.num_micro_batches
         groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches, most)
         device = self.encoder.device
-        return TrainingBatch(
-            [
-                self.replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, step, number]))
-                for number, rows in enumerate(groups)
-            ],
-            [len(rows) for rows in groups],
-            torch.from_numpy(np.argsort(np.concatenate(groups))).to(device),
-            len(columns),
-            None if target is None else target.to(device),
-            part,
-        )
+        micro_batches = [
+            self.replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, step, number]))
+            for number, rows in enumerate(groups)
+        ]
+        if isinstance(self.replica, MaskedReplica):
+            targets = masked_targets(micro_batches)
+            sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
+            return TrainingBatch(micro_batches, sizes, torch.arange(len(targets), device=device), 1, targets, part)
+        order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
+        target = None if target is None else target.to(device)
+        return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Set the ``grad`` of every trained weight to its mean over the batches.
@@ -194,7 +209,7 @@ class TrainingModel(nn.Module):
         run_parallel([partial(self.replica.backward, *each) for each in zip(outputs, gradients, strict=True)])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
         inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
-        if inputs:  # the longest task: first
+        if inputs and self.embeddings is not None:  # the longest task: first
             tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in micro_batches], inputs, add))
         return [norm for task in run_parallel(tasks) for norm in task]
 
@@ -204,7 +219,8 @@ class TrainingModel(nn.Module):
 
         Training may continue after the block.
         """
-        self.embeddings.write_back()
+        if self.embeddings is not None:
+            self.embeddings.write_back()
         self.encoder.backbone = self.backbone
         if self.rank:
             self.encoder.backbone = copy.deepcopy(self.backbone).merge_and_unload()  # type: ignore[operator]
@@ -289,7 +305,7 @@ def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None 
     return list(plan(lengths, min(budget, most_tokens or budget)))
 
 
-def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
+def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) -> nn.Module:
     if isinstance(backbone, WordBackbone):
         raise InputError("LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0")
     from peft import LoraConfig, get_peft_model
@@ -302,6 +318,22 @@ def _with_lora(backbone: nn.Module, rank: int) -> nn.Module:
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
+    if is_language_model:
+        return _language_model_with_lora(backbone, settings)
     if heads := head_modules(backbone):  # trained as a whole: their weights are random at first
         settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
     return get_peft_model(backbone, settings)
+
+
+def _language_model_with_lora(model: Any, settings: Any) -> nn.Module:
+    """Adapters in the transformer of a language model; its head is trained as a whole, but for the vocabulary."""
+    from peft import get_peft_model
+
+    heads = head_modules(model)
+    settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
+    adapted = get_peft_model(model, settings)
+    vocabulary = model.get_output_embeddings().weight
+    for head in heads:
+        for weight in model.get_submodule(head).parameters():
+            weight.requires_grad_(weight is not vocabulary)
+    return adapted

@@ -1,0 +1,224 @@
+"""Masked language modelling: loss and gradients are transformers' own, and a run's folder opens everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from run_helpers import Events, curve, of_kind, run, stop_at
+from tiny_models import WORDS, make_model
+from transformers import AutoModelForMaskedLM
+
+from training.errors import InputError
+from training.models.encoder import Encoder
+from training.objectives import MaskedLanguageModelling
+from training.objectives.language import mask_tokens
+from training.trainer.config import RunConfig
+from training.trainer.events import read_events
+from training.trainer.language_model import TrainableLanguageModel
+from training.trainer.train import train
+from training.trainer.training_model import TrainingModel
+
+SENTENCES = [
+    f"the {noun} is {verb} {'the food ' * count}"
+    for noun in ("man", "cat", "dog")
+    for verb in ("eating", "on")
+    for count in (0, 1, 3)
+]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of sentences to learn from."""
+    file = tmp_path / "text.txt"
+    words = np.array(WORDS)
+    draws = np.random.default_rng(0).integers(len(words), size=(200, 7))
+    file.write_text("\n".join(["sentence", *(" ".join(words[row]) for row in draws)]))
+    return file
+
+
+def load(base: Path | str, **settings: object) -> TrainableLanguageModel:
+    config = RunConfig("mlm", base=str(base), dtype="float32", **settings)
+    return TrainableLanguageModel.load(config, [], "cpu", None, None)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert", "modernbert"])
+def test_loss_and_gradients_are_those_of_transformers(architecture: str, tmp_path: Path):
+    base = make_model(tmp_path / architecture, architecture, initializer_range=0.1)
+    language_model = load(base)
+    model = TrainingModel(language_model, MaskedLanguageModelling(), num_micro_batches=2)
+    model.replica.module.eval()  # without dropout
+    batch = model.collate([language_model.tokenize(SENTENCES)], None, step=3)
+    losses, norm = model.forward_backward(batch)
+
+    reference = AutoModelForMaskedLM.from_pretrained(base, dtype=torch.float32)
+    reference.load_state_dict(language_model.backbone.state_dict())
+    total = 0.0
+    for part in batch.micro_batches:  # as many tokens as all have: the mean is over the whole batch
+        labels = torch.full((part.rows.numel(),), -100).index_put((part.masked,), part.targets).view(part.rows.shape)
+        mask = None if part.mask is None else part.mask.long()
+        logits = reference.eval()(input_ids=part.rows, attention_mask=mask).logits
+        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
+    (total / sum(batch.sizes)).backward()
+    assert losses.item() == pytest.approx(total.item() / sum(batch.sizes), abs=1e-5)
+    gradients = {name: weight.grad for name, weight in language_model.backbone.named_parameters()}
+    for name, weight in reference.named_parameters():
+        if weight.grad is None:
+            assert gradients[name] is None, name
+        else:
+            torch.testing.assert_close(gradients[name], weight.grad, atol=1e-5, rtol=1e-4, msg=name)
+    norms = [weight.grad.norm() for weight in reference.parameters() if weight.grad is not None]
+    assert norm.item() == pytest.approx(torch.stack(norms).norm().item(), rel=1e-4)
+
+
+class TestMasking:
+    IDS = np.random.default_rng(1).integers(5, 1_000, size=(500, 40))
+    CAN = np.random.default_rng(2).random((500, 40)) < 0.8
+
+    def masked(self, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return mask_tokens(self.IDS, self.CAN, 4, 1_000, np.random.default_rng(seed))
+
+    def test_the_rates_are_those_of_bert(self):
+        inputs, positions = self.masked()
+        count, chosen = self.CAN.sum(), len(positions)
+
+        def is_near(hits: int, of: int, rate: float) -> bool:  # within five standard deviations
+            return abs(hits - of * rate) < 5 * (of * rate * (1 - rate)) ** 0.5
+
+        assert is_near(chosen, count, 0.15)
+        before, after = self.IDS.flatten()[positions], inputs.flatten()[positions]
+        assert is_near((after == 4).sum(), chosen, 0.8)
+        assert is_near((after == before).sum(), chosen, 0.1 + 0.1 / 1_000)
+
+    def test_special_tokens_padding_and_all_others_stay(self):
+        inputs, positions = self.masked()
+        assert self.CAN.flatten()[positions].all()
+        others = np.ones(self.IDS.size, bool)
+        others[positions] = False
+        assert (inputs.flatten()[others] == self.IDS.flatten()[others]).all()
+
+    def test_masks_depend_on_the_generator_alone(self):
+        assert np.array_equal(self.masked()[1], self.masked()[1])
+        assert not np.array_equal(self.masked(0)[1], self.masked(1)[1])
+
+    def test_a_text_of_one_token_has_one_to_predict(self):
+        can = np.array([[False, True, False]])
+        for seed in range(20):
+            assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(seed))[1].tolist() == [1]
+
+
+def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
+    model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
+    ids = [model.encoder.tokenize(SENTENCES)]
+    first, again, later = (model.collate(ids, None, step).micro_batches[0].rows for step in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
+
+
+def config(text: Path, **settings: object) -> RunConfig:
+    values = {"base": "scratch:2x32", "train_data": str(text), "eval_data": str(text), "dtype": "float32"}
+    return RunConfig("mlm", **{**values, "max_steps": 12, "eval_every": 4, "vocabulary_size": 120, **settings})
+
+
+def test_a_run_from_random_weights_learns_and_opens_everywhere(text: Path, tmp_path: Path):
+    from sentence_transformers import SentenceTransformer
+
+    result, events = run(config(text, max_steps=60, batch_size=32, learning_rate=3e-3), tmp_path / "run")
+    figures = of_kind(events, "eval")
+    assert result.metric == "loss"
+    assert figures[-1]["loss"] < figures[0]["loss"] - 0.5
+    assert figures[-1]["perplexity"] == pytest.approx(np.exp(figures[-1]["loss"]))
+    assert figures[-1]["masked_accuracy"] > figures[0]["masked_accuracy"]
+    folder = tmp_path / "run/model"
+    ours = Encoder.load(str(folder), dtype="float32")
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    assert ours.pooling == "mean"
+    sentences = ["the man is eating", "a guitar was on the food in a cat"]
+    np.testing.assert_allclose(ours.encode(sentences), theirs.encode(sentences, normalize_embeddings=True), atol=1e-5)
+    whole = AutoModelForMaskedLM.from_pretrained(folder)
+    assert whole.get_output_embeddings().weight is whole.get_input_embeddings().weight
+    assert len(ours.tokenizer) <= 120
+    follow = RunConfig("regression", base=str(folder), max_steps=2, eval_data=None, dtype="float32")
+    assert train(follow, on_event=lambda event: None).status == "finished"
+
+
+def test_a_stopped_run_resumes_to_the_same_curve(text: Path, tmp_path: Path):
+    _, whole = run(config(text), tmp_path / "whole")
+    events: Events = []
+    train(config(text), events.append, tmp_path / "parts", should_stop=stop_at(5, events))
+    result, _ = run(config(text), tmp_path / "parts", resume=True)
+    assert (result.status, result.steps) == ("finished", 12)
+    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+
+
+@pytest.mark.parametrize("settings", [{"lora_rank": 4}, {"gradient_accumulation_steps": 2}, {"mini_batch_size": 4},
+                                      {"max_tokens": 64}, {"dtype": "bfloat16"}, {"eval_data": None}])  # fmt: skip
+def test_what_other_runs_can_have_this_one_can_too(settings: dict, text: Path, tmp_path: Path):
+    base = make_model(tmp_path / "base", initializer_range=0.1)
+    wide = {"base": str(base), "vocabulary_size": None}
+    result, _ = run(config(text, **wide, **settings), tmp_path / "run")
+    assert result.status == "finished"
+    weights = AutoModelForMaskedLM.from_pretrained(tmp_path / "run/model")
+    before = AutoModelForMaskedLM.from_pretrained(base)
+    assert weights.get_output_embeddings().weight is weights.get_input_embeddings().weight
+    layer = "base_model.encoder.layer.0.output.dense.weight"
+    assert not torch.equal(weights.get_parameter(layer), before.get_parameter(layer)), "it has been trained"
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path: Path):
+    language_model = load(make_model(tmp_path))
+    model = TrainingModel(language_model, MaskedLanguageModelling(), num_micro_batches=1, mini_batch_size=5)
+    model.replica.module.eval()
+    batch = model.collate([language_model.tokenize(SENTENCES)], None, 0)
+    assert len(batch.micro_batches) > 1
+    results = []
+    for at_a_time in (1, len(batch.micro_batches)):
+        model.num_micro_batches = at_a_time
+        loss, norm = model.forward_backward(batch)
+        gradient = model.backbone.get_input_embeddings().weight.grad.clone()
+        results.append((loss, norm, gradient))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_sentences_of_several_sets_are_learned_once_each(text: Path, tmp_path: Path):
+    other = tmp_path / "other.csv"
+    other.write_text("sentence1,sentence2,score\nthe cat,the dog,3\nthe cat,a man,1\n")
+    _, events = run(config(text, train_data=f"{text}+{other}+{other}", max_steps=1, eval_data=None), tmp_path / "run")
+    lines = {*text.read_text().splitlines()[1:], "the cat", "the dog", "a man"}
+    assert of_kind(events, "state")[0]["rows"] == len(lines)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(("settings", "message"), [
+        ({"pooling": "cls"}, "mlm trains no sentence vectors"),
+        ({"matryoshka_dims": (8,)}, "mlm trains no sentence vectors"),
+        ({"base": "all-MiniLM-L6-v2", "vocabulary_size": 200}, "vocabulary_size is for mlm from random weights"),
+        ({"train_data": "a.csv=mlm+b.csv=regression"}, "mlm trains another kind of model"),
+    ])  # fmt: skip
+    def test_settings_that_mean_nothing_to_it(self, settings: dict, message: str):
+        with pytest.raises(InputError, match=message):
+            RunConfig("mlm", **settings)
+
+    def test_a_base_without_masks(self, tmp_path: Path):
+        base = make_model(tmp_path, "t5")
+        with pytest.raises(InputError, match=r"no token \[MASK\]"):
+            load(base)
+
+    def test_a_model_that_no_transformer_head_fits(self, tmp_path: Path):
+        base = make_model(tmp_path, "qwen3")
+        with pytest.raises(InputError, match="cannot be opened as a transformer"):
+            load(base)
+
+    def test_lengths_beyond_the_positions(self, tmp_path: Path):
+        with pytest.raises(InputError, match=r"max_length is 65, but .* takes 64 tokens at most"):
+            load(make_model(tmp_path), max_length=65)
+
+
+def test_the_default_learning_rate_is_higher_from_random_weights():
+    assert RunConfig("mlm", base="scratch:2x32").learning_rate == 1e-3
+    assert RunConfig("mlm").learning_rate == 1e-4
+    assert json.loads(RunConfig("mlm").to_json())["vocabulary_size"] is None

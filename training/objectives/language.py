@@ -1,0 +1,70 @@
+"""The objective of language modelling: masked tokens are predicted from the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from training.data.transforms import DISTINCT_ROWS
+from training.objectives.base import Objective, Vectors, required
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The fraction of the tokens that are predicted, and the fractions of these that become [MASK] and a random token. The
+# rest stays as it is.
+MASKED, REPLACED_BY_MASK, REPLACED_AT_RANDOM = 0.15, 0.8, 0.1
+
+
+class MaskedLanguageModelling(Objective):
+    """Masked language modelling: mean over the masked tokens of -log softmax(W h + b)[token].
+
+    Inputs: one column, the logits of the masked tokens, (M, V) float32. Labels: the ids of the tokens, int64 (M,).
+    Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", section 3.1, "Masked LM";
+    `BertForMaskedLM` in transformers. Without the prediction of the next sentence, which Liu et al. 2019 (RoBERTa,
+    section 4.2) found to be of no use.
+    """
+
+    name = "mlm"
+    equation = "−log softmax(W h)[token] of each masked token"
+    help = (
+        "no labels: 15% of the tokens are hidden and predicted from the others; trains the transformer, not its vectors"
+    )
+    rows = DISTINCT_ROWS
+    predicts_tokens = True
+    selected_by = "loss"
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
+        [logits] = vectors
+        return F.cross_entropy(logits, required(target))
+
+
+def mask_tokens(
+    ids: np.ndarray, can_be_masked: np.ndarray, mask_id: int, vocabulary_size: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hides tokens as Devlin et al. 2019, section 3.1, do.
+
+    Args:
+        ids: (B, T) int64.
+        can_be_masked: (B, T) bool; False for special tokens and padding.
+        mask_id: the id of [MASK].
+        vocabulary_size: V, of which random tokens are drawn.
+        generator: draws the tokens; the same state hides the same tokens.
+
+    Returns:
+        The ids (B, T) with the masked tokens replaced, and the positions (M,) of these in the flattened ids. M is at
+        least 1 if any token can be masked, as the mean over no token is not a number.
+    """
+    draws = generator.random(ids.shape)
+    draws[~can_be_masked] = 1
+    is_masked = draws < MASKED
+    if not is_masked.any() and can_be_masked.any():
+        is_masked = draws == draws.min()
+    share = draws / MASKED
+    random_ids = generator.integers(vocabulary_size, size=ids.shape)
+    inputs = np.where(is_masked & (share < REPLACED_BY_MASK + REPLACED_AT_RANDOM), random_ids, ids)
+    inputs[is_masked & (share < REPLACED_BY_MASK)] = mask_id
+    return inputs, np.flatnonzero(is_masked)
