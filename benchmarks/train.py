@@ -73,19 +73,42 @@ def run(
             f"{against}, {name}": sentence_transformers(base, bf16)
             for name, bf16 in (("default", False), ("bf16", True))
         }
+    curves = measure(trainers, rounds, steps)
+    language_models = {"SBERT Lab": sbert_lab(base, "auto", objective="mlm")}
+    if against is not None:
+        language_models["transformers, Trainer, bf16"] = transformers_trainer(base)
+    mlm = measure(language_models, rounds, steps)
+    return {
+        "benchmark": "train",
+        "base": base,
+        "steps": steps,
+        "rounds": rounds,
+        "rows": table(curves, 32),
+        "mlm": table(mlm, 16),
+        "machine": description,
+    }
+
+
+def measure(trainers: dict[str, TrainFunction], rounds: int, steps: int) -> dict[str, list[Curve]]:
+    """The curves of all trainers, which take turns."""
     curves: dict[str, list[Curve]] = {label: [] for label in trainers}
     for seed in range(rounds):
         for label, train_once in trainers.items():
             curves[label].append(train_once(steps, seed))
+    return curves
+
+
+def table(curves: dict[str, list[Curve]], sentences: int) -> list[dict[str, Any]]:
+    """A row for each side: medians over the rounds, with so many sentences a step."""
     rows: list[dict[str, Any]] = []
     for label, rounds_of in curves.items():
         seconds = statistics.median(curve.seconds_per_step for curve in rounds_of)
         loss = statistics.mean(loss for curve in rounds_of for loss in curve.losses)
         rows.append({"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)})
     for row in rows:
-        row["sentences_per_second"] = round(32 / row["seconds_per_step"])
+        row["sentences_per_second"] = round(sentences / row["seconds_per_step"])
         row["times_ours"] = round(row["seconds_per_step"] / rows[0]["seconds_per_step"], 2)
-    return {"benchmark": "train", "base": base, "steps": steps, "rounds": rounds, "rows": rows, "machine": description}
+    return rows
 
 
 def sbert_lab(
@@ -134,21 +157,10 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
         from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
         from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
         from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-        from transformers import PrinterCallback, TrainerCallback
+        from transformers import PrinterCallback
     except ImportError as error:
         raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
     from training.sources.resolve import model_folder
-
-    class StepRecorder(TrainerCallback):
-        def __init__(self, curve: Curve) -> None:
-            self.curve = curve
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.curve.ends.append(time.perf_counter())
-
-        def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
-            if logs and "loss" in logs:
-                self.curve.losses.append(float(logs["loss"]))
 
     loaded = load_data(data)
     assert loaded.scores is not None
@@ -176,7 +188,7 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
                 disable_tqdm=True,
             )
             trainer = SentenceTransformerTrainer(
-                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[StepRecorder(curve)]
+                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[recorder(curve)]
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train()
@@ -184,3 +196,71 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
         return curve
 
     return train_once
+
+
+def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:train") -> TrainFunction:
+    """Masked language modelling of the different sentences by the Trainer of transformers, in bfloat16."""
+    from accelerate.state import AcceleratorState
+    from datasets import Dataset
+    from transformers import (
+        AutoModelForMaskedLM,
+        AutoTokenizer,
+        DataCollatorForLanguageModeling,
+        PrinterCallback,
+        TrainingArguments,
+    )
+    from transformers import Trainer as Theirs
+
+    from training.sources.resolve import model_folder
+
+    folder = str(model_folder(base).path)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    sentences = list(dict.fromkeys(sentence for column in load_data(data).columns for sentence in column))
+    rows = Dataset.from_list([{"input_ids": ids} for ids in tokenizer(sentences, truncation=True)["input_ids"]])
+
+    def train_once(steps: int, seed: int) -> Curve:
+        curve = Curve(steps=steps)
+        AcceleratorState._reset_state(reset_partial_state=True)
+        with tempfile.TemporaryDirectory() as out:
+            arguments = TrainingArguments(
+                output_dir=out,
+                max_steps=steps,
+                per_device_train_batch_size=batch_size,
+                learning_rate=1e-4,
+                warmup_steps=round(0.1 * steps),
+                seed=seed,
+                bf16=True,
+                use_cpu=not torch.cuda.is_available(),
+                logging_steps=1,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+            )
+            trainer = Theirs(
+                AutoModelForMaskedLM.from_pretrained(folder),
+                arguments,
+                data_collator=DataCollatorForLanguageModeling(tokenizer),
+                train_dataset=rows,
+                callbacks=[recorder(curve)],
+            )
+            trainer.remove_callback(PrinterCallback)
+            trainer.train()
+        AcceleratorState._reset_state(reset_partial_state=True)
+        return curve
+
+    return train_once
+
+
+def recorder(curve: Curve) -> Any:
+    """A callback of the transformers library that records the end and the loss of each step."""
+    from transformers import TrainerCallback
+
+    class StepRecorder(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            curve.ends.append(time.perf_counter())
+
+        def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
+            if logs and "loss" in logs:
+                curve.losses.append(float(logs["loss"]))
+
+    return StepRecorder()

@@ -71,7 +71,6 @@ DEBIAN = (
     Source("gimp-help-en", "GFDL-1.2+", "*.html"),
     Source("git-doc", "GPL-2", "*.txt"),
     Source("gnome-user-docs", "CC-BY-SA-3.0", "*/C/*.page"),
-    Source("gnucash-docs", "GFDL-1.1+", "*/gnucash-guide/*.html"),
     Source("kstars-data", "GPL-2+", "*.docbook"),
     Source("libreoffice-help-en-us", "MPL-2.0", "*.html"),
     Source("linux-doc-6.1", "GPL-2", "*.rst*"),
@@ -198,13 +197,11 @@ def main() -> None:
                 file for file in Path(folder).rglob("*") if file.is_file() and fnmatch(str(file), source.files)
             )
             parts = dict.fromkeys(part for file in files for block in paragraphs(file) for part in sentences(block))
-        kept = [
-            part for part in parts if part.lower().rstrip(".!? ") not in evaluated and part.lower() not in evaluated
-        ]
-        left_out += len(parts) - len(kept)
-        unique |= dict.fromkeys(passages(kept))
+        prose = [part for part in parts if evaluated.isdisjoint({part.lower(), part.lower().rstrip(".!? ")})]
+        left_out += len(parts) - len(prose)
+        unique |= dict.fromkeys(passages(prose))
         words = sum(len(passage.split()) for passage in list(unique)[before:])
-        print(f"{source.package}: {len(kept):,} sentences, {words:,} words; {source.licence}", flush=True)
+        print(f"{source.package}: {len(prose):,} sentences, {words:,} words; {source.licence}", flush=True)
     target.write_text("\n".join(["sentence", *unique]) + "\n")
     print(f"{len(unique):,} passages; {left_out} sentences of evaluation sets were left out")
 
