@@ -159,7 +159,8 @@ def is_prose(text: str) -> bool:
 
 def passages(parts: Iterable[str]) -> Iterator[str]:
     """Sentences that follow each other, joined up to a length that is drawn anew for each passage."""
-    draw, passage, most = random.Random(0), [], 0
+    draw, most = random.Random(0), 0
+    passage: list[str] = []
     for part in parts:
         if passage and sum(len(sentence.split()) for sentence in passage) + len(part.split()) > most:
             yield " ".join(passage)
