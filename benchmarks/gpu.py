@@ -31,13 +31,13 @@ from training.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 PARTS = {  # name -> seconds at most
-    "check": 40,  # capabilities, and agreement with float32 on the CPU
-    "rho": 30,
-    "encode": 110,
-    "train": 90,
-    "cross": 40,
+    "check": 25,  # capabilities, and agreement with float32 on the CPU
+    "rho": 20,
+    "encode": 70,
+    "train": 60,
+    "cross": 25,
     "pairs": 20,
-    "profile": 30,  # where encoding spends its time
+    "profile": 20,  # where encoding spends its time
     "compiled": 50,
 }
 PACKAGES = ("accelerate", "charset_normalizer", "pydantic", "scipy", "sentence_transformers", "transformers")

@@ -1,6 +1,7 @@
-"""What the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER
+"""What the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
 
-FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER.
+FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER. With
+--light the weights stay behind, and the same command on the other machine makes random ones in their place.
 """
 
 from __future__ import annotations
@@ -23,21 +24,30 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WITHOUT_WEIGHTS = shutil.ignore_patterns("*.safetensors")
 
 
-def pack(folder: Path) -> None:
+def pack(folder: Path, is_light: bool = False) -> None:
     """Write the home folder. The model and the data come from this machine's own home, or where it gets them from."""
     from safetensors.torch import load_file, save_file
 
+    target = folder / "models" / DEFAULT_MODEL
+    if is_light and target.is_dir():
+        from transformers import AutoConfig, AutoModel
+
+        torch.manual_seed(0)
+        AutoModel.from_config(AutoConfig.from_pretrained(target)).save_pretrained(target)
+        return
     from training.sources.resolve import model_folder, stsb_folder
 
-    source, target = model_folder(DEFAULT_MODEL).path, folder / "models" / DEFAULT_MODEL
+    source = model_folder(DEFAULT_MODEL).path
     shutil.copytree(source, target, ignore=WITHOUT_WEIGHTS, dirs_exist_ok=True)
+    shutil.copytree(stsb_folder().path, folder / "data/stsb", dirs_exist_ok=True)
+    if is_light:
+        return
     weights = load_file(source / "model.safetensors")
     save_file(
         {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()},
         target / "model.safetensors",
         metadata={"format": "pt"},
     )
-    shutil.copytree(stsb_folder().path, folder / "data/stsb", dirs_exist_ok=True)
 
 
 def prepared(folder: Path) -> tuple[Path, str]:
@@ -98,6 +108,6 @@ def _tokenizer() -> object:
 
 if __name__ == "__main__":
     try:
-        pack(Path(sys.argv[1]))
+        pack(Path(sys.argv[1]), "--light" in sys.argv)
     except (IndexError, InputError) as error:
-        sys.exit(f"error: {error}; usage: python -m benchmarks.gpu_home FOLDER")
+        sys.exit(f"error: {error}; usage: python -m benchmarks.gpu_home FOLDER [--light]")

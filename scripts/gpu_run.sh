@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 if [ "${1:-}" = pack ]; then
   mkdir -p .gpu
-  "$python" -m benchmarks.gpu_home .gpu/home
+  "$python" -m benchmarks.gpu_home .gpu/home ${LIGHT:+--light}
   # The queue and its settings, and what the trainer of sentence-transformers needs.
   exec "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest .gpu/wheels \
     --python-version 3.12 --implementation cp --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
@@ -29,13 +29,29 @@ if ls .gpu/wheels/*.whl >/dev/null 2>&1; then
   export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
 fi
 "$python" -m pip list --format=freeze >"$out/packages.txt" 2>/dev/null
+if [ -n "${LIGHT:-}" ]; then "$python" -m benchmarks.gpu_home .gpu/home --light; fi
 export HF_HUB_OFFLINE=1 PYTHONUNBUFFERED=1
 if [ -z "${SBERT_HOME:-}" ] && [ -d .gpu/home ]; then export SBERT_HOME="$PWD/.gpu/home"; fi
 benchmark=() resume=() seconds=90
 if [ "${1:-}" = small ]; then
   benchmark=(--device cpu --small --no-save) resume=(--base scratch:2x64 --steps 12) seconds=300
 fi
-"$python" -m benchmarks gpu --json "${benchmark[@]}" >"$out/gpu.json" 2> >(tee "$out/gpu.log" >&2)
+if [ -f .gpu/prose.txt.xz ]; then # the language model first: nothing else needs a GPU as much
+  "$python" -c 'import lzma, shutil; shutil.copyfileobj(lzma.open(".gpu/prose.txt.xz"), open("/tmp/prose.txt", "wb"))'
+  head -n 40000 /tmp/prose.txt >/tmp/trial.txt
+  "$python" -m scripts.train_raw_bert /tmp/raw "/tmp/prose.txt+stsb:train+.gpu/snli-dev.csv+.gpu/snli-test.csv" \
+    --trial-data /tmp/trial.txt --seconds "${MLM_SECONDS:-130}" 2>&1 | tee "$out/mlm.log"
+  tar -C /tmp/raw -cf "$out/raw-bert-mini.tar" raw-bert-mini
+  cp /tmp/raw/events.jsonl "$out/mlm-events.jsonl"
+fi
+if [ -n "${PARTS:-}" ]; then # some parts of the benchmark alone
+  for part in $PARTS; do
+    timeout "${PART_SECONDS:-65}" "$python" -m benchmarks.gpu_parts "$part" --device cuda 2>>"$out/parts.log" |
+      sed -u "s/^/$part: /" | tee -a "$out/rows.txt"
+  done
+else
+  "$python" -m benchmarks gpu --json "${benchmark[@]}" >"$out/gpu.json" 2> >(tee "$out/gpu.log" >&2)
+fi
 status=$?
 timeout "$seconds" "$python" -m scripts.resume_run "${resume[@]}" >"$out/resume.json" 2> >(tee "$out/resume.log" >&2) || status=1
 cat "$out/resume.json"

@@ -2,7 +2,7 @@
 
 A BERT of random weights learns to predict masked tokens of the sentences of DATA (files and named sets, joined by +),
 and of nothing else. FOLDER gets the run with its curve, and ``raw-bert-mini``, the model in float16. With --seconds the
-number of steps is chosen by the rate of the first ones.
+number of steps is chosen by the rate of a short run, which is on --trial-data if that is named.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("data")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--trial-data")
     parser.add_argument("--steps", type=int, default=2_000)
     parser.add_argument("--shape", default="4x256")
     parser.add_argument("--vocabulary-size", type=int, default=8_192)
@@ -49,7 +50,7 @@ def main() -> None:
         name="raw-bert-mini",
     )
     if options.seconds:
-        steps = int(options.seconds / seconds_per_step(config))
+        steps = int(options.seconds / seconds_per_step(config.replace(train_data=options.trial_data or options.data)))
         config = config.replace(max_steps=steps, eval_every=max(1, steps // 15))
     started = time.perf_counter()
     result = train(config, on_event=show, folder=options.folder / "run")

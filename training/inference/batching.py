@@ -181,8 +181,9 @@ def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
 def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBatch:
     """Token ids -> the tensors of a batch, whose n sentences are those in ``rows``, in the order of the rows."""
     chosen = [sentences[i] for row in rows for i in row]
-    lengths = np.array([len(ids) for ids in chosen])
-    ends = [np.cumsum([len(sentences[i]) for i in row]) for row in rows]
+    lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
+    ends = np.split(lengths, np.cumsum([len(row) for row in rows])[:-1])
+    ends = [part.cumsum() for part in ends]
     width = round_up(max(int(end[-1]) for end in ends), TOKEN_MULTIPLE)
     firsts = np.concatenate([number * width + end for number, end in enumerate(ends)]) - lengths
     steps = np.arange(lengths.max())
@@ -190,7 +191,8 @@ def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBa
     sentence, step = np.nonzero(mask)
     index = firsts[sentence] + step
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
-    ids[index], positions[index], sequence_ids[index] = np.concatenate(chosen), step, sentence + 1
+    flat = np.fromiter(chain.from_iterable(chosen), np.int64, len(index))
+    ids[index], positions[index], sequence_ids[index] = flat, step, sentence + 1
     return PackedBatch(
         torch.from_numpy(ids).view(-1, width),
         torch.from_numpy(positions).view(-1, width),

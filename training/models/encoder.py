@@ -42,7 +42,7 @@ from training.progress import Progress, ShouldStop, progress_bar
 log = logging.getLogger("sbert_lab.encoder")
 
 CHUNK = 8_192  # sentences that are tokenised and sorted by length together
-GPU_CHUNK = 4 * CHUNK  # batches are 64 times as large as on a CPU
+GPU_CHUNK = 2 * CHUNK  # batches are 64 times as large as on a CPU; the next chunk is tokenised meanwhile
 _building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
 
 

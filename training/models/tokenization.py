@@ -143,7 +143,13 @@ class SubwordTokenizer(TextTokenizer):
 
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
-        return [encoding.ids or [self.pad_id] for encoding in encodings], _cut(encodings)
+        ids = [encoding.ids for encoding in encodings]
+        if not all(ids):
+            ids = [row or [self.pad_id] for row in ids]
+        # To ask whether an encoding was cut takes as long as its ids; none that is shorter than the limit was.
+        longest = int(self._rust.truncation["max_length"]) if self._rust.truncation else None
+        cut = [at for at, row in enumerate(ids) if longest and len(row) >= longest and encodings[at].overflowing]
+        return ids, cut
 
     def rows(self, sentences: Sequence[str]) -> tuple[Sequence[Sequence[int]], list[int]]:
         if self._words is None or self.prompt:
@@ -155,7 +161,13 @@ class SubwordTokenizer(TextTokenizer):
         return len(ids) - bool(ids and ids[-1] in self._special_ids)
 
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
-        return [self.prompt + replace_surrogates(read_part(text, self._rust)) for text in texts(sentences)]
+        prompt = self.prompt
+        return [
+            prompt + text
+            if len(text) <= SHORT_TEXT and text.isascii()
+            else prompt + replace_surrogates(read_part(text, self._rust))
+            for text in texts(sentences)
+        ]
 
 
 class WordRows:
@@ -272,6 +284,8 @@ def _cut(encodings: Sequence[Encoding | WordEncoding]) -> list[int]:
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
     """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
     checked = list(sentences)
+    if set(map(type, checked)) <= {str}:
+        return checked
     for number, text in enumerate(checked, offset + 1):
         if not isinstance(text, str):
             raise InputError(f"sentence {number} is {type(text).__name__}, not text")

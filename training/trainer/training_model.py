@@ -65,7 +65,7 @@ class TrainingBatch:
 
     micro_batches: list[MicroBatch]
     sizes: list[int]  # vectors of each micro-batch, one for each sentence
-    order: Tensor  # (B * C,) int64: where each sentence, column by column, is among those of the micro-batches
+    order: Tensor | None  # (B * C,) int64: where each sentence, column by column, is among all; None = in this order
     columns: int  # C
     target: Tensor | None  # (B,)
     part: int = 0  # of the data, by whose objective the loss is computed
@@ -146,7 +146,7 @@ class TrainingModel(nn.Module):
         if isinstance(self.replica, MaskedReplica):
             targets = masked_targets(micro_batches)
             sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
-            return TrainingBatch(micro_batches, sizes, torch.arange(len(targets), device=device), 1, targets, part)
+            return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
         target = None if target is None else target.to(device)
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
@@ -193,7 +193,8 @@ class TrainingModel(nn.Module):
     def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor], share: float) -> tuple[Tensor, Sequence[Tensor]]:
         """The vectors of each micro-batch -> the loss of the batch, and a share of its gradient by them."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
-        loss = self.objective(self.head(vectors[batch.order]).chunk(batch.columns), batch.target, batch.part)
+        ordered = vectors if batch.order is None else vectors[batch.order]
+        loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
         loss.backward(torch.full_like(loss, share))
         assert vectors.grad is not None  # noqa: S101 - the loss is a function of them
         return loss, vectors.grad.split(batch.sizes)
