@@ -76,14 +76,8 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
     if is_placed:
         key = digest([key, *(each.key for each in embedded)])
     from_cache = embeddings.cache.get(key) is not None
-    message = f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences"
-
-    def report(done: float, _: str | None = None, total: float = 1.0, /) -> None:
-        watch.report(done, message, total)
-
-    report(0)
     started = time.perf_counter()
-    drawing = Watch(report, watch.should_stop)
+    drawing = watch.stage(f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences")
 
     def draw() -> list[np.ndarray]:
         sampled = [each.embedded for each in samples]
