@@ -174,7 +174,7 @@ def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch
     if process is None or not process.is_alive():
         process = UmapProcess(home)
     try:
-        maps = process.draw(jobs, settings, watch.part(SEARCH_FRACTION, 1))
+        maps = process.draw(jobs, settings, watch)
     except BaseException:
         process.end()
         raise
@@ -217,18 +217,23 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        Raises Stopped if the work shall stop, and RuntimeError if the process ends; `end` it after either.
+        Raises Stopped if the work shall stop, and InputError if the process ends; `end` it after either.
         """
-        watch.report(0, None if is_compiled(self.home) else COMPILING)
+        if not is_compiled(self.home):
+            watch.report(0, COMPILING)
+        layout = watch.part(SEARCH_FRACTION, 1)
         try:
             if not self._is_ready:
                 self._is_ready = self._answer(watch)
             self._connection.send((jobs, settings))
             while isinstance(answer := self._answer(watch), float):
-                watch.report(answer, None, 100)
+                layout.report(answer, None, 100)
         except (EOFError, OSError) as error:
             self._process.join()
-            raise RuntimeError(f"umap-learn ended with exit code {self._process.exitcode}") from error
+            raise InputError(
+                f"the process that draws maps ended unexpectedly, with exit code {self._process.exitcode}: it was "
+                "killed, such as for want of memory, or the script that draws has no `if __name__ == '__main__':`"
+            ) from error
         (compiled_code(self.home) / "complete").touch()
         return answer
 
@@ -241,6 +246,8 @@ class UmapProcess:
 
 def _serve(connection: Connection, code: Path, niceness: int) -> None:
     """Answers True, then each list of jobs by percentages and at last by its maps: the main function of the process."""
+    from tqdm.auto import tqdm
+
     # Ctrl-C in the terminal stops the work by `Watch`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if niceness and sys.platform != "win32":
@@ -250,6 +257,8 @@ def _serve(connection: Connection, code: Path, niceness: int) -> None:
     # It warns that the neighbours come without an index, by which further points could be placed.
     warnings.filterwarnings("ignore", module="umap")
     umap = import_umap()
+    # Its default is a lock of several processes, which would be left behind when this one is killed.
+    tqdm.set_lock(threading.RLock())
     connection.send(True)
     with suppress(EOFError):
         while True:

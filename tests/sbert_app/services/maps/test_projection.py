@@ -1,7 +1,6 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -97,12 +96,10 @@ class TestOneMap:
         draw(vectors, MapSettings(), home, Watch.of(lambda done, _: shares.append(done)))
         assert shares == sorted(shares)
         assert 0.3 < shares[-1] <= 1
-        watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.305)
+        watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.3)
         shares.append(0.0)
-        started = time.monotonic()
         with pytest.raises(Stopped):
-            draw(vectors, MapSettings(epochs=1_000_000), home, watch)
-        assert time.monotonic() - started < 60
+            draw(vectors, MapSettings(epochs=100_000_000), home, watch)
         assert draw(vectors, QUICK, home).shape == (400, 2)
 
     def test_the_map_of_the_example_is_shipped(self, home):
@@ -285,5 +282,5 @@ class TestCompiling:
 
     def test_a_process_that_fails_says_so(self, home):
         vectors = clouds()[0]
-        with pytest.raises(RuntimeError, match="umap-learn ended with exit code 1"):
+        with pytest.raises(InputError, match="ended unexpectedly, with exit code 1"):
             UmapProcess(home).draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
