@@ -254,8 +254,6 @@ def _serve(connection: Connection, code: Path, niceness: int) -> None:
         os.nice(niceness)
     # Code for a processor of no special kind can be part of a container image. A map takes 3% longer by it.
     os.environ |= {"NUMBA_CACHE_DIR": str(code), "NUMBA_CPU_NAME": "generic"}
-    # It warns that the neighbours come without an index, by which further points could be placed.
-    warnings.filterwarnings("ignore", module="umap")
     umap = import_umap()
     # Its default is a lock of several processes, which would be left behind when this one is killed.
     tqdm.set_lock(threading.RLock())
@@ -273,6 +271,8 @@ def import_umap() -> Any:
     """
     import umap
 
+    # It warns that the neighbours come without an index, by which further points could be placed.
+    warnings.filterwarnings("ignore", module="umap")
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("umap", "pynndescent"):
             for value in list(vars(module).values()):
