@@ -67,11 +67,19 @@ Job = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class MapSettings:
+    """The settings of a map.
+
+    Attributes:
+        neighbours: few show detail, many show the overall structure.
+        min_dist: the smallest distance of points, from 0 to 0.99.
+        epochs: None is 500 for small corpora, 200 for large ones.
+    """
+
     dimensions: int = 2
-    neighbours: int = 15  # few show detail, many show the overall structure
-    min_dist: float = 0.1  # smallest distance of points, 0–0.99
+    neighbours: int = 15
+    min_dist: float = 0.1
     seed: int = 0
-    epochs: int | None = None  # None = 500 for small corpora, 200 for large ones
+    epochs: int | None = None
 
     def check(self) -> None:
         """Raises InputError if a value is out of range."""
