@@ -31,8 +31,9 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
 	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-setup: $(VENV)/.installed ## create .venv; fetch the default model and the STS benchmark into the home folder
+setup: $(VENV)/.installed ## create .venv; fetch the default model and STSb into the home folder; compile umap-learn
 	$(PY) -m scripts.fetch_embedded
+	$(PY) -c "from sbert_app.services.maps import compile_umap; compile_umap()"
 
 app: setup ## serve the app at http://127.0.0.1:7860
 	$(PY) app.py

@@ -43,7 +43,7 @@ is_ending = threading.Event()  # what is computed for an answer stops, and what 
 EXTRA_OF = dict.fromkeys(
     ("gradio", "brotli", "gradio_client", "plotly", "starlette", "anyio", "jinja2", "markupsafe", "segno"), "app"
 )
-EXTRA_OF |= dict.fromkeys(("faiss", "numba", "sklearn", "threadpoolctl"), "maps")
+EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
 OUTPUT_LOST = 120  # the exit code that Python itself uses when buffered output cannot be written
 

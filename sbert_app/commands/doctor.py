@@ -21,7 +21,7 @@ from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
 from training.errors import UserFacingError, first_line
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "numba", "faiss-cpu", "ray")
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
 SENTENCES = 256  # that are encoded to measure the speed
 WAIT = 5.0  # seconds for the Hub, and for the package index
 

@@ -17,6 +17,7 @@ from sbert_app.services.corpus.kept import KeptCorpora
 from sbert_app.services.corpus.shared_sentences import SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.maps.projection import compile_umap
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.temp_folder import TempFolder, folder_size
@@ -63,7 +64,10 @@ class Services:
         return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
 
     def warm(self) -> None:
-        """Load the default models and run them once, so that the first request is fast. Call it in a thread."""
+        """Load the default models and run them once, so that the first request is fast, and compile umap-learn.
+
+        Call it in a thread.
+        """
         self.temp.clean(uploads=True)
         regularly(CLEANED_SECONDS, self.temp.clean)
         self.jobs.reconcile()  # runs that were queued when the app last ended
@@ -76,6 +80,7 @@ class Services:
         freeze_startup_objects()
         release_mapped_weights()
         release_memory_regularly()
+        compile_umap(self.settings.home)
 
     def check_kept_room(self, file: Path) -> None:
         """InputError if a copy of this file does not fit beside the uploads that are kept for runs."""

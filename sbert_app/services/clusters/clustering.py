@@ -123,8 +123,8 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
     def compute() -> np.ndarray:
         from sklearn import cluster as sklearn_cluster
 
-        task.watch.report(0, f"Mapping {len(embedded):,} sentences to 5 dimensions")
-        (points,) = project([embedded], map_settings, task.cache, task.home, task.watch)
+        mapping = task.watch.stage(f"Mapping {len(embedded):,} sentences to 5 dimensions")
+        (points,) = project([embedded], map_settings, task.cache, task.home, mapping)
         task.watch.report(0, "Looking for dense groups")
         task.watch.check()
         min_samples = min(MIN_SAMPLES, size, len(points))

@@ -2,8 +2,9 @@
 
 points = draw(vectors, MapSettings(dimensions=2, seed=0), home)          # float32 (N, 2); same seed, same map
 before, after = draw_aligned(vectors_before, vectors_after, MapSettings(), home)
+compile_umap(home)                                                       # half a minute, once, or with the first map
 """
 
-from sbert_app.services.maps.projection import MapSettings, draw, draw_aligned
+from sbert_app.services.maps.projection import MapSettings, compile_umap, draw, draw_aligned
 
-__all__ = ["MapSettings", "draw", "draw_aligned"]
+__all__ = ["MapSettings", "compile_umap", "draw", "draw_aligned"]

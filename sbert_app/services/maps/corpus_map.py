@@ -24,9 +24,12 @@ from sbert_app.services.store.cache import DiskCache, digest
 from training.evaluation.metrics import dot
 from training.names import ModelName
 
-SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
-MOST_DRAWN = 200_000  # points that a browser draws; of more, a random sample
-PLACED_BETWEEN = 5  # neighbours in the sample, between which a sentence is placed
+# Pairs with this gold score or more mean nearly the same.
+SIMILAR = 4.0
+# A browser draws so many points; of more sentences, a random sample is on the map.
+MOST_DRAWN = 200_000
+# A sentence that UMAP does not draw is placed between so many of its neighbours in the sample.
+PLACED_BETWEEN = 5
 SEED = 0
 RANDOM_PAIRS = 5_000
 
@@ -35,7 +38,8 @@ RANDOM_PAIRS = 5_000
 class MapRequest:
     """A map under the model ``before``, or two aligned maps if ``after`` is given."""
 
-    corpus: str  # its key in the EmbeddingCache
+    # Its key in the EmbeddingCache.
+    corpus: str
     before: ModelName
     after: ModelName | None = None
     settings: MapSettings = field(default_factory=MapSettings)
@@ -43,14 +47,26 @@ class MapRequest:
 
 @dataclass(frozen=True, eq=False)
 class MapResult:
+    """The maps of a corpus under one model or two.
+
+    Attributes:
+        embedded: the sentences on the map with their vectors, under each model.
+        maps: float32 (N, dimensions), under each model.
+        key: the key of the maps in the cache.
+        seconds: the time to draw the maps, or to read them from the cache.
+        rows: positions in the corpus of the sentences on the map, int64 (N,); None if all are there.
+        total: the number of sentences of the corpus.
+        by_umap: the number of sentences that UMAP has drawn; the others lie between their neighbours.
+    """
+
     embedded: list[EmbeddedCorpus]
-    maps: list[np.ndarray]  # (N, dimensions) float32 each
-    key: str  # in the cache
+    maps: list[np.ndarray]
+    key: str
     from_cache: bool
-    seconds: float  # to draw the map, or to read it from the cache
-    rows: np.ndarray | None = None  # int64 (N,): positions in the corpus of the sentences drawn; None: all of them
-    total: int = 0  # sentences of the corpus; ``embedded`` has those that are drawn
-    by_umap: int = 0  # of them, those that UMAP has drawn; the others lie between their neighbours
+    seconds: float
+    rows: np.ndarray | None = None
+    total: int = 0
+    by_umap: int = 0
 
 
 def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = UNWATCHED) -> MapResult:
@@ -68,30 +84,24 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
     rows = None
     if total > MOST_DRAWN:
         watch.report(0, f"Taking a random sample of {MOST_DRAWN:,} sentences")
-        taken = [sample_of(each, MOST_DRAWN) for each in embedded]
-        embedded, rows = [each.embedded for each in taken], taken[0].rows
-    samples = [sample_of(each, embeddings.limits.map_points) for each in embedded]
-    key = map_key(request.settings, *(each.embedded for each in samples))
+        parts = [sample_of(space, MOST_DRAWN) for space in embedded]
+        embedded, rows = [part.embedded for part in parts], parts[0].rows
+    samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
+    key = map_key(request.settings, *(sample.embedded for sample in samples))
     is_placed = len(samples[0].rows) < len(embedded[0])
     if is_placed:
-        key = digest([key, *(each.key for each in embedded)])
+        key = digest([key, *(space.key for space in embedded)])
     from_cache = embeddings.cache.get(key) is not None
-    message = f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences"
-
-    def report(done: float, _: str | None = None, total: float = 1.0, /) -> None:
-        watch.report(done, message, total)
-
-    report(0)
     started = time.perf_counter()
-    drawing = Watch(report, watch.should_stop)
+    drawing = watch.stage(f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences")
 
     def draw() -> list[np.ndarray]:
-        sampled = [each.embedded for each in samples]
-        return project(sampled, request.settings, embeddings.cache, embeddings.home, drawing)
+        spaces = [sample.embedded for sample in samples]
+        return project(spaces, request.settings, embeddings.cache, embeddings.home, drawing)
 
     def place() -> np.ndarray:
         parts = zip(embedded, samples, draw(), strict=True)
-        return np.stack([place_between(each.vectors, sample, drawn, watch) for each, sample, drawn in parts])
+        return np.stack([place_between(space.vectors, sample, points, watch) for space, sample, points in parts])
 
     maps = list(embeddings.cache.get_or_compute(key, place)) if is_placed else draw()
     seconds = time.perf_counter() - started
@@ -106,47 +116,57 @@ def place_all(
     Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
     """
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
-    (drawn,) = project([sample.embedded], settings, cache, home, drawing)
-    return place_between(vectors, sample, drawn, watch)
+    (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
+    return place_between(vectors, sample, sample_points, watch)
 
 
-def place_between(vectors: np.ndarray, sample: Sample, drawn: np.ndarray, watch: Watch = UNWATCHED) -> np.ndarray:
+def place_between(
+    vectors: np.ndarray, sample: Sample, sample_points: np.ndarray, watch: Watch = UNWATCHED
+) -> np.ndarray:
     """A point for each vector of float32 (N, D): float32 (N, dimensions).
 
-    UMAP has ``drawn`` the sample; every other sentence lies between its nearest neighbours in the sample, nearer to the
+    The points of the sample stay; every other sentence lies between its nearest neighbours in the sample, nearer to the
     more similar ones.
     """
     if len(sample.rows) == len(vectors):
-        return drawn
+        return sample_points
     index = neighbour_index(sample.embedded.vectors)
-    points = np.empty((len(vectors), drawn.shape[1]), dtype=np.float32)
+    points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
-    for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(drawn)), placing):
-        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)  # the most similar ones count most
+    for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing):
+        # By the fourth power the most similar ones count most.
+        weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
-        points[rows] = np.einsum("qk,qkd->qd", weights, drawn[nearest])
-    points[sample.rows] = drawn
+        points[rows] = np.einsum("qk,qkd->qd", weights, sample_points[nearest])
+    points[sample.rows] = sample_points
     return points
 
 
 @dataclass(frozen=True)
 class PairDistances:
-    """How close similar pairs are, one value for each model."""
+    """How close similar pairs are, one value for each model.
 
-    count: int  # pairs with a gold score of 4 or more
-    cosines: list[float]  # their mean cosine
-    random_cosines: list[float]  # the mean cosine of random pairs, which a collapse raises
-    on_map: list[float]  # their mean distance on the map, relative to that of random pairs
+    Attributes:
+        count: the number of pairs with a gold score of 4 or more.
+        cosines: their mean cosine.
+        random_cosines: the mean cosine of random pairs, which a collapse raises.
+        on_map: their mean distance on the map, relative to that of random pairs.
+    """
+
+    count: int
+    cosines: list[float]
+    random_cosines: list[float]
+    on_map: list[float]
 
 
 def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
-    """None if no pair has a gold score of 4 or more."""
+    """The distances of similar pairs under each model; None if no pair has a gold score of 4 or more."""
     rows = gold.rows[gold.gold >= SIMILAR]
     if not len(rows):
         return None
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
     cosines, random_cosines = (
-        [float(dot(each.vectors[pairs[:, 0]], each.vectors[pairs[:, 1]]).mean()) for each in result.embedded]
+        [float(dot(space.vectors[pairs[:, 0]], space.vectors[pairs[:, 1]]).mean()) for space in result.embedded]
         for pairs in (rows, random)
     )
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]

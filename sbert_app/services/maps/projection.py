@@ -1,46 +1,85 @@
-"""Maps of a corpus: UMAP to two or three dimensions, and aligned maps of two models.
+"""Maps of a corpus by umap-learn: to two or three dimensions, and aligned maps of two models.
 
 UMAP (McInnes et al. 2018) preserves neighbourhoods. It does not preserve distances between far groups, their sizes, or
-the direction of the axes. The neighbours come from `corpus.neighbours`, and the layout (`layout`) is computed by one
-thread from a seed, so the same seed gives the same map.
+the direction of the axes. The neighbours come from `corpus.neighbours`, and umap-learn lays them out in one thread from
+a seed, so the same seed gives the same map. Of two aligned maps the second starts from the first, with small steps, and
+is rotated onto it: a sentence stays where it was as far as its neighbours do.
 
-Two maps are aligned as by umap-learn's AlignedUMAP: each starts from its own spectral layout, the second rotated onto
-the first, and during the optimisation each sentence is attracted to its position on the other map, the more strongly
-the more neighbours the two models agree on.
+umap-learn runs in a process of its own (`UmapProcess`), which can be ended at any time: it holds Python's lock while it
+computes, and nobody else would be answered. At the first use numba compiles its code for 27 seconds; the compiled code
+is kept in the home folder.
 """
 
 from __future__ import annotations
 
+import io
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import neighbours
-from sbert_app.services.maps import layout
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
+from training.pooling import normalize_rows
+from training.sources.home import home_folder
 
-VERSION = "4"  # increase it when the same settings would give another map
+# Increase it when the same settings would give another map.
+VERSION = "5"
 DIMENSIONS = (2, 3)
 CLUSTER_DIMENSIONS = 5
-MIN_SENTENCES = 5  # distinct ones
-SEARCH_FRACTION = 0.3  # of the work, for progress: finding neighbours; the rest is the layout
-COLLAPSED_RANGE = 1e-5  # vectors whose components all differ by less are considered equal
-MAX_SPECTRAL = 20_000  # sentences; above, eigenvectors take longer than the layout: start from the PCA
-MANY_SENTENCES = 4_000  # from here on 200 epochs suffice
+# The fewest distinct sentences of a map.
+MIN_SENTENCES = 5
+# The part of the progress that is the search for neighbours; the rest is the layout.
+SEARCH_FRACTION = 0.3
+# Vectors whose components all differ by less are considered equal.
+COLLAPSED_RANGE = 1e-5
+# Above so many sentences the eigenvectors of the spectral start take longer than the layout.
+MAX_SPECTRAL = 20_000
+# From so many sentences on 200 epochs suffice.
+MANY_SENTENCES = 4_000
+# Of 10,000 STSb sentences under two poolings of MiniLM, a sentence's two points are 0.32 of the distance of two random
+# points apart; with umap-learn's own rate of 1 they are 0.38 apart, and the second map is no more faithful.
+SECOND_LEARNING_RATE = 0.1
+COMPILING = "Compiling umap-learn, about 30 s, once on this machine"
+# The niceness of work that nobody waits for.
+LOW_PRIORITY = 19
+POLL_SECONDS = 0.1
+# A process that waits for the next map holds 350 MB.
+WAITING_SECONDS = 120.0
+
+# Vectors float32 (N, D) with the rows int32 and distances float32 of their nearest neighbours, (N, k) each.
+Job = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class MapSettings:
+    """The settings of a map.
+
+    Attributes:
+        neighbours: few show detail, many show the overall structure.
+        min_dist: the smallest distance of points, from 0 to 0.99.
+        epochs: None is 500 for small corpora, 200 for large ones.
+    """
+
     dimensions: int = 2
-    neighbours: int = 15  # few show detail, many show the overall structure
-    min_dist: float = 0.1  # smallest distance of points, 0–0.99
+    neighbours: int = 15
+    min_dist: float = 0.1
     seed: int = 0
-    epochs: int | None = None  # None = 500 for small corpora, 200 for large ones
+    epochs: int | None = None
 
     def check(self) -> None:
         """Raises InputError if a value is out of range."""
@@ -63,26 +102,28 @@ def project(
     distinct sentences, a model gives all of them the same vector, or two are not of the same sentences.
     """
     settings.check()
-    if len({each.corpus.digest for each in embedded}) > 1:
+    if len({space.corpus.digest for space in embedded}) > 1:
         raise InputError("two maps can only be aligned if they are of the same sentences.")
-    for each in embedded:
-        each.corpus.require_distinct(MIN_SENTENCES, "a map needs")
-        if float(np.ptp(each.vectors, axis=0).max()) < COLLAPSED_RANGE:
+    for space in embedded:
+        space.corpus.require_distinct(MIN_SENTENCES, "a map needs")
+        if float(np.ptp(space.vectors, axis=0).max()) < COLLAPSED_RANGE:
             raise InputError(
-                f"{each.model} with {each.pooling} pooling gives all {len(each):,} sentences the same vector: it has "
-                "collapsed, and there is nothing to map."
+                f"{space.model} with {space.pooling} pooling gives all {len(space):,} sentences the same vector: it "
+                "has collapsed, and there is nothing to map."
             )
 
     def compute() -> np.ndarray:
-        maps = _draw([each.vectors for each in embedded], settings, home, watch)
+        maps = _draw([space.vectors for space in embedded], settings, home, watch)
         return maps[0] if len(maps) == 1 else np.stack(maps)
 
-    found = cache.get_or_compute(map_key(settings, *embedded), compute)
-    return [found] if len(embedded) == 1 else list(found)
+    maps = cache.get_or_compute(map_key(settings, *embedded), compute)
+    return [maps] if len(embedded) == 1 else list(maps)
 
 
 def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
-    return digest([VERSION, *(each.key for each in embedded), *(f"{k}={v}" for k, v in asdict(settings).items())])
+    """The key of a map in the cache, by the content of the sentences, the models and the settings."""
+    values = (f"{name}={value}" for name, value in asdict(settings).items())
+    return digest([VERSION, *(space.key for space in embedded), *values])
 
 
 def draw(vectors: np.ndarray, settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> np.ndarray:
@@ -97,28 +138,200 @@ def draw_aligned(
     return _draw([before, after], settings, home, watch)
 
 
+def compile_umap(home: Path | None = None) -> None:
+    """Draw a small map at low priority, unless one has been drawn: umap-learn is then compiled into the home folder.
+
+    It takes half a minute, once for each version of the packages. The default is the home folder of the environment.
+    """
+    home = home_folder(home)
+    if is_compiled(home):
+        return
+    vectors = normalize_rows(np.random.default_rng(0).standard_normal((100, 8), dtype=np.float32))
+    process = UmapProcess(home, LOW_PRIORITY)
+    try:
+        process.draw([(vectors, *neighbours(vectors, 15))], MapSettings(epochs=1), UNWATCHED)
+    finally:
+        process.end()
+
+
+def compiled_code(home: Path) -> Path:
+    """The folder of the compiled code of the packages that are installed.
+
+    numba compiles a function again if its own file has changed, but not if what it calls has.
+    """
+    versions = [version(name) for name in ("umap-learn", "pynndescent", "numba")]
+    return home / "numba" / digest([sys.prefix, sys.version, *versions])
+
+
+def is_compiled(home: Path) -> bool:
+    """Whether a map has been drawn with the packages that are installed."""
+    return (compiled_code(home) / "complete").exists()
+
+
+# The process that waits for the next map, by home folder.
+_waiting: dict[Path, UmapProcess] = {}
+
+
 def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch) -> list[np.ndarray]:
-    """``models``: the vectors under one model or two."""
-    n = len(models[0])
-    k = min(settings.neighbours, n - 1)
-    step = SEARCH_FRACTION / len(models)
-    nearest = [neighbours(vectors, k, watch.part(i * step, (i + 1) * step)) for i, vectors in enumerate(models)]
-    layout_watch = watch.part(SEARCH_FRACTION, 1)
-
-    def on_epoch(fraction: float) -> None:
-        watch.check()
-        layout_watch.report(fraction)
-
-    on_epoch(0.0)
-    random = np.random.RandomState(settings.seed)
-    graphs = [layout.neighbour_graph(rows, distances) for rows, distances in nearest]
-    spectral = n <= MAX_SPECTRAL
-    starts = [
-        layout.initial_points(vectors, graph, settings.dimensions, random, spectral)
-        for vectors, graph in zip(models, graphs, strict=True)
-    ]
-    epochs = settings.epochs or (500 if n < MANY_SENTENCES else 200)
-    maps = layout.optimise(starts, graphs, settings.min_dist, epochs, random, home, on_epoch)
+    """The maps of the vectors under one model or two, float32 (N, dimensions) each."""
+    k, step, jobs = min(settings.neighbours, len(models[0]) - 1), SEARCH_FRACTION / len(models), list[Job]()
+    for number, vectors in enumerate(models):
+        jobs.append((vectors, *neighbours(vectors, k, watch.part(number * step, (number + 1) * step))))
+    home = home.absolute()
+    process = _waiting.pop(home, None)
+    if process is None or not process.is_alive():
+        process = UmapProcess(home)
+    try:
+        maps = process.draw(jobs, settings, watch)
+    except BaseException:
+        process.end()
+        raise
+    if _waiting.setdefault(home, process) is not process:
+        process.end()
+    else:
+        timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
+        timer.daemon = True
+        timer.start()
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
-    return [np.ascontiguousarray(points, dtype=np.float32) for points in maps]
+    return maps
+
+
+def end_waiting(home: Path) -> None:
+    """End the process that waits for the next map of this home folder, if one does."""
+    if (process := _waiting.pop(home, None)) is not None:
+        process.end()
+
+
+class UmapProcess:
+    """A process that draws one map after another, until `end` or the end of this process."""
+
+    def __init__(self, home: Path, niceness: int = 0) -> None:
+        self.home, self._is_ready = home, False
+        context = multiprocessing.get_context("spawn")
+        self._connection, other_end = context.Pipe()
+        arguments = (other_end, compiled_code(home), niceness)
+        self._process = context.Process(target=_serve, args=arguments, name="umap", daemon=True)
+        self._process.start()
+        other_end.close()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
+        """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
+
+        Raises Stopped if the work shall stop, and InputError if the process ends; `end` it after either.
+        """
+        if not is_compiled(self.home):
+            watch.report(0, COMPILING)
+        layout = watch.part(SEARCH_FRACTION, 1)
+        try:
+            if not self._is_ready:
+                self._is_ready = self._answer(watch)
+            self._connection.send((jobs, settings))
+            while isinstance(answer := self._answer(watch), float):
+                layout.report(answer, None, 100)
+        except (EOFError, OSError) as error:
+            self._process.join()
+            raise InputError(
+                f"the process that draws maps ended unexpectedly, with exit code {self._process.exitcode}: it was "
+                "killed, such as for want of memory, or the script that draws has no `if __name__ == '__main__':`"
+            ) from error
+        (compiled_code(self.home) / "complete").touch()
+        return answer
+
+    def _answer(self, watch: Watch) -> Any:
+        while not self._connection.poll(POLL_SECONDS):
+            watch.check()
+        watch.check()
+        return self._connection.recv()
+
+
+def _serve(connection: Connection, code: Path, niceness: int) -> None:
+    """Answers True, then each list of jobs by percentages and at last by its maps: the main function of the process."""
+    from tqdm.auto import tqdm
+
+    # Ctrl-C in the terminal stops the work by `Watch`.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if niceness and sys.platform != "win32":
+        os.nice(niceness)
+    # Code for a processor of no special kind can be part of a container image. A map takes 3% longer by it.
+    os.environ |= {"NUMBA_CACHE_DIR": str(code), "NUMBA_CPU_NAME": "generic"}
+    umap = import_umap()
+    # Its default is a lock of several processes, which would be left behind when this one is killed.
+    tqdm.set_lock(threading.RLock())
+    connection.send(True)
+    with suppress(EOFError):
+        while True:
+            jobs, settings = connection.recv()
+            connection.send(_layouts(umap, jobs, settings, _Progress(connection)))
+
+
+def import_umap() -> Any:
+    """umap-learn, with what numba compiles of it kept in ``NUMBA_CACHE_DIR``: most of its functions do not ask for it.
+
+    ``enable_caching`` is the public method that ``numba.njit(cache=True)`` calls.
+    """
+    import umap
+
+    # It warns that the neighbours come without an index, by which further points could be placed.
+    warnings.filterwarnings("ignore", module="umap")
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("umap", "pynndescent"):
+            for value in list(vars(module).values()):
+                if hasattr(value, "enable_caching"):
+                    value.enable_caching()
+    return umap
+
+
+class _Progress(io.TextIOBase):
+    """The file of tqdm's bar, which sends the percentages that are written to it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            self._connection.send(float(text))
+        return len(text)
+
+
+def _layouts(umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progress) -> list[np.ndarray]:
+    """The map of the first job, and that of the second, which starts from the first and is then rotated onto it."""
+    from scipy.linalg import orthogonal_procrustes
+
+    maps: list[np.ndarray] = []
+    for vectors, rows, distances in jobs:
+        epochs = settings.epochs or (500 if len(vectors) < MANY_SENTENCES else 200)
+        has_spectral_start = 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL
+        mapper = umap.UMAP(
+            n_neighbors=rows.shape[1],
+            n_components=settings.dimensions,
+            metric="cosine",
+            precomputed_knn=(rows, distances, None),
+            min_dist=settings.min_dist,
+            random_state=settings.seed,
+            n_jobs=1,
+            n_epochs=epochs,
+            init=maps[0] if maps else "spectral" if has_spectral_start else "pca",
+            learning_rate=SECOND_LEARNING_RATE if maps else 1.0,
+            tqdm_kwds={
+                "disable": False,
+                "file": progress,
+                "bar_format": "{percentage}",
+                "initial": len(maps) * epochs,
+                "total": len(jobs) * epochs,
+            },
+        )
+        points = mapper.fit_transform(vectors)
+        if maps:
+            centre, centred = maps[0].mean(axis=0), points - points.mean(axis=0)
+            rotation, _ = orthogonal_procrustes(centred, maps[0] - centre)
+            points = (centred @ rotation + centre).astype(np.float32)
+        maps.append(points)
+    return maps

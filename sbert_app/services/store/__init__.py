@@ -60,7 +60,7 @@ HOME = (
         "corpus.embedded",
         anew=("*.f32", "*.f32.incomplete"),
     ),
-    Kept("numba/", "compiled code of UMAP", "maps.layout", anew=("*",)),
+    Kept("numba/", "compiled code of UMAP", "maps.projection", anew=("*",)),
     Kept(
         "tmp/",
         "uploads and results of the pages for a day, with Bulk's files and Explore's corpora",
