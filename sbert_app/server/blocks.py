@@ -9,6 +9,7 @@ import gradio as gr
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers
 from sbert_app.server import endpoints
+from sbert_app.server.whole_steps import WholeSteps
 from sbert_app.services.container import Services
 
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
@@ -25,7 +26,7 @@ def build(services: Services) -> gr.Blocks:
             services.tasks.forget(request.session_hash)
 
     front, *others = PAGES
-    with gr.Blocks(title="SBERT Lab", analytics_enabled=False) as app:
+    with WholeSteps(title="SBERT Lab", analytics_enabled=False) as app:
         _build_page(front, services, app)
         endpoints.build(services)
         app.unload(leave)
@@ -34,7 +35,8 @@ def build(services: Services) -> gr.Blocks:
             _build_page(name, services, app)
     app.queue(default_concurrency_limit=4, max_size=512)
     app.state_session_capacity = MOST_SESSIONS
-    # Gradio reads a file that a request names by its path only if it was uploaded, but asks that of launched apps alone.
+    # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
+    # does not count a mounted one among them.
     app.has_launched = True
     return app
 
