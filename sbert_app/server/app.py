@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 import gradio as gr
 from fastapi import FastAPI
@@ -24,6 +25,7 @@ from sbert_app.server.limits import BodyLimits, UploadLimits
 from sbert_app.server.metrics import CountRequests
 from sbert_app.server.plain_calls import PlainCalls
 from sbert_app.services.container import Services
+from sbert_app.settings import Settings
 from training.assets import ASSETS
 
 # Pages are compressed, and Gradio compresses its scripts and styles. Vectors and files are not worth the time.
@@ -34,19 +36,6 @@ def create_app(services: Services) -> FastAPI:
     """The app that answers all requests."""
     settings = services.settings
     account = login.Account(*settings.auth, settings.token) if settings.auth else None
-    middleware = [
-        Middleware(AnswerHeaders, on_space="SPACE_ID" in os.environ),
-        Middleware(OwnSite, hosts=AllowedHosts(settings.host, settings.allow_hosts)),
-        *([Middleware(login.LoginRequired, account=account, root_path=settings.root_path)] if account else []),
-        Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5, exclude_content_types=NOT_COMPRESSED),
-        Middleware(CountRequests),
-        Middleware(
-            BodyLimits,
-            uploads=UploadLimits(settings.temp_folder, settings.upload_limit_mb << 20, settings.temp_limit_mb << 20),
-        ),
-        Middleware(PlainCalls),
-        Middleware(ShortHeartbeats),
-    ]
     tools = None
     if settings.mcp:
         from sbert_app.server.mcp import McpServer
@@ -55,15 +44,13 @@ def create_app(services: Services) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            if tools:
-                await stack.enter_async_context(tools.manager.run())
+        async with tools.manager.run() if tools else nullcontext():
             yield
 
     app = FastAPI(
         title="SBERT Lab",
         openapi_url=None,
-        middleware=middleware,
+        middleware=[Middleware(layer, **options) for layer, options in _middleware(settings, account)],
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
@@ -93,12 +80,24 @@ def create_app(services: Services) -> FastAPI:
     )
 
 
+def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The layers of ASGI middleware with their options, from the outside inwards."""
+    yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
+    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts)}
+    if account:
+        yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
+    yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
+    yield CountRequests, {}
+    most_uploaded, most_kept = settings.upload_limit_mb << 20, settings.temp_limit_mb << 20
+    yield BodyLimits, {"uploads": UploadLimits(settings.temp_folder, most_uploaded, most_kept)}
+    yield PlainCalls, {}
+    yield ShortHeartbeats, {}
+
+
 async def _no_answer(request: Request, error: Exception) -> Response:
     """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
     status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
     if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
         return JSONResponse({"error": detail}, status)
-    root = str(request.base_url)
-    return HTMLResponse(
-        render("components/templates/not_found.html", path=request.url.path[:200], root=root), status_code=404
-    )
+    root = f"{request.app.root_path}/"
+    return HTMLResponse(render("components/templates/not_found.html", path=request.url.path[:200], root=root), 404)

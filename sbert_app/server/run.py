@@ -36,10 +36,10 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+    listening = listen(settings.host, settings.port)
     # Gradio reads the environment as it is imported.
     from sbert_app.server.app import create_app
 
-    listening = listen(settings.host, settings.port)
     services = Services.start(settings)
     config = uvicorn.Config(create_app(services), log_level="warning", timeout_graceful_shutdown=LAST_SECONDS)
     server = uvicorn.Server(config)
@@ -69,15 +69,11 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on this address; port 0 is any that is free. InputError if that is impossible."""
     try:
         family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(target)
-        listening.listen(2_048)
+        return socket.create_server(target[:2], family=family, backlog=2_048)
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise InputError(f"port {port} is taken; choose another with --port") from error
         raise InputError(f"this machine has no address {host} to listen on; choose another with --host") from error
-    return listening
 
 
 def address(host: str, port: int) -> str:
