@@ -26,14 +26,14 @@ def build(services: Services) -> gr.Blocks:
             services.tasks.forget(request.session_hash)
 
     front, *others = PAGES
-    with WholeSteps(title="SBERT Lab", analytics_enabled=False) as app:
+    app = WholeSteps(title="SBERT Lab", analytics_enabled=False).queue(default_concurrency_limit=4, max_size=512)
+    with app:
         _build_page(front, services, app)
         endpoints.build(services)
         app.unload(leave)
     for name in others:
         with app.route(name.title(), name):
             _build_page(name, services, app)
-    app.queue(default_concurrency_limit=4, max_size=512)
     app.state_session_capacity = MOST_SESSIONS
     # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
     # does not count a mounted one among them.

@@ -57,9 +57,10 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
         code = 0
     is_ending.set()
     server.should_exit = True
-    # The server waits for requests, and these for what is computed.
+    # The server waits for requests, and these for what is computed. Until it has ended they may begin something more.
     services.close()
     serving.join(2 * LAST_SECONDS)
+    services.close()
     # What daemon threads still compute is lost with them, and no library needs to be taken down in order.
     sys.stdout.flush()
     os._exit(code)
