@@ -79,7 +79,8 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
                     if turn == 0:
                         request(url, ARGUMENTS)  # its models are loaded
                     row = open_page(browser, f"{url}/{page}", process_of(url))
-                    if turn > 0:  # the first opening compresses what is sent
+                    # The first opening is not counted.
+                    if turn > 0:
                         found.setdefault((page, name), []).append(row)
         browser.close()
         end_workers(Path(folder))

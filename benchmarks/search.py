@@ -10,6 +10,7 @@ takes beside the vectors, recall (the share of the ten nearest that are among th
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -20,7 +21,6 @@ import numpy as np
 import psutil
 
 from benchmarks import machine
-from sbert_app.process import release_memory
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.search import search
@@ -81,12 +81,12 @@ def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, 
     nearest: list[np.ndarray] = []
     rows = []
     for name, build in INDEXES.items():
-        release_memory()
+        gc.collect()
         before = resident_mb()
         started = time.perf_counter()
         index = build(vectors)
         built = time.perf_counter() - started
-        release_memory()
+        gc.collect()
         held = resident_mb() - before
         index.nearest(queries[:1], K)
         found, times = [], []

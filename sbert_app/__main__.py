@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from sbert_app.cli import main
-from sbert_app.process import exit_now, hide_password
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code. Without ``arguments``: those of the process."""
     hide_password()
-    exit_now(main(arguments))
+    sys.exit(main(arguments))
+
+
+def hide_password() -> None:
+    """Start the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
+
+    The list of processes shows command lines, not environments: the password goes to $SBERT_AUTH. Does nothing
+    where there is no such option, and on Windows, which cannot replace a process.
+    """
+    if sys.platform == "win32":
+        return
+    arguments, auth = without_option(sys.orig_argv, "--auth")
+    if auth is not None:
+        os.environ["SBERT_AUTH"] = auth
+        os.execv(sys.executable, [sys.executable, *arguments[1:]])  # noqa: S606 - the very same command
+
+
+def without_option(arguments: list[str], name: str) -> tuple[list[str], str | None]:
+    """The arguments without ``name VALUE`` and ``name=VALUE``, and the last such value; None if there is none."""
+    others: list[str] = []
+    last: str | None = None
+    remaining = iter(arguments)
+    for argument in remaining:
+        option, equals, value = argument.partition("=")
+        if option != name:
+            others.append(argument)
+        elif equals or (value := next(remaining, "")):
+            last = value
+        else:
+            # The option lacks its value: the command line says what is wrong.
+            others.append(argument)
+    return others, last
 
 
 if __name__ == "__main__":

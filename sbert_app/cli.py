@@ -40,11 +40,11 @@ from sbert_app.commands.serve import serve
 from sbert_app.commands.train import train
 from sbert_app.commands.worker import worker
 from sbert_app.process import EXTRA_OF, configure_process
-from sbert_app.signals import interruptible
+from sbert_app.signals import INTERRUPTED, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError
 
-GOOD, BROKEN, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
 
 app = typer.Typer(
     name="sbert-lab",
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _configure_output(debug)
     configure_process()
     try:
-        with interruptible():
+        with on_ending_signal(interrupt):
             code = app(given, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:

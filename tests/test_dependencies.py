@@ -54,7 +54,7 @@ def test_each_extra_is_named_for_the_modules_that_it_brings():
     for module, extra in EXTRA_OF.items():
         package = absent.get(module) or canonicalize_name(distributions[module][0])
         assert package in by_name(OPTIONAL[extra]), f"the extra {extra} does not bring {module}"
-    brought = set(by_name(OPTIONAL["app"] + OPTIONAL["maps"])) - {"sbert-lab", "mcp"}
+    brought = set(by_name(OPTIONAL["app"] + OPTIONAL["maps"])) - {"sbert-lab"}
     assert brought == {
         canonicalize_name(distributions[m][0]) for m, extra in EXTRA_OF.items() if extra in ("app", "maps")
     }

@@ -20,7 +20,7 @@ for module in ("fcntl", "grp", "pwd", "resource", "termios", "tty"):
     sys.modules[module] = None
 for name in "fork forkpty getuid geteuid getpgid killpg mkfifo nice sched_getaffinity setsid wait4".split():
     delattr(os, name)
-for name in ("SIGHUP", "SIGKILL", "SIGALRM", "setitimer", "ITIMER_REAL"):
+for name in ("SIGHUP", "SIGKILL", "SIGALRM"):
     delattr(signal, name)
 
 from importlib import import_module
@@ -30,10 +30,10 @@ import sbert_app, training
 
 loaded = [import_module(found.name) for package in (training, sbert_app)
           for found in walk_packages(package.__path__, f"{package.__name__}.") if not found.name.endswith("__main__")]
-from sbert_app.signals import interruptible, stop_repeating
+from sbert_app.signals import interrupt, on_ending_signal
 
-with interruptible():
-    stop_repeating()
+with on_ending_signal(interrupt):
+    pass
 print(len(loaded))
 """
 

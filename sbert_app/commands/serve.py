@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.process import quick_gradio
 from sbert_app.settings import Settings
 
 
@@ -57,13 +56,9 @@ def serve(
     settings = Settings.gather(**locals())  # the parameters have the names of its fields
     shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
-    with quick_gradio(settings.mcp):
-        from sbert_app.pages import serve as launch
+    from sbert_app.server.run import serve as run
 
-    if not shows:
-        launch(settings)
-        return
-    launch(settings, on_ready=webbrowser.open)
+    run(settings, *([webbrowser.open] if shows else []))
 
 
 def has_desktop() -> bool:

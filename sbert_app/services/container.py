@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sbert_app.formats import format_bytes
-from sbert_app.process import freeze_startup_objects, regularly, release_mapped_weights, release_memory_regularly
+from sbert_app.process import regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.corpus.corpus import CorpusLimits
@@ -68,7 +68,7 @@ class Services:
 
         Call it in a thread.
         """
-        self.temp.clean(uploads=True)
+        self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
         self.jobs.reconcile()  # runs that were queued when the app last ended
         self.jobs.watch()
@@ -77,10 +77,12 @@ class Services:
             self.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
-        freeze_startup_objects()
-        release_mapped_weights()
-        release_memory_regularly()
         compile_umap(self.settings.home)
+
+    def close(self) -> None:
+        """Stop what is computed in the background, so that nothing stays half-written."""
+        self.scoring.close()
+        self.tasks.close()
 
     def check_kept_room(self, file: Path) -> None:
         """InputError if a copy of this file does not fit beside the uploads that are kept for runs."""

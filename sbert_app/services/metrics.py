@@ -1,6 +1,6 @@
 """Metrics of the app in Prometheus' terms: requests, their latency, what waits, how large batches are, tokens.
 
-They are counted where things happen and read at ``/metrics`` (`sbert_app.pages.api.metrics`). The registry is the
+They are counted where things happen and read at ``/metrics`` (`sbert_app.server.documents`). The registry is the
 app's own: what the process itself uses is for the machine's exporter.
 """
 

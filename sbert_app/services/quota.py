@@ -6,7 +6,7 @@
                                                beyond five the delay doubles from a second on, to a minute at most;
                                                900 s after the last one they are forgotten
 
-A visitor is an address (`sbert_app.pages.server.address`). Thread-safe.
+A visitor is an address (`visitor_of`). Thread-safe.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from training.errors import InputError
 
 MOST_VISITORS = 10_000  # remembered where there is a window, the oldest are dropped
+
+
+def visitor_of(request: Any) -> str:
+    """The address that a request (of Starlette or Gradio) came from; "" where there is none, as in a test."""
+    return getattr(getattr(request, "client", None), "host", None) or ""
 
 
 class TooMany(InputError):  # noqa: N818 - the visitor's doing

@@ -234,3 +234,19 @@ def test_a_name_of_a_model_that_is_not_there_shows_no_folder(ask):
     answer = ask.app.ask("/v1/embeddings", {"model": "minilm-stsb", "input": "x"})
     assert answer.status >= 400
     assert str(ask.home) not in answer.text
+
+
+def test_no_event_of_a_page_reads_a_file_that_was_not_uploaded(ask, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text("sentence1,sentence2,score\n" + "TOPSECRET a,TOPSECRET b,1\n" * 9)
+    config = json.loads(ask.app.ask("/config").text)
+    files = {each["id"] for each in config["components"] if each["type"] == "file"}
+    events = [each for each in config["dependencies"] if each["backend_fn"] and files & {*each["inputs"]}]
+    assert len(events) > 10
+    for event in events:
+        data = [{**FILE, "path": str(secret)} if each in files else None for each in event["inputs"]]
+        body = {"data": data, "fn_index": event["id"], "session_hash": "nobody"}
+        answer = ask.app.ask(f"{PATH}predict", body)
+        assert answer.status == 500, answer.text[:300]
+        assert "TOPSECRET" not in answer.text
+        assert json.loads(answer.text)["error"] is None, "refused before a handler sees it"

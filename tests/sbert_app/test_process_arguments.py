@@ -2,7 +2,7 @@
 
 import pytest
 
-from sbert_app.process import without_option
+from sbert_app.__main__ import without_option
 
 
 @pytest.mark.parametrize(

@@ -3,21 +3,15 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from paths import ROOT
 
-import sbert_app.pages  # noqa: F401 - so that the test can replace `serve`
-from sbert_app.commands import serve as command
-
 HEAVY = {
     *("torch", "transformers", "tokenizers", "safetensors", "peft", "accelerate", "datasets", "huggingface_hub"),
-    *("gradio", "fastapi", "plotly", "huey", "umap", "faiss", "sklearn"),
+    *("gradio", "fastapi", "uvicorn", "mcp", "plotly", "huey", "umap", "faiss", "sklearn"),
     *("numpy", "scipy", "pandas", "pyarrow", "openpyxl", "rich"),
-    "mcp",
 }
 
 
@@ -69,16 +63,19 @@ def test_wrong_files_are_found_before_the_model_is_loaded():
     assert "torch" not in loaded_by(f"from sbert_app.cli import main; assert main({wrong!r}) == 2")
 
 
-def test_the_pages_are_laid_out_without_torch(tmp_path: Path):
-    build = f"""
+@pytest.mark.parametrize("mcp", [False, True])
+def test_the_pages_are_laid_out_without_torch_and_the_sdk_of_mcp_is_loaded_where_it_is_asked_for(
+    tmp_path: Path, mcp: bool
+):
+    create = f"""
 from pathlib import Path
-from sbert_app.pages import build_app
+from sbert_app.server.app import create_app
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
-app = build_app(Services.start(Settings(home=Path({str(tmp_path)!r}))))
-assert app.app is None, "the routes are made at the launch, once"
+create_app(Services.start(Settings(home=Path({str(tmp_path)!r}), mcp={mcp})))
+assert ("sbert_app.server.mcp" in sys.modules) == {mcp}
 """
-    assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
+    assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(create)
 
 
 def test_the_first_answer_waits_for_neither_transformers_nor_scipy(home: Path):
@@ -90,47 +87,3 @@ models.encoder("all-MiniLM-L6-v2").encode(["Ready?"])
 models.cross_encoder("minilm-stsb").predict([("Ready?", "Ready.")])
 """
     assert {"transformers", "scipy", "sklearn"} & loaded_by(first) == set()
-
-
-QUICK = """
-import inspect, sys
-from sbert_app.process import quick_gradio
-opened, file_of = [], inspect.getfile
-sys.addaudithook(lambda event, values: event == "open" and opened.append(str(values[0])))
-with quick_gradio(mcp={mcp}):
-    import gradio
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("mcp", "loaded"), [(False, {"gradio"}), (True, {"gradio", "mcp"})])
-def test_what_gradio_can_do_without_is_not_loaded_unless_it_is_asked_for(mcp: bool, loaded: set[str]):
-    hidden = QUICK.format(mcp=mcp)
-    assert loaded_by(hidden) & {"gradio", "mcp"} == loaded
-    assert "mcp" in loaded_by(f"{hidden}\nimport mcp"), "it is there afterwards"
-
-
-def test_no_stubs_of_gradios_components_are_made_at_a_start():
-    python = f"{QUICK.format(mcp=False)}\nstubs = [name for name in opened if name.endswith('.pyi')]"
-    loaded_by(f"{python}\nassert not stubs, stubs\nassert inspect.getfile is file_of")
-
-
-@pytest.mark.parametrize("mcp", [False, True])
-def test_the_app_loads_the_sdk_of_mcp_where_it_is_asked_for(monkeypatch, tmp_path, mcp: bool):
-    seen: list[bool] = []
-
-    @contextmanager
-    def record(mcp: bool) -> Iterator[None]:
-        seen.append(mcp)
-        yield
-
-    monkeypatch.setattr(command, "quick_gradio", record)
-    monkeypatch.setattr("sbert_app.pages.serve", lambda settings: None)
-    command.serve(home=tmp_path, mcp=mcp)
-    assert seen == [mcp]
-
-
-def test_gradios_queue_knows_the_pauses_that_serve_sets():
-    import gradio
-
-    assert {"sleep_when_free", "progress_update_sleep_when_free"} <= vars(gradio.Blocks()._queue).keys()

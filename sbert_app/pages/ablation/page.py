@@ -17,7 +17,7 @@ from markupsafe import Markup
 from sbert_app.figures import ablation as figures_ablation
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.address import remember
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.measure_tab import shown
 from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
@@ -92,7 +92,7 @@ def build(services: Services) -> None:
 
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
     about = [question, figure, legend, table, *inputs[-2:]]
-    opened = gr.context.Context.root_block.load(_from_link, None, [name, panel.selected], **UNQUEUED)
+    opened = on_open(_from_link, [name, panel.selected], **UNQUEUED)
     chosen = opened.then(_about, name, about, **UNQUEUED)
     show_on(chosen.then)
     form.estimate_after(chosen, measures=False)

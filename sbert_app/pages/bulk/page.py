@@ -18,19 +18,19 @@ from sbert_app.figures import bulk as figures_bulk
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.duplicates import Duplicates
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update, on_open
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import ColumnPicker, encoding_dropdown
-from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.background.state import State
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
+from sbert_app.services.quota import visitor_of
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
@@ -109,7 +109,6 @@ class _Page:
         self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
-        root = gr.context.Context.root_block
         models = [self.model, self.pooling, self.cross]
         columns = [self.table, *self.columns.columns]
         results = [
@@ -119,7 +118,7 @@ class _Page:
         started = [*results, self.job, self.known, self.history, self.forget]
         everything = [self.table, self.asked, *self.columns.outputs, *models, self.file_line, self.encoding, *started]
         self.everything = everything
-        visited = root.load(self.visit, [*models, self.known], everything, concurrency_limit=8, **PRIVATE)
+        visited = on_open().then(self.visit, [*models, self.known], everything, concurrency_limit=8, **PRIVATE)
         for control in models:
             control.change(lambda *values: gr.Accordion(label=_models(*values)), models, self.models, **EVERY)
         uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.known]

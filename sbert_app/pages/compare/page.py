@@ -12,7 +12,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.events import UNQUEUED, Update
+from sbert_app.pages.components.events import UNQUEUED, Update, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, shown
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -49,7 +49,7 @@ def build(services: Services) -> None:
             gr.Warning(error.public)
             return gr.skip()
 
-    gr.context.Context.root_block.load(opened, None, lines, **UNQUEUED)
+    on_open(opened, lines, **UNQUEUED)
 
 
 def _many_sentences(services: Services) -> gr.Textbox:

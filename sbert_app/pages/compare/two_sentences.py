@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers, scores
 from sbert_app.pages.compare.answers import Answer, Question, compute
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Asked, Update, ask, follow
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Asked, Update, ask, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -123,7 +123,7 @@ class TwoSentences:
         changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
         # Enter asks for the download again that was stopped.
         again = gr.on([self.a.submit, self.b.submit], lambda: None, None, self.stopped, **UNQUEUED)
-        opened = gr.context.Context.root_block.load(self.open_link, None, [*inputs, self.shown_model], **UNQUEUED)
+        opened = on_open(self.open_link, [*inputs, self.shown_model], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.explain, [self.result, self.asked], self.map_note, **LATEST)

@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 
 TAB = "tab"
 
@@ -38,7 +38,7 @@ def remember(
         return [*found, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
 
     outputs = [*controls, *([] if tabs is None else [tabs])]
-    restored = gr.context.Context.root_block.load(restore, None, outputs, **UNQUEUED)
+    restored = on_open(restore, outputs, **UNQUEUED)
     keep(controls, restored, passing)
     for section in sections:
         name = "" if section is sections[0] else section.id

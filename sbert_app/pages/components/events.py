@@ -30,6 +30,16 @@ UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
 EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
 
 
+def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **options: Any) -> Any:
+    """Listen to the opening of the page that is being built: ``gr.on`` without triggers and inputs does that.
+
+    A handler with inputs follows: ``on_open().then(handler, inputs, outputs)``.
+    """
+    if handler is None:
+        options = {"js": "() => {}"}
+    return gr.on(None, handler, None, outputs, **options)
+
+
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     """Let a button be pressed once every field of ``needs`` has a value; until then its label says what is missing."""
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"

@@ -85,6 +85,14 @@ class MeasureTab:
         """The components that `run` updates by itself."""
         return [each for each in (self.status, self.stop, self.start) if each is not None]
 
+    @property
+    def tab(self) -> gr.Tab:
+        """The tab in which it stands."""
+        block = self.status
+        while not isinstance(block, gr.Tab):
+            block = block.parent
+        return block
+
     def owner(self, request: gr.Request) -> str:
         return f"{request.session_hash} {self.name}"
 
@@ -126,8 +134,7 @@ class MeasureTab:
             except UserFacingError as error:  # its data is not on this machine, and there is no network
                 return {was_opened: True, self.status: error_message(error)}
 
-        select = gr.context.Context.block.select
-        self.on(select, first, [was_opened], [was_opened, *outputs], concurrency_limit=limit)
+        self.on(self.tab.select, first, [was_opened], [was_opened, *outputs], concurrency_limit=limit)
 
     def on(
         self, events: Any, handler: Callable[..., Any], inputs: Sequence[Any], outputs: Iterable[Any], **options: Any

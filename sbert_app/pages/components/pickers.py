@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from sbert_app.formats import format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED
+from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
 from training.catalogue import BILSTM, CROSS_ENCODERS, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, DOWNLOADS, ENCODERS
@@ -33,25 +33,26 @@ CROSS_ENCODER_CHOICES = [
 
 
 Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]  # of a picker, where there are these runs
-_fresh: WeakKeyDictionary[gr.Blocks, dict[gr.Dropdown, Choices]] = WeakKeyDictionary()  # of the page that is built
+_fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()  # of the page that is being built
 
 
 def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
     """Let the choices of ``picker`` be read anew when its page is opened; see `read_anew`."""
-    _fresh.setdefault(gr.context.Context.root_block, {})[picker] = choices
+    _fresh[picker] = choices
     return picker
 
 
-def read_anew(services: Services) -> None:
-    """Call it at the end of a page: one event reads the runs, once, for all of its pickers that are `fresh`."""
-    root = gr.context.Context.root_block
+def read_anew(services: Services, app: gr.Blocks) -> None:
+    """Call it at the end of a page of ``app``: one event reads the runs, once, for all its pickers that are `fresh`."""
+    blocks = set(app.blocks.values())
+    pickers = {picker: _fresh.pop(picker) for picker in [*_fresh] if picker in blocks}
 
     def read() -> dict[gr.Dropdown, Any]:
         runs = services.jobs.store.list()
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
-    if pickers := _fresh.pop(root, {}):
-        root.load(read, None, [*pickers], **UNQUEUED)
+    if pickers:
+        on_open(read, [*pickers], **UNQUEUED)
 
 
 def model_choices(

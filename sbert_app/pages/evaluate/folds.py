@@ -8,16 +8,16 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, Output
+from sbert_app.pages.components.events import PRIVATE, Output, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
-from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experiments
+from sbert_app.services.quota import visitor_of
 from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 
@@ -68,7 +68,7 @@ def build(services: Services) -> None:
         return {table: Output(progress_of(experiment), lambda: score_table(experiment) if experiment else EMPTY)}
 
     show_on = panel.wire(show, [table])
-    show_on(gr.context.Context.root_block.load)
+    show_on(on_open().then)
     split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **PRIVATE)
     inputs = [file, split, k, base, steps, *how.inputs]
     show_on(button.click(start, inputs, [error, panel.selected], **PRIVATE).success)

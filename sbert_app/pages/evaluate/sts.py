@@ -16,7 +16,7 @@ from markupsafe import Markup
 from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import LATEST, PRIVATE, Update
+from sbert_app.pages.components.events import LATEST, PRIVATE, Update, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
@@ -153,11 +153,10 @@ class _SimilarityTab:
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
     def wire(self) -> None:
-        root = gr.context.Context.root_block
         display = [self.similarity, self.pearson, self.paper, self.format]
         shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
         shown += [self.display, *self.calibration.pickers]
-        root.load(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), None, self.scatter, **PRIVATE)
+        on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *shown])
         self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *shown], **PRIVATE)

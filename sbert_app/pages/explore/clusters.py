@@ -55,12 +55,12 @@ PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting(
 
 def build(services: Services, shared: Shared) -> None:
     """Build the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
-    _ClustersTab(services, shared, gr.context.Context.block).wire()
+    _ClustersTab(services, shared).wire()
 
 
 class _ClustersTab:
-    def __init__(self, services: Services, shared: Shared, tab: Any) -> None:
-        self.services, self.tab = services, tab
+    def __init__(self, services: Services, shared: Shared) -> None:
+        self.services = services
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
         self.edits = edit_store(services.settings.home)
         self.shown_for = gr.State(None)  # the open corpus whose clusters are shown
@@ -122,7 +122,7 @@ class _ClustersTab:
                 yield {self.task.status: FINDING}  # the first progress is seconds away where UMAP is compiled
                 yield from find(request, *values)
 
-        self.task.on(self.tab.select, visit, [self.shown_for, *inputs], outputs)
+        self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
         found = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]

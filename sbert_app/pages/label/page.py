@@ -16,7 +16,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, enable_when
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, enable_when, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
@@ -118,11 +118,10 @@ class _LabelPage:
             query = request.query_params
             return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
 
-        root = gr.context.Context.root_block
         chosen = [self.project, self.rater]
         shown = [self.card, self.error]
         everything = [*chosen, *shown, self.new, *self.results.outputs]
-        root.load(open_link, None, everything, **UNQUEUED)
+        on_open(open_link, everything, **UNQUEUED)
         for event, field in (
             (self.begin.click, self.begin),
             (self.rater.submit, self.rater),

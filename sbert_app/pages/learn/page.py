@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, values_of
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, on_open
 from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -124,7 +124,7 @@ class _LearnPage:
             at = numbers.index(current) + step if current in numbers else 0
             return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
-        opened = gr.context.Context.root_block.load(
+        opened = on_open().then(
             self.open,
             self.requested,
             [class_link, self.banner, *shown, *fields],

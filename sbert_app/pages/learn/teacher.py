@@ -17,15 +17,12 @@ from urllib.parse import urlencode, urlsplit
 
 import gradio as gr
 from markupsafe import Markup
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import BaseRoute, Route
 
+from sbert_app.hosts import LOOPBACK, WILDCARDS, host_name
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import UNQUEUED, enable_when
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, STANDARD, Setup, lessons
-from sbert_app.pages.server.guard import LOOPBACK, WILDCARDS, host_name
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -178,17 +175,9 @@ def build(services: Services) -> None:
         copy.click(None, None, None, js="() => window.copyClassLink()")
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    """The sheet. Its parameters are those of a class; ``answers=1`` adds the answers."""
-
-    def sheet(request: Request) -> Response:
-        values = dict(request.query_params)
-        try:
-            link = read_class(values, services.access)
-        except UserFacingError as error:
-            return HTMLResponse(messages.error_message(error), status_code=400)
-        if not link.title and values.get("lessons"):
-            link = ClassLink(chosen=read_class({**values, "class": "-"}, services.access).chosen)
-        return HTMLResponse(link.sheet(answers=values.get("answers") == "1"))
-
-    return [Route(f"/{SHEET}", sheet)]
+def sheet(values: Mapping[str, str], access: AccessPolicy) -> Markup:
+    """The sheet for the parameters of a link, which may name lessons without a class. InputError as `read_class`."""
+    link = read_class(values, access)
+    if not link.title and values.get("lessons"):
+        link = ClassLink(chosen=read_class({**values, "class": "-"}, access).chosen)
+    return link.sheet(answers=values.get("answers") == "1")

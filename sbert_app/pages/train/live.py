@@ -14,7 +14,7 @@ import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import UNQUEUED, Output, follow
+from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, shown
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
@@ -93,7 +93,7 @@ class RunPanel:
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
         outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
-        refresh_on(gr.context.Context.root_block.load(_from_link, None, self.opened, **UNQUEUED).then)
+        refresh_on(on_open(_from_link, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.pickers import HINT, model_picker
@@ -73,7 +73,7 @@ def build(services: Services) -> None:
     runs.estimate_on([panel.running.change], measures=False)
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start: let it do so before somebody presses Start.
-    gr.context.Context.root_block.load(services.jobs.start_workers, None, None, **UNQUEUED)
+    on_open(services.jobs.start_workers, **UNQUEUED)
 
 
 def _connect_form(
@@ -142,8 +142,8 @@ def _connect_form(
     edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
     runs.estimate_on(edited)
     form.connect_uploads(fields, planned, runs.estimate_after)
-    opened = gr.context.Context.root_block.load(
-        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), None, fields["base"], **UNQUEUED
+    opened = on_open(
+        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), fields["base"], **UNQUEUED
     )
     runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)  # nobody has asked for it yet
     return runs

@@ -6,6 +6,7 @@ Its encoders and cross-encoders compute small requests of several threads in the
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 from collections.abc import Callable, Iterable
@@ -14,7 +15,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbert_app.process import release_memory
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
@@ -147,7 +147,8 @@ class ModelCache:
                 from sbert_app.services.models.memory import model_bytes  # imports torch, as the model has
             has_evicted = self._models.put(key, (model, model_bytes(model)))
         if has_evicted:
-            release_memory()
+            # The modules of a model refer to each other.
+            gc.collect()
         return model
 
     def _fetch(self, kind: str, model: ModelName) -> None:

@@ -50,13 +50,9 @@ class TempFolder:
         folder.mkdir(parents=True)
         return folder
 
-    def clean(self, uploads: bool = False) -> None:
-        """Remove results that are older than a day, and what ended processes have left half-written.
-
-        ``uploads``: also those of earlier starts of the app. Gradio removes the uploads of its own process, and knows
-        nothing of those before it.
-        """
-        for folder in (*(self.path / kind for kind in RESULTS), *([self.path] if uploads else [])):
+    def clean(self) -> None:
+        """Remove uploads and results that are older than a day, and what ended processes have left half-written."""
+        for folder in (*(self.path / kind for kind in RESULTS), self.path):
             if folder.is_dir():
                 for thing in folder.iterdir():
                     if folder != self.path or thing.name not in RESULTS:

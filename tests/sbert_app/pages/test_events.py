@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -11,12 +10,12 @@ import gradio as gr
 import pytest
 from markupsafe import Markup
 
-from sbert_app.pages import _Sessions, build_app
-from sbert_app.pages.api.endpoint import signatures
 from sbert_app.pages.components.events import Output, ask, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
+from sbert_app.server import blocks
+from sbert_app.server.endpoint import endpoints
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -24,8 +23,8 @@ from training.errors import InputError
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
-    with patch.dict(signatures, clear=True):  # other tests have endpoints of their own
-        return build_app(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
+    with patch.dict(endpoints, clear=True):  # other tests have endpoints of their own
+        return blocks.build(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
 
 
 def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blocks):
@@ -74,30 +73,6 @@ def test_no_choice_is_dropped(app: gr.Blocks):
         if event == "input" and app.blocks[component] not in function.outputs
     ]
     assert dropped == []
-
-
-def test_a_visitors_session_collects_no_settings(app: gr.Blocks):
-    """Those of all components of all pages take 2 MB."""
-    sessions = _Sessions()
-    sessions.set_blocks(app)
-    session = sessions["visitor"]
-    assert session is sessions["visitor"] and session is not sessions["another"]
-    field = next(key for key, block in app.blocks.items() if block.elem_id == "label-rater")
-    assert session[field] is app.blocks[field]
-    session[field] = changed = gr.Textbox("Ann")
-    session._update_value_in_config(field, "Ann")
-    session._update_config(field)
-    assert list(session.components) == []
-    assert (session[field], app.blocks[field].value) == (changed, None), "other visitors have their own"
-
-
-def test_the_signatures_of_components_are_known_and_right(app: gr.Blocks):
-    making = {inspect.unwrap(type(block).__init__) for block in app.blocks.values()}
-    known = {make: vars(make).pop("__signature__") for make in making if "__signature__" in vars(make)}
-    assert len(making - known.keys()) <= 1, "the class behind `gr.api` is imported with the first endpoint"
-    assert {make: inspect.signature(make) for make in known} == known
-    for make, signature in known.items():
-        vars(make)["__signature__"] = signature
 
 
 def test_a_question_is_the_newest_one_until_the_next_about_the_same():

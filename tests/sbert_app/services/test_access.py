@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sbert_app.pages.api.endpoints import start_run
+from sbert_app.server.endpoints import start_run
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.experiments.experiment import Experiments, new_seeds
 from sbert_app.services.jobs.queue import RunQueue

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from sbert_app.pages.server.guard import FORGET_AFTER, FREE_ATTEMPTS, LONGEST_DELAY
+from sbert_app.server.login import FORGET_AFTER, FREE_ATTEMPTS, LONGEST_DELAY
 from sbert_app.services import quota
 from sbert_app.services.quota import Quota
 from training.errors import InputError

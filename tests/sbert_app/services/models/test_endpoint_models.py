@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from embedding_server import Server, embedding_server, vectors
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from sbert_app.commands.options import Computing, ModelOptions, load_encoder
-from sbert_app.pages.api import openai as v1
+from sbert_app.server import v1
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out
@@ -38,7 +38,9 @@ PAIRS = Dataset("pairs", (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A 
 @pytest.fixture(scope="module")
 def server(home) -> Iterator[Server]:
     """This app's own /v1, over HTTP."""
-    with TestClient(Starlette(routes=v1.routes(Services.start(Settings(home=home))))) as app:
+    app_of_v1 = FastAPI()
+    app_of_v1.include_router(v1.router(Services.start(Settings(home=home))))
+    with TestClient(app_of_v1) as app:
 
         def answer(path, body):
             found = app.post(path, json=body)

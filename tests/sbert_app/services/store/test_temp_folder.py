@@ -65,7 +65,7 @@ def test_uploads_of_earlier_starts_go_with_their_folders_and_new_ones_stay(tmp_p
     os.utime(tmp_path / "a", (time.time() - 2 * DAY,) * 2)
     cut_off, result = make(tmp_path / "tmpx1y2", 1, 2 * DAY), make(tmp_path / "explore" / "c" / "x.csv", 1)
     os.utime(tmp_path / "explore", (time.time() - 2 * DAY,) * 2)
-    TempFolder(tmp_path).clean(uploads=True)
+    TempFolder(tmp_path).clean()
     assert new.exists()
     assert result.exists()
     assert not old.parent.exists()
@@ -87,10 +87,10 @@ def test_links_are_removed_and_not_followed(tmp_path):
     link.parent.mkdir(parents=True)
     link.symlink_to(outside.parent)
     os.utime(link, (time.time() - 2 * DAY,) * 2, follow_symlinks=False)
-    TempFolder(tmp_path / "tmp").clean(uploads=True)
+    TempFolder(tmp_path / "tmp").clean()
     assert not link.is_symlink()
     assert outside.exists()
 
 
 def test_no_folder_is_no_fault(tmp_path):
-    TempFolder(tmp_path / "none").clean(uploads=True)
+    TempFolder(tmp_path / "none").clean()

@@ -1,12 +1,12 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
-- **Bodies** of requests have at most ``MOST_BODY`` bytes (413), and those to an endpoint are JSON objects (400).
+- **Bodies** of requests have at most ``MOST_BODY`` bytes (413) and arrive within ``BODY_SECONDS`` (408).
 - **Uploads** have the size of ``--upload-limit-mb``, all files of a request together (413); an address may upload ten
   times as much in an hour (429), and the folder that holds uploads is bounded, as is the disk (507). An upload that
   is cut off leaves nothing behind.
 
-`BodyLimits` stands inside of the guard: who may not ask at all has been refused before. It reads each body but those of
-uploads whole, and parses it once: what it holds is ``scope[JSON]`` for all that stands further inside.
+`BodyLimits` stands inside of the login: who may not ask at all has been refused before. It reads each body but those of
+uploads whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException
@@ -26,8 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.formats import format_bytes
-from sbert_app.pages.server.address import visitor_of
-from sbert_app.services.quota import Quota
+from sbert_app.services.quota import Quota, visitor_of
 from sbert_app.services.store.temp_folder import folder_size, is_full
 
 MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters
@@ -39,12 +37,7 @@ UPLOADS_IN_AN_HOUR = 10  # times the largest upload, from one address
 HOUR = 3600.0
 RESERVED = 1 << 20  # bytes of the disk that uploads leave free
 
-JSON = "sbert_lab.json"  # in the scope of a request: what its body holds; not there if it is empty or no JSON
-
 UPLOAD = "/gradio_api/upload"
-RUN, CALL = "/gradio_api/run/", "/gradio_api/call/"
-ENDPOINTS = (RUN, "/gradio_api/api/", CALL)
-CALL_BY_NAMES = f"{CALL}v2/"  # the object itself holds the arguments
 
 
 @dataclass(frozen=True)
@@ -93,8 +86,7 @@ class BodyLimits:
                 body = await _read(incoming, most)
                 if body is None:
                     return  # the client has gone
-                body = _with_whole_characters(body)
-                await self.app({**scope, **_parsed(body, scope)}, replay(body, receive), send)
+                await self.app(scope, replay(_with_whole_characters(body), receive), send)
         except Refused as refusal:
             await incoming.drain()
             is_openai = scope["path"].startswith("/v1/")
@@ -178,21 +170,6 @@ def _with_whole_characters(body: bytes) -> bytes:
         return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError):
         return body
-
-
-def _parsed(body: bytes, scope: Scope) -> dict[str, Any]:
-    """`JSON` for the scope. Refused if the body is to be JSON and is not: Gradio would fail with an internal error."""
-    is_call = scope["path"].startswith(ENDPOINTS) and not scope["path"].startswith(CALL_BY_NAMES)
-    if not is_call and "json" not in Headers(scope=scope).get("content-type", ""):
-        return {}
-    try:
-        asked = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not valid JSON") from None
-    takes_names = scope["path"].startswith(RUN)  # the arguments that are named or left out are filled in there
-    if is_call and (not isinstance(asked, dict) or not (takes_names or isinstance(asked.get("data"), list))):
-        raise Refused(400, 'the request must be a JSON object with the arguments as a list: {"data": […]}')
-    return {JSON: asked} if body.strip() else {}
 
 
 def _limited(receive: Receive, most: int) -> Receive:

@@ -1,7 +1,7 @@
 """``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking.
 
-Routes of the app itself, so that its login (an API key is the bearer token), its hosts and its limits hold for them
-too. Answers and errors have the shapes that the clients parse.
+The app's login (an API key is the bearer token), its hosts and its limits hold for them too. Answers and errors have
+the shapes that the clients parse.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
-from sbert_app.pages.api.endpoint import status_of
 from sbert_app.pages.components.messages import INTERNAL_ERROR
-from sbert_app.pages.server.address import visitor_of
-from sbert_app.pages.server.limits import JSON, openai_error
 from sbert_app.process import is_ending
+from sbert_app.server.endpoint import status_of
+from sbert_app.server.limits import openai_error
 from sbert_app.services.container import Services
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
 from sbert_app.services.openai import embeddings as compute_embeddings
 from sbert_app.services.openai import rerank as compute_ranking
-from sbert_app.services.quota import Quota, TooMany
+from sbert_app.services.quota import Quota, TooMany, visitor_of
 from training.errors import Stopped, UserFacingError, summary_of
 
 log = logging.getLogger("sbert_lab.api")
@@ -41,32 +39,37 @@ RETRY_SECONDS = 1  # after which a client may ask again, when it has asked for t
 Body = TypeVar("Body", bound=BaseModel)
 
 
-def routes(services: Services) -> list[BaseRoute]:
-    """The routes. torch is imported at the first request."""
+def router(services: Services) -> APIRouter:
+    """The routes below ``/v1``. torch is imported at the first request."""
+    routes = APIRouter(prefix="/v1")
     limit, threads = Quota(AT_ONCE), CapacityLimiter(THREADS)
 
+    @routes.post("/embeddings")
     async def embeddings(request: Request) -> Response:
         return await _answer(request, EmbeddingsRequest, compute_embeddings, services.models, limit, threads)
 
+    @routes.post("/rerank")
     async def rerank(request: Request) -> Response:
         return await _answer(request, RerankRequest, compute_ranking, services.models, limit, threads)
 
-    def models(request: Request) -> Response:
-        listed = list_models(services.jobs.store)
-        name = request.path_params.get("name")
-        if name is None:
-            return JSONResponse(listed)
-        for each in listed["data"]:
+    @routes.get("/models")
+    def models() -> Response:
+        return JSONResponse(list_models(services.jobs.store))
+
+    @routes.get("/models/{name:path}")
+    def model(name: str) -> Response:
+        for each in list_models(services.jobs.store)["data"]:
             if each["id"] == name:
                 return JSONResponse(each)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
-    return [
-        Route("/v1/embeddings", embeddings, methods=["POST"]),
-        Route("/v1/rerank", rerank, methods=["POST"]),
-        Route("/v1/models", models),
-        Route("/v1/models/{name:path}", models),
-    ]
+    @routes.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+    def nothing(path: str) -> Response:
+        """Answers what the routes before it do not, in the shape that the clients read."""
+        is_route = path in ("embeddings", "rerank", "models")
+        return _error(405, "Method Not Allowed") if is_route else _error(404, "Not Found")
+
+    return routes
 
 
 async def _answer(
@@ -89,7 +92,7 @@ async def _answer(
         gone.set()
 
     try:
-        asked = body.model_validate(request.scope[JSON] if JSON in request.scope else await request.json())
+        asked = body.model_validate(await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
     except (ValueError, RecursionError):  # no UTF-8; a number of thousands of digits; nested too deep

@@ -10,15 +10,14 @@ import numpy as np
 import openai
 import pytest
 import uvicorn
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from waiting import wait_until
 
-from sbert_app.pages.api import metrics
-from sbert_app.pages.api import openai as v1
-from sbert_app.pages.api.metrics import CountRequests
-from sbert_app.pages.server.guard import AllowedHosts, Guard
+from sbert_app.server import documents, v1
+from sbert_app.server.login import Account, LoginRequired
+from sbert_app.server.metrics import CountRequests
 from sbert_app.services.container import Services
 from sbert_app.services.metrics import REGISTRY
 from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank
@@ -39,9 +38,15 @@ def services(home):
 
 @pytest.fixture(scope="module")
 def http(services):
-    routes = [*v1.routes(services), *metrics.routes()]
-    with TestClient(Starlette(routes=routes, middleware=[Middleware(CountRequests)])) as client:
+    with TestClient(app_of(services, Middleware(CountRequests))) as client:
         yield client
+
+
+def app_of(services: Services, *middleware: Middleware) -> FastAPI:
+    app = FastAPI(middleware=[*middleware], openapi_url=None)
+    app.include_router(v1.router(services))
+    app.include_router(documents.router(services))
+    return app
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +155,7 @@ def test_an_address_has_so_many_requests_at_once_and_may_ask_again(services, mon
 
     monkeypatch.setattr(v1, "compute_embeddings", slow)
     body = {"model": MODEL, "input": "x"}
-    with TestClient(Starlette(routes=v1.routes(services))) as http, ThreadPoolExecutor(2) as threads:
+    with TestClient(app_of(services)) as http, ThreadPoolExecutor(2) as threads:
         answers = [threads.submit(http.post, "/v1/embeddings", json=body) for _ in range(2)]
         for _ in answers:
             assert entered.acquire(timeout=30)
@@ -207,10 +212,9 @@ def test_stsb_through_the_client_scores_what_it_scores_here(client):
     assert 100 * spearman((u * v).sum(axis=1), np.array(data.scores)) == pytest.approx(82.03, abs=0.02)
 
 
-def behind_a_login(services) -> Guard:
+def behind_a_login(services) -> FastAPI:
     """The routes as the app serves them with --auth: the API key is the bearer token."""
-    app = Starlette(routes=[*v1.routes(services), *metrics.routes()])
-    return Guard(app, AllowedHosts("127.0.0.1", ("testserver",)), user_of={}.get, cookie="c", token="the-token")
+    return app_of(services, Middleware(LoginRequired, account=Account("teacher", "right", "the-token")))
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/models", f"/v1/models/{MODEL}", "/metrics"])
@@ -235,8 +239,7 @@ def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):
 @pytest.fixture
 def address(services) -> Iterator[str]:
     """A real server on loopback: a client that makes its own connections."""
-    app = Starlette(routes=v1.routes(services))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app_of(services), port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

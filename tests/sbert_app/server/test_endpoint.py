@@ -9,17 +9,17 @@ from unittest.mock import patch
 import gradio as gr
 import pytest
 
-from sbert_app.pages import build_app
-from sbert_app.pages.api import endpoint as endpoints
-from sbert_app.pages.api.endpoint import (
+from sbert_app.server import blocks
+from sbert_app.server import endpoint as endpoints
+from sbert_app.server.endpoint import (
     LONGEST_NAME,
     MOST_CHARACTERS,
     MOST_SENTENCES,
     Between,
     endpoint,
 )
-from sbert_app.pages.server.address import visitor_of
 from sbert_app.services.container import Services
+from sbert_app.services.quota import visitor_of
 from sbert_app.settings import Settings
 from training.errors import unwritable
 
@@ -116,8 +116,8 @@ def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
 
 
 def test_no_event_of_a_page_takes_the_name_of_an_endpoint(tmp_path):
-    with patch.dict(endpoints.signatures, clear=True):  # other tests have endpoints of their own
-        app = build_app(Services.start(Settings(home=tmp_path)))
+    with patch.dict(endpoints.endpoints, clear=True):  # other tests have endpoints of their own
+        app = blocks.build(Services.start(Settings(home=tmp_path)))
         public = {function.api_name for function in app.fns.values() if function.api_visibility == "public"}
         assert {"compare", "encode", "score_file", "start_run"} <= public
-        assert public <= set(endpoints.signatures)  # Gradio calls the second "compare" compare_1
+        assert public <= set(endpoints.endpoints)  # Gradio calls the second "compare" compare_1

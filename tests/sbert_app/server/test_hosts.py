@@ -1,19 +1,14 @@
-"""The guard in front of the app: hosts, origins, logins, headers. The app behind it is a stand-in that answers "in"."""
+"""Which hosts and origins are answered, and what every answer tells the browser. The app behind is a stand-in."""
 
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.server.guard import (
-    FREE_ATTEMPTS,
-    AllowedHosts,
-    Guard,
-    PasswordCheck,
-    has_token,
-    is_same_origin,
-)
+from sbert_app.hosts import AllowedHosts, is_same_origin
+from sbert_app.server.hosts import AnswerHeaders, OwnSite
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound here
 RUN = "/gradio_api/run/list_runs"
@@ -21,30 +16,13 @@ MCP = "/gradio_api/mcp/"
 
 
 async def anything(request):
-    return PlainTextResponse(f"in {request.cookies.get('access-token-unsecure-c', '')}".strip())
+    return PlainTextResponse("in")
 
 
-async def login(request):
-    right = (await request.body()) == b"right"
-    response = JSONResponse({"success": right}, status_code=200 if right else 400)
-    response.set_cookie("access-token-c", "s1", httponly=True, samesite="none", secure=True)
-    return response
-
-
-BEHIND = Starlette(
-    routes=[
-        Route("/login", login, methods=["POST"]),
-        Route("/{path:path}", anything, methods=["GET", "POST", "OPTIONS", "DELETE"]),
-    ]
-)
-
-
-def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", **options) -> TestClient:
-    return TestClient(Guard(BEHIND, AllowedHosts(bound, extra), **options), base_url=base)
-
-
-def with_login(**options) -> TestClient:
-    return client(user_of={"s1": "teacher"}.get, session="s2", cookie="c", **options)
+def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", on_space=False) -> TestClient:
+    routes = [Route("/{path:path}", anything, methods=["GET", "POST", "OPTIONS", "DELETE"])]
+    outside = [Middleware(AnswerHeaders, on_space=on_space), Middleware(OwnSite, hosts=AllowedHosts(bound, extra))]
+    return TestClient(Starlette(routes=routes, middleware=outside), base_url=base)
 
 
 class TestHosts:
@@ -110,63 +88,6 @@ class TestOrigins:
         assert not is_same_origin("http://localhost:7861", "localhost:7860")
 
 
-class TestLogin:
-    @pytest.mark.parametrize("path", ["/config", RUN, MCP, "/gradio_api/mcp/sse", "/gradio_api/reset", "/openapi.json"])
-    @pytest.mark.parametrize("method", ["GET", "POST"])
-    def test_without_a_login_nothing_is_answered(self, path, method):
-        answer = with_login().request(method, path)
-        assert answer.status_code == 401
-        assert "log in" in answer.json()["error"]
-
-    def test_the_form_and_what_it_needs_are_open(self):
-        lab = with_login(pages=frozenset({"/", "/bulk"}))
-        for path in ("/", "/bulk", "/bulk/", "/assets/index.js", "/theme.css", "/favicon.ico"):
-            assert lab.get(path).status_code == 200
-        assert lab.post("/bulk").status_code == 401
-        assert lab.post("/login", content=b"right").status_code == 200
-
-    def test_a_session_of_the_app_is_let_in_and_another_is_not(self):
-        assert with_login().get("/config", headers={"Cookie": "access-token-c=s1"}).status_code == 200
-        assert with_login().get("/config", headers={"Cookie": "access-token-c=other"}).status_code == 401
-
-    def test_a_machine_shows_its_token_and_gets_a_session(self):
-        lab = with_login(token="secret")
-        assert lab.post(MCP, headers={"Authorization": "Bearer secret"}).text == "in s2"
-        for wrong in ("Bearer other", "Basic secret", "secret", "Bearer "):
-            assert lab.post(MCP, headers={"Authorization": wrong}).status_code == 401
-        assert with_login().post(MCP, headers={"Authorization": "Bearer None"}).status_code == 401
-
-    def test_gradio_reaches_its_own_start_event_until_it_has_started(self):
-        starting = True
-        lab = with_login(is_starting=lambda: starting)
-        assert lab.get("/gradio_api/startup-events").status_code == 200
-        starting = False
-        assert lab.get("/gradio_api/startup-events").status_code == 401
-
-    def test_guessing_is_slowed_down(self):
-        lab = with_login()
-        codes = [lab.post("/login", content=b"wrong").status_code for _ in range(FREE_ATTEMPTS + 3)]
-        assert codes == [400] * FREE_ATTEMPTS + [429] * 3
-        refused = lab.post("/login", content=b"right")
-        assert refused.status_code == 429
-        assert int(refused.headers["retry-after"]) >= 1
-
-
-def test_passwords_are_compared_whole():
-    check = PasswordCheck("teacher", "pässword")
-    assert check("teacher", "pässword")
-    assert not check("teacher", "password")
-    assert not check("Teacher", "pässword")
-    assert not check("", "")
-    assert "pässword" not in repr(vars(check))
-
-
-def test_no_token_is_never_right():
-    assert has_token("Bearer x", "x")
-    assert not has_token("Bearer ", "")
-    assert not has_token("", None)
-
-
 class TestHeaders:
     def test_every_answer_carries_them_refusals_too(self):
         for answer in (client().get("/"), client().get("/", headers={"Host": "evil.example"})):
@@ -180,8 +101,6 @@ class TestHeaders:
         assert "https://huggingface.co" in headers["content-security-policy"]
         assert "x-frame-options" not in headers
 
-    def test_session_cookies_stay_on_this_site(self):
-        cookie = with_login().post("/login", content=b"right").headers["set-cookie"]
-        assert "SameSite=Lax" in cookie
-        assert "none" not in cookie.lower()
-        assert "HttpOnly" in cookie
+    def test_browsers_keep_files_whose_names_contain_a_hash_of_their_content(self):
+        assert "immutable" in client().get("/assets/index-DphvyggB.js").headers["cache-control"]
+        assert "cache-control" not in client().get("/").headers

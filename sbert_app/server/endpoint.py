@@ -9,8 +9,10 @@ is told that there was one, not which.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from types import MethodType
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -19,9 +21,8 @@ import gradio as gr
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sbert_app.pages.components.messages import gradio_errors
-from sbert_app.pages.server.address import agent_address, visitor_of
 from sbert_app.services.container import Services
-from sbert_app.services.quota import Quota, TooMany
+from sbert_app.services.quota import Quota, TooMany, visitor_of
 from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.rows import shown
 from training.errors import InputError, NotFoundError, UserFacingError
@@ -32,7 +33,7 @@ LONGEST_NAME = 4_096  # characters: of a model, a data set, a run
 SERVICES = "services"  # the argument of an endpoint that `register` gives it
 MOST_AT_ONCE = 16  # requests of one address to one endpoint that computes for seconds
 
-STATUS = "sbert_lab.status"  # in the scope of a request: a dictionary, for the status of a user's error
+STATUS = "sbert_lab.status"  # in the scope of a plain call: a dictionary, for the status of a user's error
 STATUSES: tuple[tuple[type[UserFacingError], int], ...] = (
     (TooMany, 429),
     (NotFoundError, 404),
@@ -53,9 +54,6 @@ class Between:
 
     def __init__(self, low: float, high: float) -> None:
         self.low, self.high = low, high
-
-
-_tool_calls = Quota(MOST_AT_ONCE)  # of all tools together: an agent makes many calls side by side
 
 
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
@@ -88,8 +86,6 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
                     checked |= {name: each for name, each in given.arguments.items() if name == SERVICES}
                     if own:
                         checked[own[0]] = request
-                    if by_agent := agent_address(request):
-                        held.enter_context(_tool_calls.held(by_agent))
                     if limit is not None:
                         held.enter_context(limit.held(visitor_of(request)))
                     return function(**checked)
@@ -109,7 +105,7 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
 
 @contextmanager
 def _status_noted(request: Any) -> Iterator[None]:
-    """Put the status of a user's error into the scope of a plain request, whose answer `OneSession` gives it."""
+    """Put the status of a user's error into the scope of a plain call, whose answer `PlainCalls` gives it."""
     try:
         yield
     except UserFacingError as error:
@@ -165,15 +161,62 @@ _KINDS = {
 }
 
 
-signatures: dict[str, inspect.Signature] = {}  # of the registered endpoints, by name
-documentation: dict[str, str] = {}  # their docstrings
+@dataclass(frozen=True)
+class Endpoint:
+    """A registered endpoint: the function that answers, and what a caller may give it."""
+
+    function: Callable[..., Any]
+    signature: inspect.Signature
+
+    @property
+    def description(self) -> str:
+        """The docstring of the function without its arguments."""
+        return self._documentation[0]
+
+    def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments in their order, those that are left out with their defaults.
+
+        Raises:
+            InputError: an argument is unknown, or one without a default is missing.
+        """
+        name, parameters = self.function.__name__, self.signature.parameters
+        takes = ", ".join(parameters)
+        if unknown := [key for key in named if key not in parameters]:
+            raise InputError(f"{name} has no argument {unknown[0][:80]!r}; it takes {takes}")
+        values = {key: named.get(key, each.default) for key, each in parameters.items()}
+        if missing := [key for key, value in values.items() if value is inspect.Parameter.empty]:
+            raise InputError(f"{name} needs {' and '.join(missing)}; it takes {takes}")
+        return values
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, by name; their descriptions are those of the docstring."""
+        described = {key: " ".join(words.split()) for key, words in _ARGUMENT.findall(self._documentation[1])}
+        properties = {}
+        for key, parameter in self.signature.parameters.items():
+            of_type = _FILE if parameter.annotation is gr.FileData else TypeAdapter(parameter.annotation).json_schema()
+            default = {} if parameter.default is inspect.Parameter.empty else {"default": parameter.default}
+            properties[key] = {**of_type, **default, "description": described.get(key, "")}
+        required = [key for key, each in properties.items() if "default" not in each]
+        return {"type": "object", "properties": properties, "required": required}
+
+    @property
+    def _documentation(self) -> tuple[str, str]:
+        """The docstring before and after the heading of the arguments."""
+        text, _, arguments = (inspect.getdoc(self.function) or "").partition("\n\nArgs:\n")
+        return text, arguments
+
+
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
+_FILE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+
+endpoints: dict[str, Endpoint] = {}  # by name
 
 
 def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
     """Register ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
-    name, function = function.__name__, MethodType(function, services)
-    signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]  # which Gradio adds
-    signatures[name] = signature.replace(parameters=own)
-    documentation[name] = inspect.getdoc(function) or ""
-    gr.api(function, api_name=name, **options)
+    bound = MethodType(function, services)
+    signature = inspect.signature(bound)
+    # Gradio adds the request by itself.
+    own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]
+    endpoints[function.__name__] = Endpoint(bound, signature.replace(parameters=own))
+    gr.api(bound, api_name=function.__name__, **options)

@@ -1,29 +1,16 @@
-"""``/metrics`` for Prometheus, and the middleware that counts the requests of the documented endpoints."""
+"""The middleware that counts the requests of the documented endpoints, for ``/metrics``."""
 
 from __future__ import annotations
 
 import time
 
-from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sbert_app.pages.api.endpoint import signatures
-from sbert_app.pages.server.limits import RUN
-from sbert_app.services.metrics import LATENCY, REQUESTS, exposition
+from sbert_app.server.endpoint import endpoints
+from sbert_app.server.plain_calls import RUN
+from sbert_app.services.metrics import LATENCY, REQUESTS
 
 OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
-
-
-def routes() -> list[BaseRoute]:
-    """The route; the app's login holds for it too."""
-
-    def metrics(_: Request) -> Response:
-        return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
-
-    return [Route("/metrics", metrics)]
 
 
 class CountRequests:
@@ -35,7 +22,7 @@ class CountRequests:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
         endpoint = path.removeprefix(RUN)
-        if endpoint not in signatures and endpoint not in OPENAI:
+        if endpoint not in endpoints and endpoint not in OPENAI:
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500

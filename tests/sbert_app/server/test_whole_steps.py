@@ -8,7 +8,7 @@ import gradio as gr
 import pytest
 from gradio_client.utils import apply_diff
 
-from sbert_app.pages import _WholeSteps
+from sbert_app.server.whole_steps import WholeSteps
 
 STEPS: list[list[Any]] = [
     ["Starting", {"__type__": "update", "interactive": False}],
@@ -27,7 +27,7 @@ def sent(app: gr.Blocks, steps: list[list[Any]]) -> list[list[Any]]:
 
 def test_every_step_replaces_the_one_before():
     """An edit within it would change an object that may still wait to be shown; see the browser test of Bulk."""
-    first, *others, final = sent(_WholeSteps(), STEPS)
+    first, *others, final = sent(WholeSteps(), STEPS)
     assert (first, final) == (STEPS[0], STEPS[-1])
     shown = first
     for step, message in zip(STEPS[1:], others, strict=True):
@@ -39,4 +39,4 @@ def test_every_step_replaces_the_one_before():
 @pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])
 def test_a_single_answer_is_left_alone(visitor: str | None, run: str | None):
     event = SimpleNamespace(outputs=[object()])
-    assert _WholeSteps().handle_streaming_diffs(event, ["answer"], visitor, run, False) == ["answer"]
+    assert WholeSteps().handle_streaming_diffs(event, ["answer"], visitor, run, False) == ["answer"]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from sbert_app.pages.api.endpoint import signatures
-from sbert_app.pages.api.sessions import SESSION, OneSession, completed
-from sbert_app.pages.server.limits import BodyLimits, UploadLimits
+from sbert_app.server.endpoint import Endpoint, endpoints
+from sbert_app.server.plain_calls import SESSION, PlainCalls, completed
 from training.errors import InputError
 
 
@@ -25,14 +22,13 @@ async def echo(request: Request) -> JSONResponse:
 
 
 def behind(*paths: str) -> TestClient:
-    routes = [Route(path, echo, methods=["POST"]) for path in paths]
-    app = Starlette(routes=routes, middleware=[Middleware(OneSession)])
-    return TestClient(BodyLimits(app, UploadLimits(Path("nothing is uploaded"), 0, 0)))
+    return TestClient(PlainCalls(Starlette(routes=[Route(path, echo, methods=["POST"]) for path in paths])))
 
 
 @pytest.fixture(scope="module")
 def client():
-    with behind("/gradio_api/run/compare", "/other") as client:  # what a server sends as it starts has no path
+    # What a server sends as it starts has no path.
+    with behind("/gradio_api/run/compare", "/gradio_api/call/v2/compare", "/other") as client:
         yield client
 
 
@@ -47,13 +43,22 @@ def test_a_request_that_names_its_session_keeps_it():
     assert completed(asked) == asked
 
 
-@pytest.mark.parametrize("body", [b"[1, 2]", b"no json", b"\xff\xfe", b"null"])
-def test_what_is_no_request_is_refused(client, body):
-    assert client.post("/gradio_api/run/compare", content=body).status_code == 400
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"x" * 1000, b"", b"null", b"1", b"[1, 2]", b"{}", b'{"data": {"a": 1}}', b"\xff\xfe", b"9" * 5_000),
+        *(b'{"data":' + b"[" * 200_000, b'{"data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+    ],
+)
+@pytest.mark.parametrize("way", ["run", "call", "api"])
+def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(client, way, body):
+    answer = client.post(f"/gradio_api/{way}/compare", content=body)
+    assert answer.status_code == 400
+    assert len(answer.json()["error"]) < 200
 
 
-def test_an_empty_body_is_as_it_came(client):
-    assert client.post("/gradio_api/run/compare", content=b"").json()["got"] == ""
+def test_a_call_by_names_is_left_to_gradio(client):
+    assert client.post("/gradio_api/call/v2/compare", content=b'{"a": 1}').json()["got"] == '{"a": 1}'
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def _endpoints(monkeypatch):
     def search(query: str, data: str = "stsb:dev", k: int = 10) -> None: ...
 
     for function in (score, search):
-        monkeypatch.setitem(signatures, function.__name__, inspect.signature(function))
+        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function, inspect.signature(function)))
 
 
 @pytest.mark.usefixtures("_endpoints")

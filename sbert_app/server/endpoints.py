@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gradio as gr
-from gradio.data_classes import FileData
 
 from sbert_app.formats import json_values
-from sbert_app.pages.api.endpoint import MOST_AT_ONCE, Between, endpoint, register
-from sbert_app.pages.server.address import visitor_of
 from sbert_app.process import is_ending
+from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register
 from sbert_app.services.compare.comparison import compare_by_name, explain
 from sbert_app.services.compare.token_score import is_token_score, score_tokens
 from sbert_app.services.container import Services
@@ -30,6 +28,7 @@ from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.distillation import distill_to_home
 from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
+from sbert_app.services.quota import visitor_of
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
@@ -153,7 +152,7 @@ def evaluate(
 @endpoint(at_once=MOST_AT_ONCE)
 def score_file(
     services: Services,
-    file: FileData,
+    file: gr.FileData,
     columns: str = "",
     model: str = DEFAULT_MODEL,
     pooling: str = "",
@@ -162,7 +161,7 @@ def score_file(
     encoding: str = "",
     threshold: str = "",
     request: gr.Request = None,
-) -> tuple[dict[str, Any], FileData]:
+) -> tuple[dict[str, Any], gr.FileData]:
     """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
 
     Args:
@@ -194,7 +193,7 @@ def score_file(
         found = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         scored = next(path for path in map(Path, found.outputs) if path.suffix == f".{format}")
         answer["matches"] = json_values(asdict(found) | {"outputs": [Path(path).name for path in found.outputs]})
-    return answer, FileData(path=str(scored), orig_name=scored.name)
+    return answer, gr.FileData(path=str(scored), orig_name=scored.name)
 
 
 def shown(run: Run, **more: Any) -> dict[str, Any]:

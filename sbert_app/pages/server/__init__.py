@@ -1,1 +1,0 @@
-"""What stands between the network and the Gradio app: hosts, origins, logins, security headers."""

@@ -1,0 +1,103 @@
+"""The FastAPI app: its middleware, from the outside inwards, its routers, and the pages mounted at its root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
+
+import gradio as gr
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from sbert_app.hosts import AllowedHosts
+from sbert_app.pages.components import theme
+from sbert_app.pages.components.templates import render
+from sbert_app.server import blocks, documents, login, v1
+from sbert_app.server.heartbeat import ShortHeartbeats
+from sbert_app.server.hosts import AnswerHeaders, OwnSite
+from sbert_app.server.limits import BodyLimits, UploadLimits
+from sbert_app.server.metrics import CountRequests
+from sbert_app.server.plain_calls import PlainCalls
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+from training.assets import ASSETS
+
+# Pages are compressed, and Gradio compresses its scripts and styles. Vectors and files are not worth the time.
+NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")
+
+
+def create_app(services: Services) -> FastAPI:
+    """The app that answers all requests."""
+    settings = services.settings
+    account = login.Account(*settings.auth, settings.token) if settings.auth else None
+    tools = None
+    if settings.mcp:
+        from sbert_app.server.mcp import McpServer
+
+        tools = McpServer(settings.root_path)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with tools.manager.run() if tools else nullcontext():
+            yield
+
+    app = FastAPI(
+        title="SBERT Lab",
+        openapi_url=None,
+        middleware=[Middleware(layer, **options) for layer, options in _middleware(settings, account)],
+        lifespan=lifespan,
+        routes=tools.routes() if tools else [],
+    )
+    if account:
+        app.include_router(login.router(account, settings.root_path))
+    app.include_router(v1.router(services))
+    app.include_router(documents.router(services))
+    return gr.mount_gradio_app(
+        app,
+        blocks.build(services),
+        path="/",
+        root_path=settings.root_path or None,
+        max_file_size=f"{settings.upload_limit_mb}mb",
+        theme=theme.build(),
+        css_paths=sorted(ASSETS.glob("*.css")),
+        favicon_path=ASSETS / "icon.png",
+        head=theme.head(),
+        pwa=True,
+        # Shown by our own link on each page (`blocks.FOOTER`).
+        footer_links=["api"],
+        run_history=False,
+        enable_monitoring=False,
+        show_error=False,
+        ssr_mode=False,
+        mcp_server=False,
+        app_kwargs={"exception_handlers": {404: _no_answer, 405: _no_answer}},
+    )
+
+
+def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The layers of ASGI middleware with their options, from the outside inwards."""
+    yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
+    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts)}
+    if account:
+        yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
+    yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
+    yield CountRequests, {}
+    most_uploaded, most_kept = settings.upload_limit_mb << 20, settings.temp_limit_mb << 20
+    yield BodyLimits, {"uploads": UploadLimits(settings.temp_folder, most_uploaded, most_kept)}
+    yield PlainCalls, {}
+    yield ShortHeartbeats, {}
+
+
+async def _no_answer(request: Request, error: Exception) -> Response:
+    """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
+    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
+    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
+        return JSONResponse({"error": detail}, status)
+    root = f"{request.app.root_path}/"
+    return HTMLResponse(render("components/templates/not_found.html", path=request.url.path[:200], root=root), 404)

@@ -1,0 +1,103 @@
+"""Who may ask at all, and what every answer tells the browser: ASGI middleware that stands before everything else.
+
+A web page of another site can make a browser send requests to an app on the same machine. Two checks stop it:
+
+- **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends that name as the
+  host. Only names and addresses under which the app is really reached are answered.
+- **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sbert_app.hosts import AllowedHosts, is_same_origin
+
+# The names of these files of Gradio's contain a hash of their content, so that a copy never becomes stale.
+HASHED = "/assets/"
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        # Gradio's configuration is an inline script, and Plotly's WebGL makes functions from text.
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "media-src 'self' data: blob:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors {ancestors}",
+    )
+)
+
+
+class AnswerHeaders:
+    """ASGI middleware: the security headers of every answer; browsers keep scripts and styles for a year.
+
+    Args:
+        app: what answers.
+        on_space: whether the app runs as a Hugging Face Space, which shows it in a frame.
+    """
+
+    def __init__(self, app: ASGIApp, on_space: bool = False) -> None:
+        self.app = app
+        ancestors = "'self' https://huggingface.co" if on_space else "'self'"
+        self.headers = {
+            "Content-Security-Policy": CONTENT_SECURITY_POLICY.format(ancestors=ancestors),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "same-origin",
+        }
+        if not on_space:
+            self.headers["X-Frame-Options"] = "SAMEORIGIN"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(self.headers)
+                if scope["path"].startswith(HASHED) and message["status"] == 200:
+                    headers["Cache-Control"] = "public, max-age=31536000, immutable"
+            await send(message)
+
+        await self.app(scope, receive, sending)
+
+
+class OwnSite:
+    """ASGI middleware: refuses requests under other host names, and those that pages of other sites have sent."""
+
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in {"http", "websocket"}:
+            headers = Headers(scope=scope)
+            if not self.hosts.allows(headers.get("host", "")):
+                sentence = "this app does not answer under that host name; to allow it: serve --allow-host NAME"
+                await refuse(403, sentence, scope, receive, send)
+                return
+            if is_foreign(headers):
+                await refuse(403, "requests from pages of other sites are not answered", scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def is_foreign(headers: Headers) -> bool:
+    """Whether the page of another site has sent a request, whatever it asks for. Links from other sites work."""
+    if (origin := headers.get("origin")) is not None:
+        return not is_same_origin(origin, headers.get("host", ""))
+    # Browsers send no Origin with simple GET requests, but say where they come from.
+    is_elsewhere = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+    return is_elsewhere and headers.get("sec-fetch-mode") != "navigate"
+
+
+async def refuse(status: int, sentence: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request with one sentence, or close a web socket."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await JSONResponse({"error": sentence}, status)(scope, receive, send)

@@ -1,0 +1,134 @@
+"""The login: one account of the app, whose sessions are cookies, and a token for machines.
+
+`LoginRequired` stands before the whole app: the pages, every endpoint, MCP. A browser without a session gets the form
+in place of a page, everybody else 401.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sbert_app.pages.components.templates import render
+from sbert_app.server.hosts import refuse
+from sbert_app.services.quota import Quota, visitor_of
+
+OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
+FREE_ATTEMPTS = 5  # wrong passwords from one address before it has to wait
+LONGEST_DELAY = 60.0  # seconds
+FORGET_AFTER = 900.0  # seconds without a wrong password
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
+
+
+class Account:
+    """The one account of the app, its sessions and its token. The password itself is not kept."""
+
+    def __init__(self, user: str, password: str, token: str | None = None) -> None:
+        self._salt = os.urandom(16)
+        self._user, self._password = self._digest(user), self._digest(password)
+        self._token = token
+        self._sessions: set[str] = set()
+        # Browsers send a cookie to every port of a host: two apps on one machine must not share a name.
+        self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
+
+    def is_right(self, user: str, password: str) -> bool:
+        has_name = hmac.compare_digest(self._digest(user), self._user)
+        has_password = hmac.compare_digest(self._digest(password), self._password)
+        return has_name and has_password
+
+    def begin_session(self) -> str:
+        session = secrets.token_urlsafe(24)
+        self._sessions.add(session)
+        return session
+
+    def end_session(self, session: str) -> None:
+        self._sessions.discard(session)
+
+    def admits(self, headers: Headers) -> bool:
+        """Whether a request brings the token or the cookie of a session."""
+        if has_token(headers.get("authorization", ""), self._token):
+            return True
+        return cookie_parser(headers.get("cookie", "")).get(self.cookie) in self._sessions
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.scrypt(text.encode("utf-8", "replace"), salt=self._salt, **_SCRYPT)
+
+
+def has_token(header: str, token: str | None) -> bool:
+    """Whether an Authorization header is ``Bearer`` with the app's token; compared in constant time."""
+    scheme, _, value = header.partition(" ")
+    if not token or scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(value.strip().encode(), token.encode())
+
+
+class LoginRequired:
+    """ASGI middleware: whoever has not logged in gets the form or 401."""
+
+    def __init__(self, app: ASGIApp, account: Account, root_path: str = "") -> None:
+        self.app, self.account, self.root_path = app, account, root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if scope["path"] in OPEN_PATHS or self.account.admits(headers):
+            await self.app(scope, receive, send)
+        elif scope.get("method") == "GET" and "text/html" in headers.get("accept", ""):
+            query = scope["query_string"].decode("latin-1")
+            page = login_page(self.root_path, scope["path"] + (f"?{query}" if query else ""))
+            await page(scope, receive, send)
+        else:
+            sentence = "log in first, or send the token: Authorization: Bearer TOKEN"
+            await refuse(401, sentence, scope, receive, send)
+
+
+def login_page(root_path: str, wanted_page: str, error: str = "") -> Response:
+    page = render("components/templates/login.html", root=root_path, page=wanted_page, error=error)
+    return HTMLResponse(page, 401)
+
+
+def router(account: Account, root_path: str = "") -> APIRouter:
+    """``/login``, for the form and for `gradio_client`, and ``/logout``."""
+    routes = APIRouter()
+    failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)
+
+    @routes.post("/login")
+    def login(request: Request, username: str = Form(""), password: str = Form(""), page: str = Form("/")) -> Response:
+        is_browser, visitor = "text/html" in request.headers.get("accept", ""), visitor_of(request)
+        # What is refused during a delay is not compared and does not extend it.
+        if (wait := failures.seconds_to_wait(visitor)) > 0:
+            seconds = max(1, round(wait))
+            sentence = f"too many wrong passwords; try again in {seconds} s"
+            answer = login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence})
+            answer.status_code, answer.headers["retry-after"] = 429, str(seconds)
+            return answer
+        if not account.is_right(username.strip(), password):
+            failures.add(visitor)
+            sentence = "the name or the password is wrong"
+            return login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence}, 401)
+        failures.give_back(visitor)
+        # A page of this app: what begins with two slashes, or a backslash, would lead to another site.
+        target = page if page.startswith("/") and not page.startswith(("//", "/\\")) else "/"
+        answer = RedirectResponse(root_path + target, 303) if is_browser else JSONResponse({"success": True})
+        is_secure = request.url.scheme == "https"
+        answer.set_cookie(account.cookie, account.begin_session(), httponly=True, secure=is_secure, samesite="lax")
+        return answer
+
+    @routes.get("/logout")
+    def logout(request: Request) -> Response:
+        account.end_session(request.cookies.get(account.cookie, ""))
+        answer = RedirectResponse(f"{root_path}/", 303)
+        answer.delete_cookie(account.cookie)
+        return answer
+
+    return routes

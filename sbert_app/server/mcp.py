@@ -1,0 +1,88 @@
+"""MCP: the endpoints as tools of agents, by the SDK of the protocol. Loaded where it is asked for (``serve --mcp``).
+
+Gradio has an MCP server, too. Its tools answer with Python's text of a dictionary, make a session of all components for
+each call, and carry out the others by requests of the app to itself, which come from 127.0.0.1 whoever the agent is.
+These are called directly, for the agent's address, and answer with JSON, as text and as structured content.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+from anyio import CapacityLimiter, to_thread
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types import CallToolResult, TextContent, Tool
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from sbert_app import __version__
+from sbert_app.server.endpoint import MOST_AT_ONCE, endpoints
+from sbert_app.services.quota import Quota, TooMany, visitor_of
+from training.errors import InputError
+
+MCP = "/gradio_api/mcp"
+MOST_CONNECTIONS = 32  # of one address: streams may be held
+THREADS = 16  # that compute for all agents
+
+
+class McpServer:
+    """ASGI app: the tools. `manager` runs for the length of the app."""
+
+    def __init__(self, root_path: str = "") -> None:
+        server: Server[Any, Any] = Server("SBERT Lab", __version__)
+        self.manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        self.connections = Quota(MOST_CONNECTIONS)
+        # Of all tools together: an agent makes many calls side by side.
+        calls, threads = Quota(MOST_AT_ONCE), CapacityLimiter(THREADS)
+
+        @server.list_tools()
+        async def list_tools() -> list[Tool]:
+            return [
+                Tool(name=name, description=each.description, inputSchema=each.schema())
+                for name, each in endpoints.items()
+            ]
+
+        @server.call_tool(validate_input=False)
+        async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
+            request: Any = server.request_context.request
+            try:
+                with calls.held(visitor_of(request)):
+                    answer = await to_thread.run_sync(call, name, arguments, request, root_path, limiter=threads)
+            except (InputError, gr.Error) as error:
+                sentence = error.public if isinstance(error, InputError) else error.message
+                return CallToolResult(content=[TextContent(type="text", text=sentence)], isError=True)
+            text = json.dumps(answer, ensure_ascii=False)
+            return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
+
+    def routes(self) -> list[BaseRoute]:
+        return [Route(path, self) for path in (MCP, f"{MCP}/")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visitor = visitor_of(HTTPConnection(scope))
+        try:
+            with self.connections.held(visitor):
+                await self.manager.handle_request(scope, receive, send)
+        except TooMany:
+            sentence = f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; wait until one"
+            await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(scope, receive, send)
+
+
+def call(name: str, arguments: dict[str, Any], request: Request, root_path: str = "") -> dict[str, Any]:
+    """The answer of an endpoint, one JSON object; a file in it is an address.
+
+    Raises:
+        InputError: there is no such tool, or its arguments are wrong.
+        gr.Error: what is wrong with their values, or that the app has a fault.
+    """
+    if name not in endpoints:
+        raise InputError(f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}")
+    answer = endpoints[name].function(**endpoints[name].complete(arguments), request=request)
+    if isinstance(answer, tuple):
+        answer, file = answer
+        answer["file"] = f"{request.base_url}".rstrip("/") + f"{root_path}/gradio_api/file={file.path}"
+    return answer if isinstance(answer, dict) else {"result": answer}
