@@ -19,8 +19,7 @@ from pathlib import Path
 
 from training.catalogue import DATA_SETS, DataSet, Split
 from training.data.dataset import Columns, Dataset, join, parse_dataset, used_columns
-from training.data.tables.columns import canonical_names
-from training.data.tables.table import columns_of, opened_file, usual_names
+from training.data.tables.table import opened_file
 from training.errors import InputError, did_you_mean
 from training.names import HUB, DataName
 
@@ -124,19 +123,13 @@ def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Co
     if located is None:
         wanted = partial(used_columns, source.repo)
         rows = read_dataset(source.repo, (source.config, split.hub_name), split.hub_name, wanted, home)
-        return _by_canonical_names(rows.columns), rows.source, rows.notes
-    tables = [_read_file(path) for path in located.paths]
-    return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
-
-
-def _read_file(path: Path) -> Columns:
-    with opened_file(path) as table:
-        return columns_of(table, usual_names(table))
-
-
-def _by_canonical_names(columns: Columns) -> Columns:
-    names = canonical_names(list(columns))
-    return {names[name]: cells for name, cells in columns.items()}
+        roles = wanted(list(rows.columns))
+        return {roles[name]: cells for name, cells in rows.columns.items()}, rows.source, rows.notes
+    tables = []
+    for path in located.paths:
+        with opened_file(path) as table:
+            tables.append(table.in_memory(used_columns(source.repo, table.columns)))
+    return {name: [cell for columns in tables for cell in columns[name]] for name in tables[0]}, located.source, ()
 
 
 def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dataset:
@@ -145,4 +138,4 @@ def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dat
     repo_id, *selectors = parts
     rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join(parts)), home)
     name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
-    return parse_dataset(name, _by_canonical_names(rows.columns), rows.source, rows.notes)
+    return parse_dataset(name, rows.columns, rows.source, rows.notes)

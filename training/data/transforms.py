@@ -25,7 +25,8 @@ from training.catalogue import (
     SENTENCES,
     TRIPLETS,
 )
-from training.data.dataset import TOP_SCORE, Dataset
+from training.data.dataset import Dataset
+from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
-POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
-NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
 
 Transform = Callable[[Dataset, random.Random], Dataset]
 

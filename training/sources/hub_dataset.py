@@ -13,7 +13,7 @@ No code of a data set is ever run: the library has had no support for loading sc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
-PickColumns = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
+PickColumns = Callable[[Sequence[str]], Collection[str]]  # names of a data set's columns -> those to read
 
 
 @dataclass(frozen=True)

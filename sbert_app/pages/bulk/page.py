@@ -34,7 +34,8 @@ from sbert_app.services.files.uploads import ChosenColumns
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
-from training.data.tables.table import Table, open_table
+from training.data.tables.rows import OpenedTable
+from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
 
 MOST_LISTED = 20  # jobs in the list
@@ -166,11 +167,11 @@ class _Page:
             return
         if job is None and not sent and (model, pooling, cross) == (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER):
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
-            yield {**listed, **self._opened(table, ChosenColumns.found(table)), self.job: shipped.id}
+            yield {**listed, **self._opened(table, ChosenColumns.by_name(table)), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
         if job is None:
-            yield {**listed, **self._opened(table, ChosenColumns.found(table))}
+            yield {**listed, **self._opened(table, ChosenColumns.by_name(table))}
             yield from self._run(table, pick_columns(table), (model, pooling, cross), None, known, threshold)
             return
         names = [query.get(each.elem_id, "") for each in self.columns.columns]
@@ -183,7 +184,7 @@ class _Page:
         """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         if path is None:
             table = open_table(EXAMPLE)
-            return {**self._opened(table, ChosenColumns.found(table)), self.status: lead(PRESS_SCORE)}
+            return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
         try:
             open_table(path)
             job = self.jobs.open(Path(path))
@@ -205,7 +206,7 @@ class _Page:
     def score(
         self,
         request: gr.Request,
-        table: Table | None,
+        table: OpenedTable | None,
         first: str | None,
         second: str | None,
         gold: str | None,
@@ -237,7 +238,7 @@ class _Page:
 
     def _run(
         self,
-        table: Table,
+        table: OpenedTable,
         picked: PairColumns,
         models: Sequence[str],
         job_id: str | None,
@@ -267,7 +268,7 @@ class _Page:
         if listed:
             yield self._listed([job.id, *known])
 
-    def _watch(self, job: ScoreJob, table: Table, asked: float | None = None) -> Iterator[Update]:
+    def _watch(self, job: ScoreJob, table: OpenedTable, asked: float | None = None) -> Iterator[Update]:
         shown = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -280,7 +281,7 @@ class _Page:
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: Table, chosen: ChosenColumns | None = None) -> Update:
+    def _opened_job(self, job: ScoreJob, table: OpenedTable, chosen: ChosenColumns | None = None) -> Update:
         """``chosen``: the columns that the address names."""
         columns, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
         hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
@@ -295,7 +296,7 @@ class _Page:
         status = results.of_job(lead(hint), job.id)
         return {**self._opened(table, chosen, job), **used, **pooling, self.job: job.id, self.status: status}
 
-    def _opened(self, table: Table, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
+    def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
         """``columns``: those that were chosen; None for those that are found or guessed."""
         encoding = (job and job.encoding) or ""
         shown = columns or ChosenColumns.suggested(table)[0]
@@ -349,7 +350,7 @@ class _Page:
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: Table, job: str, asked: float | None = None) -> Update:
+    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, asked: float | None = None) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)

@@ -23,7 +23,8 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
-from training.data.dataset import MISSING, sentence_groups
+from training.data.dataset import sentence_groups
+from training.data.gold import MISSING
 from training.data.tables.table import read_columns
 from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from paths import SHARED_DATA
 
 from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.dataset import Dataset, join, parse_dataset, to_gold
+from training.data.dataset import Dataset, join, parse_dataset
+from training.data.gold import to_gold
 from training.data.load import check_data_name, load_data
 from training.data.tables import table as table_module
 from training.data.transforms import (

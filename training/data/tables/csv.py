@@ -1,4 +1,4 @@
-"""CSV, TSV and other delimited text.
+"""CSV, TSV and other delimited text; and plain text, a sentence a line.
 
 The delimiter is found from the first records; a first line ``sep=;``, as Excel writes it, decides. Quoting follows
 RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
@@ -12,15 +12,15 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import header_of, is_known
-from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, scan
+from training.data.tables.columns import SENTENCES, header_of, is_known, normalize_name
+from training.data.tables.rows import Record, RowBatch, from_first, gather
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -32,24 +32,20 @@ ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
 
 @dataclass(frozen=True)
-class DelimitedReader(Reader):
+class DelimitedTable(TextTable):
     """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
-    text: TextFile
     delimiter: str
-    quoted: bool
+    is_quoted: bool
     skipped_lines: int  # the line ``sep=;``
-    columns: tuple[str, ...]
     has_header: bool
-    remarks: tuple[str, ...]
-    row_estimate: int = 0  # by the number of lines; more than there are where quotes hold line ends
 
     @property
     def description(self) -> str:
         separated = DELIMITERS.get(self.delimiter)
         return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+    def _read(self, size: int) -> Iterator[RowBatch]:
         records = islice(from_first(self.records()), int(self.has_header), None)
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
@@ -58,7 +54,7 @@ class DelimitedReader(Reader):
         csv.field_size_limit(LONGEST_FIELD)
         taken: list[str] = []  # the lines of the record being read
         returned: deque[str] = deque()  # lines to be read again
-        suspicious = self.text.suspicious
+        suspicious = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
 
@@ -84,14 +80,13 @@ class DelimitedReader(Reader):
                     note = "a quotation mark is opened and not closed properly; read as plain text"
                     del taken[1:]
                     reader = self._csv_reader(feed())
-                if suspicious:
-                    note = "; ".join(filter(None, (note, _suspicion(taken, suspicious)))) or None
-                    if OTHER in suspicious:
-                        record = [cell.replace(OTHER, "") for cell in record]
+                if suspicious and (remark := suspicion(taken, suspicious)):
+                    note = f"{note}; {remark}" if note else remark
+                    record = [cell.replace(OTHER, "") for cell in record]
                 yield record, note, sum(map(len, taken))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
-        if not self.quoted:
+        if not self.is_quoted:
             return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
         return csv.reader(lines, delimiter=self.delimiter, strict=strict)
 
@@ -107,7 +102,7 @@ class DelimitedReader(Reader):
         return lenient if len(lenient) == len(self.columns) else plain
 
 
-def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
+def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Determine encoding (unless it is given), delimiter, quoting and header of a text file.
 
     InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
@@ -115,20 +110,18 @@ def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
     text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
-    skipped = 1 if hint else 0
-    if hint:
-        head = head[hint.end() :]
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
-    quoted = delimiter != "\t" or not _never_quoted(text)
-    draft = DelimitedReader(text, delimiter, quoted, skipped, (), has_header=True, remarks=())
+    is_quoted = delimiter != "\t" or not _is_never_quoted(text)
+    draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), has_header=True)
     first = next((record for record, _, _ in draft.records() if record), None)
     if first is None:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, has_header, remarks = header_of(path, first)
     remarks += text.remarks
-    if not quoted:
+    if not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
-    rows = text.lines - skipped - has_header
+    # By the number of lines; more than there are where quotes hold line ends.
+    rows = text.lines - draft.skipped_lines - has_header
     return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
 
 
@@ -136,9 +129,11 @@ def _delimiter(head: str, suffix: str) -> str:
     """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
         return "\t"
-    lines = list(StringIO(head, newline=""))  # csv.reader ends lines at \n and \r alone
+    # csv.reader ends lines at \n and \r alone.
+    lines = list(StringIO(head, newline=""))
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
-        lines.pop()  # cut short by the size of the sample
+        # The last line is cut short by the size of the sample.
+        lines.pop()
 
     def merit(delimiter: str) -> tuple[int, float, int]:
         try:
@@ -152,16 +147,16 @@ def _delimiter(head: str, suffix: str) -> str:
         return (sum(map(is_known, records[0])), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
-    known, regular, width = merit(best)
-    return best if width >= 2 and (known or regular >= 0.5) else NO_DELIMITER
+    names, regular, width = merit(best)
+    return best if width >= 2 and (names or regular >= 0.5) else NO_DELIMITER
 
 
-def _never_quoted(text: TextFile) -> bool:
+def _is_never_quoted(text: TextFile) -> bool:
     """Whether quotes in a tab-separated file are plain characters: every line with an odd one has all its fields.
 
     A first line with all fields in quotes means that the file was quoted.
     """
-    evidence = False
+    has_odd_quotes = False
     with text.open() as file:
         first = next(iter(file), "")
         if ALL_QUOTED.fullmatch(first):
@@ -171,15 +166,45 @@ def _never_quoted(text: TextFile) -> bool:
             if '"' in line and (line.count('"') % 2 or ODD_QUOTE.search(line)):
                 if line.count("\t") < tabs:
                     return False
-                evidence = True
-    return evidence
+                has_odd_quotes = True
+    return has_odd_quotes
 
 
-def _suspicion(lines: Sequence[str], characters: str) -> str | None:
-    found = {character for character in characters for line in lines if character in line}
-    says = {
-        OTHER: "is not UTF-8 as other rows are",
-        "\ufffd": "holds bytes that are not UTF-8, shown as �",
-        "\0": "holds a zero byte",
-    }
-    return "; ".join(says[character] for character in sorted(found)) or None
+# ---------------------------------------------------------------- plain text, a sentence a line
+
+
+@dataclass(frozen=True)
+class LinesTable(TextTable):
+    """A text file as a table of one column, ``sentence``: commas, quotes and tabs are part of the sentences.
+
+    An empty line is a row without text, so that row i stays line i; empty lines at the end are left out.
+    """
+
+    has_header: bool
+
+    @property
+    def description(self) -> str:
+        return f"{self.text.spoken_encoding} text, a sentence a line"
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        return gather(islice(self._records(), int(self.has_header), None), self.columns, size)
+
+    def _records(self) -> Iterator[Record]:
+        with self.text.open() as file:
+            # Whatever the line ends are, they become \n.
+            file.reconfigure(newline=None)
+            for line in file:
+                sentence = line.rstrip("\n").replace("\0", "\ufffd").replace(OTHER, "")
+                yield ([sentence] if sentence.strip() else []), suspicion([line], self.text.notes), len(sentence)
+
+
+def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> LinesTable:
+    """Open a text file. A first line that is the name of a column of sentences ("sentence", "text") is a header.
+
+    InputError if it is empty or no text.
+    """
+    text = scan(path, encoding)
+    with text.open() as file:
+        first = file.readline()
+    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
+    return LinesTable(path, ("sentence",), text.lines - has_header, text.remarks, text, has_header)

@@ -1,9 +1,9 @@
-"""Which encoding a text is in that is not UTF-8: the choice of charset-normalizer, and letters for Latin alphabets.
+"""Which encoding a text is in that is not UTF-8: the choice of charset-normalizer, with two corrections.
 
 charset-normalizer tells scripts apart: Cyrillic, Greek, Arabic, Chinese, Japanese, Korean, each in several encodings.
 Encodings of Latin letters differ in a few accents only, which it confuses in short texts; among those the one wins in
-which most accents are letters that its languages use often. Nothing is certain: the guess comes with a certainty, and
-the user can name the encoding.
+which most accents are letters that its languages use. And it confuses small letters and capitals of Cyrillic. Nothing
+is certain: the guess comes with a certainty, and the user can name the encoding.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ SAMPLE = 1 << 17  # bytes of lines that are not ASCII
 LOW = 0.5  # a certainty below asks the user to look
 LEAST_SCORE = 0.6  # of accents that are letters of the languages
 MANY = 40  # characters beyond ASCII that make a guess as certain as it gets
-
 FEW = 3  # characters that tell nothing of a script
 
-LATIN = ("cp1252", "cp1250", "iso8859_2", "cp1254", "mac_roman", "cp1257")
+# The letters beyond ASCII of the languages that each encoding of Latin letters is for; frequent ones before the bar.
+_CENTRAL = "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«"
+LATIN = {
+    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ£§µ’“”–—…|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»‘„€©®°½\xa0¡¿ºªìòÿ·´",
+    "cp1250": _CENTRAL,
+    "iso8859_2": _CENTRAL,
+    "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
+    "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
+    "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
+}
 OTHERS = (
     "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256", "cp932", "euc_jp", "gb18030", "big5", "cp949",
 )  # fmt: skip
@@ -48,27 +56,14 @@ SPOKEN = {
     "mac_roman": "Mac Roman",
     "cp932": "Shift-JIS (Japanese)",
     "euc_jp": "EUC-JP (Japanese)",
-    "iso2022_jp": "ISO-2022-JP (Japanese)",
     "gb18030": "GB18030 (Chinese)",
     "big5": "Big5 (Chinese)",
     "cp949": "EUC-KR (Korean)",
-    "utf_7": "UTF-7",
 }
-# The letters beyond ASCII of the languages that each encoding is for; those before the bar are frequent.
-LETTERS = {
-    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ£§µ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€©®°½\xa0¡¿ºªìòÿ·´",
-    "cp1250": "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«",
-    "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
-    "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
-    "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
-}
-LETTERS["iso8859_2"] = LETTERS["cp1250"]
-MARKS = "“”„–—…"  # between words, not in them
 NOT_OF_FILES = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined")
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
-_ISO2022 = re.compile(rb"\x1b\$[@B].+?\x1b\([BJ]")
 _CAPITALISED, _INVERTED = re.compile(r"\b[А-ЯЁ][а-яё]{2,}\b"), re.compile(r"\b[а-яё][А-ЯЁ]{2,}\b")
-_UTF7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}-?")
+_BEYOND, _HALF_WIDTH = re.compile(r"[^\x00-\x7f]"), re.compile("[\uff61-\uff9f]")
 
 
 @dataclass(frozen=True)
@@ -80,10 +75,11 @@ class Guess:
 
     @property
     def remark(self) -> str:
-        said = (
+        """The guess as a sentence, with a question where it is not certain."""
+        remark = (
             f"The text is not UTF-8; it is read as {spoken(self.encoding)}, with a certainty of {self.certainty:.0%}."
         )
-        return said if self.certainty >= LOW else f"{said} Do words look wrong? Then name its encoding."
+        return remark if self.certainty >= LOW else f"{remark} Do words look wrong? Then name its encoding."
 
 
 def guess_encoding(sample: bytes) -> Guess:
@@ -93,29 +89,20 @@ def guess_encoding(sample: bytes) -> Guess:
     matches = from_bytes(
         sample, cp_isolation=[*LATIN, *OTHERS], preemptive_behaviour=False, threshold=0.6, enable_fallback=False
     )
-    # In half-width katakana alone nobody writes sentences, but £5 and a short line of Big5 read so in Shift-JIS.
-    found = next((match for match in matches if not _is_half_width(str(match))), None)
-    if found is None or found.encoding in LATIN or _is_latin(str(found)):
-        return _latin(sample)
-    beyond = sum(not character.isascii() for character in str(found))
-    if beyond < FEW and (latin := _latin(sample)).certainty:  # £5 and 3 µm are no Korean
-        return latin
-    # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот.
-    is_inverted = len(_INVERTED.findall(str(found))) > len(_CAPITALISED.findall(str(found)))
-    encoding = OTHER_CASE.get(found.encoding, found.encoding) if is_inverted else found.encoding
-    return Guess(encoding, round((1 - found.chaos) * min(1.0, beyond / MANY), 2))
-
-
-def ascii_encoding(sample: bytes) -> str | None:
-    """ISO-2022-JP or UTF-7, which look like ASCII; None for text that is just ASCII."""
-    if _ISO2022.search(sample) and _decodes(sample, "iso2022_jp"):
-        return "iso2022_jp"
-    pieces = _UTF7.findall(sample)
-    if len(pieces) >= 3 and _decodes(sample, "utf_7"):
-        decoded = [piece.rstrip(b"-").decode("utf_7") for piece in pieces if _decodes(piece, "utf_7")]
-        if len(decoded) == len(pieces) and all(text.isprintable() and not text.isascii() for text in decoded):
-            return "utf_7"
-    return None
+    for match in matches:
+        text = str(match)
+        beyond = len(_BEYOND.findall(text))
+        # In half-width katakana alone nobody writes sentences, but £5 and a short line of Big5 read so in Shift-JIS.
+        if 2 * len(_HALF_WIDTH.findall(text)) > beyond:
+            continue
+        # £5 and 3 µm are no Korean.
+        if match.encoding in LATIN or _is_latin(text) or (beyond < FEW and _guess_latin(sample).certainty):
+            break
+        # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот.
+        is_inverted = len(_INVERTED.findall(text)) > len(_CAPITALISED.findall(text))
+        encoding = OTHER_CASE.get(match.encoding, match.encoding) if is_inverted else match.encoding
+        return Guess(encoding, round((1 - match.chaos) * min(1.0, beyond / MANY), 2))
+    return _guess_latin(sample)
 
 
 def named_encoding(name: str) -> str:
@@ -129,66 +116,52 @@ def named_encoding(name: str) -> str:
     except (LookupError, ValueError, TypeError):
         codec = ""
     if not codec or codec.replace("-", "_") in NOT_OF_FILES:
-        known = ", ".join(sorted({"utf-8", *LATIN, *OTHERS, "utf-16"}))
-        raise InputError(f"there is no text encoding {name[:60]!r}; some are {known}")
+        some = ", ".join(sorted({"utf-8", *LATIN, *OTHERS, "utf-16"}))
+        raise InputError(f"there is no text encoding {name[:60]!r}; some are {some}")
     return WITHOUT_MARK.get(codec, codec)
 
 
 def spoken(encoding: str) -> str:
+    """The encoding in words, such as "Windows-1251 (Cyrillic)"; its name where there are none."""
     return SPOKEN.get(encoding) or SPOKEN.get(encoding.replace("-", "_")) or encoding
-
-
-def _decodes(sample: bytes, encoding: str) -> bool:
-    try:
-        sample.decode(encoding)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_latin(text: str) -> bool:
     """Whether most characters beyond ASCII stand beside an ASCII letter, as accents in a word do."""
-    beyond = [match.span() for match in re.finditer(r"[^\x00-\x7f]+", text)]
-    beside = [text[max(0, start - 1) : start] + text[end : end + 1] for start, end in beyond]
-    return 2 * sum(bool(re.search("[A-Za-z]", pair)) for pair in beside) >= len(beyond)
+    runs = [match.span() for match in re.finditer(r"[^\x00-\x7f]+", text)]
+    beside = [text[max(0, start - 1) : start] + text[end : end + 1] for start, end in runs]
+    return 2 * sum(bool(re.search("[A-Za-z]", pair)) for pair in beside) >= len(runs)
 
 
-def _is_half_width(text: str) -> bool:
-    """Whether most characters beyond ASCII are half-width katakana."""
-    beyond = re.sub(r"[\x00-\x7f]", "", text)
-    return 2 * sum("\uff61" <= character <= "\uff9f" for character in beyond) > len(beyond)
-
-
-def _latin(sample: bytes) -> Guess:
+def _guess_latin(sample: bytes) -> Guess:
     """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are.
 
     A certainty of 0 says that in none of them they are.
     """
     scores = {name: _letter_score(sample, name) for name in LATIN}
-    best = max(LATIN, key=lambda name: scores[name])  # the first of equals
+    # The first of equals: Windows-1252.
+    best = max(LATIN, key=lambda name: scores[name])
     if scores[best] < LEAST_SCORE:
-        return Guess("cp1252" if _decodes(sample, "cp1252") else "latin-1", 0.0)
+        return Guess("cp1252" if scores["cp1252"] > -1 else "latin-1", 0.0)
     beyond = sum(byte > 127 for byte in sample)
-    return Guess(best, round(min(1.0, scores[best]) * min(1.0, 0.5 + beyond / MANY / 2), 2))
+    return Guess(best, round(scores[best] * min(1.0, 0.5 + beyond / MANY / 2), 2))
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against."""
+    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against.
+
+    -1 where the bytes are none of this encoding.
+    """
     try:
         text = sample.decode(encoding)
     except ValueError:
         return -1.0
-    frequent, _, rare = LETTERS[encoding].partition("|")
-    points = beyond = 0.0
-    for before, character, after in zip(" " + text, text, text[1:] + " ", strict=False):
+    frequent, _, rare = LATIN[encoding].partition("|")
+    points = []
+    for before, character in zip(" " + text, text, strict=False):
         if character.isascii():
             continue
-        beyond += 1
-        is_inside = before.islower()  # a capital letter inside a word is no letter at all
-        if character in frequent or (character in MARKS and not (before.isalpha() and after.isalpha())):
-            points += 1
-        elif character in rare:
-            points += 0.3 if is_inside and character.isupper() else 0.8
-        else:
-            points -= 0.5
-    return points / beyond if beyond else 0.0
+        # A capital letter inside a word is no letter at all.
+        is_inside = character.isupper() and before.islower()
+        points.append(1.0 if character in frequent else -0.5 if character not in rare else 0.3 if is_inside else 0.8)
+    return sum(points) / max(len(points), 1)
