@@ -24,10 +24,9 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.files.uploads import ChosenColumns, has_triplets, named_columns
 from training.data.tables.columns import as_text, listed
-from training.data.tables.encodings import SPOKEN
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
-from training.data.tables.text import UnknownEncodingError
+from training.data.tables.text import SPOKEN, UnknownEncodingError
 from training.data.tables.xlsx import UnknownSheetError
 from training.errors import InputError, UserFacingError
 from training.names import DataName

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from training.data.tables.encodings import guess_encoding, named_encoding
 from training.data.tables.table import open_table
+from training.data.tables.text import guess_encoding, named_encoding, scan
 from training.errors import InputError
 
 SENTENCES = {
@@ -236,9 +236,11 @@ def test_capitals_inside_words_exchange_nothing(encoding, more):
     assert guess_encoding(text.encode(encoding)).encoding == encoding
 
 
-def test_a_low_certainty_asks():
-    assert "Do words look wrong?" in guess_encoding(b"\xa4\xa6 \xb2\n").remark
-    assert "Do words look wrong?" not in guess_encoding("\n".join(SENTENCES["Russian"]).encode("cp1251")).remark
+def test_a_low_certainty_asks(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("5\xa0000 people\n".encode("cp1252"))
+    assert "Do words look wrong? Then name its encoding." in scan(path).remarks
+    assert len(scan(write(path, "Russian", "cp1251")).remarks) == 1
 
 
 @pytest.mark.parametrize("name", ["klingon", "", "hex", "rot13", "base64", "x" * 1_000, "utf-8\0"])
