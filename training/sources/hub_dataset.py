@@ -126,8 +126,9 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
-            if selectors[0] in names:
-                config, rest = selectors[0], rest[1:]
+            if selectors[0] in names or (located.revision is None and len(names) == 1 and len(selectors) > 1):
+                # Files that were put into the home folder by hand have one configuration, of whatever name.
+                config, rest = selectors[0] if selectors[0] in names else names[0], rest[1:]
             elif len(selectors) > 1:
                 raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {some_of(names)}")
         try:

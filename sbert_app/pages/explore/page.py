@@ -55,7 +55,6 @@ TABS = (
 
 EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
-DATA_CHOICES = data_choices("stsb:dev", "stsb:test", "stsb:train", "sts16", "sickr", "snli:dev")
 ENCODED = ("encoded by the model below", "")
 # What corpora open with besides what the page does: the address need not say it
 PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
@@ -125,7 +124,7 @@ class _ExplorePage:
         label = "Vectors of your own (.npy), a row for each row of the file"
         self.array = gr.File(label=label, height=130, visible=False, file_types=[".npy"], elem_id="corpus-array")
         hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
-        self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
+        self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
         with gr.Row(visible=False) as self.yours:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
             none = [("none yet", "")]

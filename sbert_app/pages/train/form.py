@@ -44,8 +44,7 @@ from training.names import DataName
 from training.objectives import OBJECTIVES
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA = data_choices("stsb:train", "all-nli:train", "snli:train", "mnli:train", "wiki-sections:train", rows=True)
-DEV_DATA = [*data_choices("stsb:dev", rows=True), ("none: random pairs only", "none")]
+TRAIN_DATA, DEV_DATA = data_choices("train"), data_choices("dev")
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
