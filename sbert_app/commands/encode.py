@@ -19,7 +19,7 @@ def encode(
         str,
         typer.Argument(
             metavar="IN",
-            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL; or -.",
+            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
         ),
     ],
     output: Annotated[

@@ -89,9 +89,7 @@ class _Matching:
 def score(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL of them; or -."
-        ),
+        typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -."),
     ],
     output: Annotated[
         str,

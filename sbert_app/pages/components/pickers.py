@@ -121,9 +121,10 @@ def data_choices(picker: str) -> list[tuple[str, str]]:
 
 
 def _data_choice(source: DataSet, split: str, has_rows: bool) -> str:
-    is_only = list(source.splits) == [split]
-    title = source.title if is_only else f"{source.title}{',' * (' ' in source.title)} {split}"
-    title += " (Hub)" * bool(source.repo)
+    comma = "," if " " in source.title else ""
+    title = source.title if list(source.splits) == [split] else f"{source.title}{comma} {split}"
+    if source.repo:
+        title += " (Hub)"
     if not has_rows:
         return title
     count = source.splits[split].rows or 0

@@ -24,7 +24,8 @@ from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicio
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-NO_DELIMITER = "\x1f"  # a character that sentences do not hold: one column, commas and all
+# Characters that sentences do not hold, for one column, commas and all: quoted where it must be, or a sentence a line.
+NO_DELIMITER, LINES = "\x1f", "\x1e"
 LONGEST_FIELD = 2_000_000  # characters; a longer field is a quote that was never closed
 SNIFFED_RECORDS = 50
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
@@ -42,11 +43,13 @@ class DelimitedTable(TextTable):
 
     @property
     def description(self) -> str:
-        separated = DELIMITERS.get(self.delimiter)
-        return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
+        layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
+        layout = layouts.get(self.delimiter) or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
+        return f"{self.text.spoken_encoding} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
-        records = islice(from_first(self.records()), int(self.has_header), None)
+        # What comes before a header is no row.
+        records = islice(from_first(self.records()), 1, None) if self.has_header else self.records()
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
@@ -77,7 +80,8 @@ class DelimitedTable(TextTable):
                 except csv.Error:
                     returned.extendleft(reversed(taken[1:]))
                     record = self._plain(taken[0])
-                    note = "a quotation mark is opened and not closed properly; read as plain text"
+                    if self.is_quoted:
+                        note = "a quotation mark is opened and not closed properly; read as plain text"
                     del taken[1:]
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(taken, suspicious)):
@@ -125,6 +129,20 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
 
 
+def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
+    """Open a text file of a sentence a line: commas, quotes and tabs are part of the sentences.
+
+    An empty line is a row without text, so that row i stays line i. A first line that is the name of a column of
+    sentences ("sentence", "text") is a header. InputError if the file is empty or no text.
+    """
+    text = scan(path, encoding)
+    with text.open() as file:
+        first = file.readline()
+    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
+    rows = text.lines - has_header
+    return DelimitedTable(path, ("sentence",), rows, text.remarks, text, LINES, False, 0, has_header)
+
+
 def _delimiter(head: str, suffix: str) -> str:
     """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
@@ -168,43 +186,3 @@ def _is_never_quoted(text: TextFile) -> bool:
                     return False
                 has_odd_quotes = True
     return has_odd_quotes
-
-
-# ---------------------------------------------------------------- plain text, a sentence a line
-
-
-@dataclass(frozen=True)
-class LinesTable(TextTable):
-    """A text file as a table of one column, ``sentence``: commas, quotes and tabs are part of the sentences.
-
-    An empty line is a row without text, so that row i stays line i; empty lines at the end are left out.
-    """
-
-    has_header: bool
-
-    @property
-    def description(self) -> str:
-        return f"{self.text.spoken_encoding} text, a sentence a line"
-
-    def _read(self, size: int) -> Iterator[RowBatch]:
-        return gather(islice(self._records(), int(self.has_header), None), self.columns, size)
-
-    def _records(self) -> Iterator[Record]:
-        with self.text.open() as file:
-            # Whatever the line ends are, they become \n.
-            file.reconfigure(newline=None)
-            for line in file:
-                sentence = line.rstrip("\n").replace("\0", "\ufffd").replace(OTHER, "")
-                yield ([sentence] if sentence.strip() else []), suspicion([line], self.text.notes), len(sentence)
-
-
-def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> LinesTable:
-    """Open a text file. A first line that is the name of a column of sentences ("sentence", "text") is a header.
-
-    InputError if it is empty or no text.
-    """
-    text = scan(path, encoding)
-    with text.open() as file:
-        first = file.readline()
-    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
-    return LinesTable(path, ("sentence",), text.lines - has_header, text.remarks, text, has_header)

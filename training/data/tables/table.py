@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -104,11 +104,15 @@ def open_table(
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:
-        *names, last = (each.name for each in FORMATS)
-        raise InputError(f"{error} Give a {', '.join(names)} or {last} file.") from error
+        raise InputError(f"{error} Give a {any_of([each.name for each in FORMATS])} file.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
+
+
+def any_of(names: Sequence[str]) -> str:
+    """Names in words: "CSV, TSV or XLSX"."""
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 @contextmanager

@@ -89,12 +89,14 @@ class TextFile:
     @property
     def notes(self) -> dict[str, str]:
         """Characters whose presence marks a row, and the notes on it."""
-        notes = {
-            "\0": "holds a zero byte" * self.has_nul,
-            "\ufffd": f"holds bytes that are not {self.spoken_encoding}, shown as �" * (self._errors == "replace"),
-            OTHER: "is not UTF-8 as other rows are" * bool(self.other),
-        }
-        return {character: note for character, note in notes.items() if note}
+        notes = {}
+        if self.has_nul:
+            notes["\0"] = "holds a zero byte"
+        if self._errors == "replace":
+            notes["\ufffd"] = f"holds bytes that are not {self.spoken_encoding}, shown as �"
+        if self.other:
+            notes[OTHER] = "is not UTF-8 as other rows are"
+        return notes
 
     @property
     def _errors(self) -> str:
