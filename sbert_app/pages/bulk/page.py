@@ -186,22 +186,31 @@ class _Page:
             table = open_table(EXAMPLE)
             return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
         try:
-            open_table(path)
-            job = self.jobs.open(Path(path))
+            job, table = self._open_copy(Path(path))
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._opened_job(job, open_table(job.path)), **self._listed([job.id, *known])}
+        return {**self._opened_job(job, table), **self._listed([job.id, *known])}
 
     def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
         """Read the file in another encoding, or another of its sheets; the picker that asks stays as it is."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
-            job = self.jobs.open(self.jobs.get(job_id).path, encoding or None, sheet or None)
-            opened = self._opened_job(job, open_table(job.path, job.encoding, job.sheet))
+            opened = self._opened_job(*self._open_copy(self.jobs.get(job_id).path, encoding or None, sheet or None))
             return {component: update for component, update in opened.items() if component is not asking}
         except UserFacingError as error:
             return self._unusable(error)
+
+    def _open_copy(
+        self, path: Path, encoding: str | None = None, sheet: str | None = None
+    ) -> tuple[ScoreJob, OpenedTable]:
+        """A job with a copy of this file, and the copy as a table. InputError, and no job, if it cannot be read."""
+        job = self.jobs.open(path, encoding, sheet)
+        try:
+            return job, open_table(job.path, encoding, sheet)
+        except UserFacingError:
+            self.jobs.delete(job.id)
+            raise
 
     def score(
         self,

@@ -26,7 +26,7 @@ from training.atomic import open_atomic
 from training.data.dataset import sentence_groups
 from training.data.gold import MISSING
 from training.data.tables.columns import canonical_names
-from training.data.tables.table import read_columns
+from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors
 from training.names import DataName
@@ -93,7 +93,8 @@ def read_labelled(path: Path | str) -> ClassificationData:
     Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
     file = DataName.parse(str(path))
-    return _labelled(file.path.name, read_columns(file.path, file.encoding), "label")
+    table = open_table(file.path, file.encoding)
+    return _labelled(file.path.name, table.in_memory(canonical_names(table.columns)), "label")
 
 
 def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> ClassificationData:

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from training.data.tables.columns import canonical_names, listed
+from training.data.tables.columns import listed
 from training.data.tables.columns import pick_columns as pick_columns  # what scripts need beside `open_table`
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
@@ -120,16 +120,6 @@ def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable
     """As `open_table`, also of a .gz file. InputError also if it unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
         yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
-
-
-def read_columns(path: Path | str, encoding: str | None = None) -> dict[str, list[Any]]:
-    """A whole file in memory: canonical column name -> values.
-
-    text1 and text2 become sentence1 and sentence2, similarity becomes score, … See `canonical_names`. InputError as
-    `open_table` and `OpenedTable.batches`.
-    """
-    table = open_table(path, encoding)
-    return table.in_memory(canonical_names(table.columns))
 
 
 def _format(path: Path) -> Format:
