@@ -132,7 +132,7 @@ def number_labels(name: str, cells: Sequence[Any]) -> tuple[list[int], tuple[str
 
 @dataclass(frozen=True)
 class GoldColumn:
-    """How the cells of a gold column are read."""
+    """The reading of a gold column."""
 
     name: str
     kind: str = NUMBER
@@ -168,7 +168,7 @@ class GoldColumn:
 
 
 def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:
-    """Which rows are matches, bool (N,), and what counts as one; None where the values do not say it.
+    """The rows that are matches, bool (N,), and what counts as one; None where the values do not say it.
 
     ``values`` (N,) are those of `GoldColumn.read`, none of them NaN. A match is entailment against the rest; 1 against
     0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.

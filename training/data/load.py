@@ -49,9 +49,9 @@ def check_data_name(name: str) -> str:
     """``name``, for places where a path must not be taken. InputError unless each part of it is a data set's name."""
     for part in DataName.parse_joined(name):
         if not part.is_set:
-            known = ", ".join(DATA_SETS)
             raise InputError(
-                f"{str(part)!r} is no data set that is known by name; choose one of {known}, or hf:org/name on the Hub"
+                f"{str(part)!r} is no data set that is known by name; choose one of {', '.join(DATA_SETS)}, or "
+                "hf:org/name on the Hub"
             )
     return name
 
@@ -72,10 +72,9 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
     path = file.path
     if not path.is_file():
-        known = ", ".join(DATA_SETS)
         raise InputError(
-            f"data {str(name)!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of "
-            f"the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
+            f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
+            f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
         )
     return Dataset.from_file(path, file.encoding, file.columns)
 

@@ -1,4 +1,4 @@
-"""How an upload is read: its encoding, its sheet, and which columns hold the sentences and the scores or labels.
+"""The pickers beside an upload: its encoding, its sheet, and the columns of its sentences and scores or labels.
 
 file = gr.File(…)
 how = UploadOptions(file, "errors")
@@ -64,12 +64,14 @@ class ColumnPicker:
 
     def show_sheet(self, files: str | Sequence[str] | None, encoding: str, sheet: str) -> Update:
         """The same of another sheet. Its picker stays as it is: yet another may have been picked meanwhile."""
-        return {each: update for each, update in self.show(files, encoding, sheet).items() if each is not self.sheet}
+        update = self.show(files, encoding, sheet)
+        del update[self.sheet]
+        return update
 
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
         """The columns of a table, with ``columns`` picked, or else those suggested; hidden without a table."""
         if table is None:
-            return {self.row: gr.update(visible=False), **{each: gr.update(value=None) for each in self.inputs}}
+            return {self.row: gr.update(visible=False), **dict.fromkeys(self.inputs, gr.update(value=None))}
         suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
         names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
         values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
@@ -79,7 +81,7 @@ class ColumnPicker:
         return {
             self.row: gr.update(visible=True),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
-            **{each: gr.update(choices=[(none, NONE), *names], value=name or NONE) for each, none, name in pickers},
+            **{picker: gr.update(choices=[(none, NONE), *names], value=name or NONE) for picker, none, name in pickers},
         }
 
 
@@ -103,7 +105,7 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
 
 
 class UploadOptions:
-    """How an upload is read: the pickers of its encoding, of its sheet and of its columns.
+    """The pickers of an upload: its encoding, its sheet and its columns.
 
     ``inputs`` belong to the page's own handlers.
     """
@@ -116,13 +118,13 @@ class UploadOptions:
         self.inputs = [self.encoding, *self.columns.inputs]
         self.outputs = [self.read, self.encoding, *self.columns.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
-        picked = [each for each in self.outputs if each is not self.encoding]
-        self.encoding.input(self.describe_picked, [upload, self.encoding], picked, **LATEST)
-        shown = [each for each in self.columns.outputs if each is not self.columns.sheet]
-        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], shown, **LATEST)
+        others = [output for output in self.outputs if output is not self.encoding]
+        self.encoding.input(self.describe_picked, [upload, self.encoding], others, **LATEST)
+        others = [output for output in self.columns.outputs if output is not self.columns.sheet]
+        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], others, **LATEST)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
-        """How the first doubtful file reads, with the picker, where there is a doubt; the columns of the first file."""
+        """Words of the first doubtful file, with the picker of encodings; the columns of the first file."""
         first, doubtful = None, None
         try:
             for path in _paths(files):
@@ -130,11 +132,11 @@ class UploadOptions:
                 first, doubtful = first or table, None if table.is_plain else table
                 if doubtful:
                     break
-            shown, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
+            words, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
         except UserFacingError as error:
-            shown, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
+            words, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
         return {
-            self.read: gr.HTML(shown, visible=bool(shown)),
+            self.read: gr.HTML(words, visible=bool(words)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
             **self.columns.of(first),
         }

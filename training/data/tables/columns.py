@@ -1,4 +1,4 @@
-"""Which columns of a table hold the sentences, the gold score and the label: by name, or as requested.
+"""The columns of a table that hold the sentences, the gold score and the label: by name, or as requested.
 
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
 ``SENTENCE1`` are one name. A table of exactly two columns needs no known names. Numbers are parsed here too, because

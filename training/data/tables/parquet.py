@@ -68,7 +68,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """How many rows of the longest texts make a batch of `BATCH_CHARACTERS`.
+    """The number of rows of the longest texts that make a batch of `BATCH_CHARACTERS`.
 
     A file of a few kilobytes can hold a million times the same text of a megabyte: Parquet stores it once, in a
     dictionary. The texts are looked at there, where they take as much memory as in the file.

@@ -55,7 +55,7 @@ FORMATS = (
     Format("Parquet", (".parquet",), open_parquet, (b"PAR1",), is_binary=True),
     Format("XLSX", (".xlsx", ".xlsm"), open_xlsx, (b"PK\x03\x04", b"PK\x05\x06"), is_binary=True),
 )
-SUFFIXES = tuple(suffix for each in FORMATS for suffix in each.suffixes)
+SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suffixes)
 
 MOST_UNPACKED = 1 << 30  # bytes of a .gz file
 FOREIGN = {
@@ -104,7 +104,7 @@ def open_table(
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:
-        raise InputError(f"{error} Give a {any_of([each.name for each in FORMATS])} file.") from error
+        raise InputError(f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
@@ -117,7 +117,7 @@ def any_of(names: Sequence[str]) -> str:
 
 @contextmanager
 def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable]:
-    """As `open_table`, also of a .gz file. InputError also if it unpacks to too much."""
+    """A table as by `open_table`, also of a .gz file. InputError also if it unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
         yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
 
@@ -129,14 +129,13 @@ def _format(path: Path) -> Format:
     if foreign := next((words for beginning, words in FOREIGN.items() if head.startswith(beginning)), None):
         raise ForeignFileError(f"{path.name} is {foreign}.")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
-    by_content = (each for each in FORMATS if start.startswith(each.beginnings))
-    by_name = (each for each in FORMATS if path.suffix.lower() in each.suffixes)
-    suited = next(by_content, None) or next(by_name, FORMATS[0])
-    if suited.is_binary and not start.startswith(suited.beginnings):
-        if head:
-            raise ForeignFileError(f"{path.name} is named {path.suffix.lower()}, but it is not one.")
-        return FORMATS[0]
-    return suited
+    for file_format in FORMATS:
+        if start.startswith(file_format.beginnings):
+            return file_format
+    by_name = next((file_format for file_format in FORMATS if path.suffix.lower() in file_format.suffixes), FORMATS[0])
+    if by_name.is_binary and head:
+        raise ForeignFileError(f"{path.name} is named {path.suffix.lower()}, but it is not one.")
+    return FORMATS[0] if by_name.is_binary else by_name
 
 
 def _unpacked(path: Path, folder: Path) -> Path:

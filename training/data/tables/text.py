@@ -1,4 +1,4 @@
-"""How the bytes of a text file become characters: one fast pass over the whole file decides.
+"""The way from the bytes of a text file to characters: one fast pass over the whole file decides.
 
 A guess from the first kilobytes fails at row 900,000. So `scan` reads all bytes once, a megabyte at a time: a byte
 order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are looked at
@@ -70,7 +70,7 @@ class TextFile:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the user should know about the characters, a sentence each."""
+        """Sentences on what the user should know about the characters."""
         remarks = []
         if self.certainty is not None:
             read_as = f"{self.spoken_encoding}, with a certainty of {self.certainty:.0%}."

@@ -75,9 +75,9 @@ def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None)
     """
     _check_archive(path)
     with _workbook(path) as workbook:
-        visible = [each for each in workbook.worksheets if each.sheet_state == "visible"]
-        estimates = {each.title: each.max_row or 0 for each in visible}
-        heads = {each.title: list(islice(from_first(_rows(each)), HEAD_ROWS)) for each in visible}
+        visible = [worksheet for worksheet in workbook.worksheets if worksheet.sheet_state == "visible"]
+        estimates = {worksheet.title: worksheet.max_row or 0 for worksheet in visible}
+        heads = {worksheet.title: list(islice(from_first(_rows(worksheet)), HEAD_ROWS)) for worksheet in visible}
     heads = {title: head for title, head in heads.items() if head}
     if not heads:
         raise InputError(f"{path.name} has no sheet with anything in it.")
@@ -98,7 +98,7 @@ def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], bool, list
 
 
 def _sentences(path: Path, head: list[Record]) -> int:
-    """How many sentences each row of a sheet has, up to two, by the names of its columns or their content."""
+    """The number of sentences in a row of a sheet, up to two, by the names of its columns or their content."""
     try:
         columns, has_header, _ = _header(path, head)
     except InputError:
