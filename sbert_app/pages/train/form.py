@@ -322,12 +322,13 @@ class DataUpload:
     def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
         """Choose the upload, read so, with the columns that its names or its content suggest; show their pickers."""
         original, reads = original or "", ""
-        pickers = self.columns.of(None)
+        pickers: Update = {}
         name = str(DataName(original, encoding or None))
         # What is wrong is said where the run is estimated.
         with suppress(UserFacingError):
             # The browser has sent this path.
             self.services.access.check_data(original)
+            pickers = self.columns.of(None)
             table = open_upload(original, encoding, sheet)
             pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
             columns = [pickers[each]["value"] for each in self.columns.inputs]
