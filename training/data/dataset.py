@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from training import notebook
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
@@ -22,9 +24,6 @@ from training.data.gold import are_fractions, is_missing, number_labels, read_sc
 from training.data.tables.columns import as_text, canonical_names, listed, requested_names, split_names
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 ROWS_SHOWN = 5  # in a notebook
 LONGEST_NAME = 60  # characters of a name in `repr`
@@ -180,7 +179,7 @@ Data = Any  # what `as_dataset` takes; datasets and pandas may not be installed
 
 
 def as_dataset(data: Data, name: str) -> Dataset:
-    """What a caller brings: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
+    """Data of a caller: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
 
     InputError if it is nothing of these.
     """
@@ -239,7 +238,6 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
         columns: K lists of N sentences.
         related: further pairs of rows that belong together.
     """
-    import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -13,7 +13,8 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from training.catalogue import (
     LABELLED,
@@ -28,9 +29,6 @@ from training.catalogue import (
 from training.data.dataset import Dataset
 from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
@@ -247,8 +245,6 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
     matches, or none.
     """
-    import numpy as np
-
     if data.kind == LABELLED:
         positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
         if len(positive) != 1:
