@@ -100,7 +100,7 @@ def download(repo: Repo, pick: Pick) -> Path:
 
 
 def repo_info(repo: Repo, sizes: bool = False) -> Any:
-    """What the Hub says about a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
+    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
 
     ConnectionError and FileNotFoundError as in `download`.
     """
