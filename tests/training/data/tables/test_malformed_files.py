@@ -221,10 +221,6 @@ def put(folder: Path, case: Refused | Scored) -> Path:
     return path
 
 
-def test_there_are_more_than_forty_of_them():
-    assert len(REFUSED) + len(SCORED) >= 70
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_with_one_clear_line(tmp_path, name):
     case = REFUSED[name]
