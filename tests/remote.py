@@ -25,8 +25,7 @@ from training.errors import InputError
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 try:
     found = getattr(sources, sys.argv[1])(*json.loads(sys.argv[2]))
-    paths = getattr(found, "paths", None) or [found.path]
-    print(json.dumps({"paths": [str(path) for path in paths], "source": found.source}))
+    print(json.dumps({"path": str(found.path), "source": found.source}))
 except InputError as error:
     print(json.dumps({"error": str(error)}))
 """

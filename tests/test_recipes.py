@@ -192,3 +192,106 @@ def test_a_pooling_and_a_similarity_are_a_function_and_a_line(project, home):
     assert found["labels"] == ["scratch:1x32, median pooling", "negative Chebyshev"]
     assert (found["config"], found["again"]) == ("median", "median")
     assert -100 <= found["rho"] <= 100
+
+
+FORMAT = '''
+"""Moses: a pair of sentences a line, parted by three bars."""
+
+from dataclasses import dataclass
+
+from training.data.tables.rows import gather
+from training.data.tables.text import TextTable, scan
+
+
+@dataclass(frozen=True)
+class MosesTable(TextTable):
+    description = "Moses"
+
+    def _read(self, size):
+        with self.text.open() as file:
+            records = ((line.rstrip().split(" ||| "), None, len(line)) for line in file)
+            yield from gather(records, self.columns, size)
+
+
+def open_moses(path, encoding=None, sheet=None):
+    text = scan(path, encoding)
+    return MosesTable(path, ("sentence1", "sentence2"), text.lines, text.remarks, text)
+'''
+ASK_FOR_FORMAT = """
+import json
+import gradio as gr
+from pathlib import Path
+from sbert_app.commands import options
+from sbert_app.pages.train import form
+from sbert_app.services.container import Services
+from sbert_app.services.shards.blocks import find_files
+from sbert_app.settings import Settings
+from training import InputError, load_data
+from training.data.tables.table import open_table
+
+with gr.Blocks():
+    fields = form.build(Services.start(Settings(home=Path("."))))
+try:
+    open_table("bytes.csv")
+except InputError as error:
+    refusal = str(error)
+print(json.dumps({
+    "columns": load_data("pairs.moses").columns, "ragged": open_table("pairs.moses").preview().notes,
+    "upload": fields["train_upload"].button.file_types, "folder": [Path(file).name for file in find_files("folder")],
+    "help": options.TABLES, "file": list(options.FILE_SUFFIXES), "refusal": refusal,
+}))
+"""
+
+
+def test_a_format_of_files_is_a_reader_and_a_line(project):
+    (project / "training/data/tables/moses.py").write_text(FORMAT, encoding="utf-8")
+    table = project / "training/data/tables/table.py"
+    text = table.read_text(encoding="utf-8").replace(
+        ")\nSUFFIXES", '    Format("Moses", (".moses",), open_moses),\n)\nSUFFIXES'
+    )
+    importing = "from training.data.tables.moses import open_moses\nfrom training.data.tables.parquet"
+    table.write_text(text.replace("from training.data.tables.parquet", importing), encoding="utf-8")
+    for file in ("pairs.moses", "folder/pairs.moses"):
+        (project / file).parent.mkdir(exist_ok=True)
+        (project / file).write_text("A man. ||| Ein Mann.\nA dog. ||| Ein Hund.\nA cat.\n", encoding="utf-8")
+    (project / "bytes.csv").write_bytes(bytes(range(256)) * 40)
+    found = json.loads(python(project, ASK_FOR_FORMAT).splitlines()[-1])
+    assert found["columns"] == [["A man.", "A dog."], ["Ein Mann.", "Ein Hund."]]
+    assert found["ragged"] == {"2": "1 field where the header has 2"}
+    assert ".moses" in found["upload"] and ".moses" in found["file"]
+    assert found["folder"] == ["pairs.moses"]
+    assert found["help"].endswith(".xlsx or .moses")
+    assert found["refusal"].endswith("XLSX or Moses file.")
+
+
+ASK_FOR_DATA = """
+import io, json, sys
+from contextlib import redirect_stdout
+from sbert_app.cli import main
+from sbert_app.pages.components.pickers import OFFERS, data_choices
+from training import load_data
+
+data = load_data("quora:train", home=".")
+with redirect_stdout(io.StringIO()) as listed:
+    main(["data"])
+print(json.dumps({
+    "labels": [data.label_names[label] for label in data.labels], "listed": listed.getvalue(),
+    "offered": {picker: [label for label, name in data_choices(picker) if name == "quora"] for picker in OFFERS},
+}))
+"""
+
+
+def test_a_data_set_is_a_line(project):
+    catalogue = project / "training/catalogue.py"
+    line = (
+        '    "quora": DataSet("Quora", LABELLED, {"train": Split(2, "train")}, "org/quora", "pairs", ("no", "yes")),\n'
+    )
+    text = catalogue.read_text(encoding="utf-8").replace("DATA_SETS = {\n", "DATA_SETS = {\n" + line)
+    catalogue.write_text(text, encoding="utf-8")
+    (project / "data/org/quora").mkdir(parents=True)
+    (project / "data/org/quora/train.csv").write_text("sentence1,sentence2,label\na,b,1\nc,d,0\n")
+    found = json.loads(python(project, ASK_FOR_DATA).splitlines()[-1])
+    assert found["labels"] == ["yes", "no"]
+    assert "quora          labelled pairs   train              org/quora" in found["listed"]
+    offered = {picker: labels for picker, labels in found["offered"].items() if labels}
+    assert offered == {"train": ["Quora (Hub): 2 labelled pairs"], "ablation": ["Quora (Hub)"]}

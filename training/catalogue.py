@@ -53,33 +53,32 @@ NEGATIVE_LABELS = frozenset(
 
 
 class Split(NamedTuple):
-    """A split of a data set: its rows, its name on the Hub, and the patterns of its files there, tried in order."""
+    """A split of a data set: its rows (None: not stated) and its name on the Hub."""
 
-    rows: int | None = None  # None: not stated
+    rows: int | None = None
     hub_name: str = ""
-    files: tuple[str, ...] = ()
 
 
 class DataSet(NamedTuple):
+    """A data set that can be named; the pages offer it by its form and its splits."""
+
     title: str
     form: str
     splits: Mapping[str, Split]
     repo: str = ""  # on the Hub; "" for the STS benchmark, which has sources of its own
     config: str = "default"
-    labels: tuple[str, ...] = ()  # what the numbers 0, 1, 2 of its label column mean
+    labels: tuple[str, ...] = ()  # the names of the numbers 0, 1, 2 of its label column
 
 
 def _sts(title: str, rows: int) -> DataSet:
-    split = Split(rows, "test", ("*test*.parquet", "*test*.jsonl*", "*test*.json*"))
-    return DataSet(title, SCORED, {"test": split}, f"mteb/{title.lower().replace('-', '')}-sts")
+    repo = f"mteb/{title.lower().replace('-', '')}-sts"
+    return DataSet(title, SCORED, {"test": Split(rows, "test")}, repo)
 
 
-def _splits(folder: str, rows: int, **names: str) -> dict[str, Split]:
-    """train, of so many rows, dev and test by the names that the Parquet files in a folder of the repository have."""
-    return {
-        split: Split(rows if split == "train" else None, name, (f"{folder}/{name}-*.parquet",))
-        for split, name in names.items()
-    }
+def _splits(rows: int, **hub_names: str) -> dict[str, Split]:
+    """The splits train, of so many rows, dev and test; ``hub_names``: of those that the Hub calls otherwise."""
+    names = {"train": "train", "dev": "dev", "test": "test"} | hub_names
+    return {split: Split(rows if split == "train" else None, name) for split, name in names.items()}
 
 
 DATA_SETS = {
@@ -90,33 +89,21 @@ DATA_SETS = {
     "sts15": _sts("STS15", 3_000),
     "sts16": _sts("STS16", 1_186),
     "sickr": _sts("SICK-R", 9_927),
-    "snli": DataSet(
-        "SNLI",
-        LABELLED,
-        _splits("plain_text", 549_367, train="train", dev="validation", test="test"),
-        "stanfordnlp/snli",
-        "plain_text",
-        NLI_LABELS,
-    ),
+    "snli": DataSet("SNLI", LABELLED, _splits(549_367, dev="validation"), "stanfordnlp/snli", "plain_text", NLI_LABELS),
     "mnli": DataSet(
         "MultiNLI",
         LABELLED,
-        _splits("data", 392_702, train="train", dev="validation_matched", test="validation_mismatched"),
+        _splits(392_702, dev="validation_matched", test="validation_mismatched"),
         "nyu-mll/multi_nli",
         labels=NLI_LABELS,
     ),
     "all-nli": DataSet(
-        "SNLI + MultiNLI",
-        LABELLED,
-        _splits("pair-class", 942_069, train="train", dev="dev", test="test"),
-        "sentence-transformers/all-nli",
-        "pair-class",
-        NLI_LABELS,
+        "SNLI + MultiNLI", LABELLED, _splits(942_069), "sentence-transformers/all-nli", "pair-class", NLI_LABELS
     ),
     "wiki-sections": DataSet(
         "Wikipedia sections",
         TRIPLETS,
-        _splits("triplet", 1_779_417, train="train", dev="validation", test="test"),
+        _splits(1_779_417, dev="validation"),
         "sentence-transformers/wikipedia-sections",
         "triplet",
     ),

@@ -19,7 +19,7 @@ def encode(
         str,
         typer.Argument(
             metavar="IN",
-            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL; or -.",
+            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
         ),
     ],
     output: Annotated[
@@ -48,9 +48,9 @@ def encode(
         )
         return
     from sbert_app.services.background.watch import Watch
-    from sbert_app.services.corpus.corpus import has_pairs
     from sbert_app.services.files.encode import encode_file, open_sentences
     from sbert_app.services.files.writers import VECTORS, check_output
+    from training.data.tables.columns import has_pairs
 
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (given, made):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:

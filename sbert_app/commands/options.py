@@ -24,6 +24,7 @@ from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS
 from training.data.tables.columns import split_names
+from training.data.tables.table import FORMATS, SUFFIXES, any_of
 from training.errors import InputError, Stopped
 from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from training.models.scorer import Scorer
 
 T = TypeVar("T")
-FILE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".npy")
+FILE_SUFFIXES = (*SUFFIXES, ".npy")
+TABLES = any_of([each.suffixes[0] for each in FORMATS])  # in the help of commands
 PIPE = "-"  # standard input, standard output
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
 

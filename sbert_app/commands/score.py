@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sbert_app.services.files.matches import MatchOutputs, MatchSummary
     from sbert_app.services.files.report import ScoreSummary
     from training.data.tables.columns import PairColumns
-    from training.data.tables.table import Table
+    from training.data.tables.rows import OpenedTable
     from training.evaluation.thresholds import Criterion
 
 
@@ -49,10 +49,10 @@ class _Matching:
             raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
         return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
 
-    def check(self, table: Table, columns: PairColumns) -> None:
+    def check(self, table: OpenedTable, columns: PairColumns) -> None:
         """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
-        from sbert_app.services.files.gold import LOOKED_AT, GoldColumn
         from sbert_app.services.files.writers import WRITERS, check_output
+        from training.data.gold import LOOKED_AT, GoldColumn
         from training.evaluation.thresholds import FIXED
 
         for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
@@ -89,9 +89,7 @@ class _Matching:
 def score(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="IN", help="Pairs: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, glob or URL of them; or -."
-        ),
+        typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -."),
     ],
     output: Annotated[
         str,

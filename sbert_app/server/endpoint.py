@@ -24,7 +24,7 @@ from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.services.container import Services
 from sbert_app.services.quota import Quota, TooMany, visitor_of
 from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
-from training.data.tables.rows import shown
+from training.data.tables.rows import quoted
 from training.errors import InputError, NotFoundError, UserFacingError
 
 MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
@@ -139,14 +139,14 @@ def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
     place = next((f"{name}, number {step + 1:,}," for step in mistake["loc"] if isinstance(step, int)), name)
     if "minimum" in schema:
         kind = "a whole number" if schema["type"] == "integer" else "a number"
-        return f"{name} is {shown(value)}, but must be {kind} from {schema['minimum']:,} to {schema['maximum']:,}"
+        return f"{name} is {quoted(value)}, but must be {kind} from {schema['minimum']:,} to {schema['maximum']:,}"
     if mistake["type"] in {"string_too_long", "too_long"} and isinstance(value, str):
         return f"{place} has {len(value):,} characters; at most {mistake['ctx']['max_length']:,} are taken"
     if mistake["type"] == "too_long":
         return f"{name} holds {len(value):,} texts; at most {mistake['ctx']['max_length']:,} are taken"
     if mistake["type"] == "literal_error":
-        return f"{name} is {shown(value)}, but must be {mistake['ctx']['expected']}"
-    return f"{place} is {shown(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
+        return f"{name} is {quoted(value)}, but must be {mistake['ctx']['expected']}"
+    return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
 
 
 _KINDS = {

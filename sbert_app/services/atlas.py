@@ -50,8 +50,7 @@ from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache, digest
 from training.atomic import replace_file
 from training.data.tables.columns import as_text, free_name
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table
+from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class AtlasSummary:
 
 
 def export_file(
-    table: Table,
+    table: OpenedTable,
     column: str,
     output: Path,
     encoder: Encoder,
@@ -187,20 +186,20 @@ def cluster_titles(corpus: Corpus, labels: np.ndarray, names: dict[int, str] | N
     }
 
 
-def _texts(table: Table, column: str) -> Iterator[str]:
+def _texts(table: OpenedTable, column: str) -> Iterator[str]:
     for batch in table.batches():
         for cell in batch.rows[column]:
             yield " ".join((as_text(cell) or "").split())
 
 
-def _count(table: Table, column: str) -> tuple[int, str]:
+def _count(table: OpenedTable, column: str) -> tuple[int, str]:
     """The number of rows, and a digest of their sentences."""
     numbers = itertools.count()
     content = digest(text for text, _ in zip(_texts(table, column), numbers, strict=False))
     return next(numbers), content
 
 
-def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: Encoder, most: int) -> Sample:
+def _sample(table: OpenedTable, column: str, vectors: np.ndarray, key: str, encoder: Encoder, most: int) -> Sample:
     """A sample of a table's rows with their sentences and vectors, in memory."""
     rows = fixed_sample(len(vectors), most)
     wanted = set(rows.tolist())

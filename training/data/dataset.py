@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from training import notebook
-from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.tables.columns import as_text, bad_number, canonical_names, listed, parse_number
+from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
+from training.data.gold import are_fractions, is_missing, number_labels, read_scores
+from training.data.tables.columns import as_text, canonical_names, listed, requested_names, split_names
+from training.data.tables.rows import OpenedTable
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 ROWS_SHOWN = 5  # in a notebook
 LONGEST_NAME = 60  # characters of a name in `repr`
-TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Dataset:
         name: str = "pairs",
     ) -> Dataset:
         """Pairs of sentences, with gold scores or labels if there are any. Rules and errors as `from_columns`."""
-        given = {"sentence1": sentences1, "sentence2": sentences2, "score": scores, "label": labels}
-        return cls.from_columns({column: cells for column, cells in given.items() if cells is not None}, name)
+        columns = {"sentence1": sentences1, "sentence2": sentences2, "score": scores, "label": labels}
+        return cls.from_columns({column: cells for column, cells in columns.items() if cells is not None}, name)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Iterable[Any]], name: str = "columns") -> Dataset:
@@ -74,8 +74,8 @@ class Dataset:
         Raises:
             InputError: no form of data has these columns, they differ in length, or a score is no number.
         """
-        names = canonical_names(list(columns))
-        cells = {names[column]: _as_list(columns[column], column) for column in used_columns(name, list(columns))}
+        used = used_columns(name, list(columns))
+        cells = {role: _as_list(columns[column], column) for column, role in used.items()}
         if len({len(column) for column in cells.values()}) > 1:
             lengths = ", ".join(f"{column} has {len(values):,}" for column, values in cells.items())
             raise InputError(f"the columns of {name} differ in length: {lengths}")
@@ -118,13 +118,19 @@ class Dataset:
         ``encoding`` is that of its text, such as windows-1251; None to find out. ``columns``: the two of a pair, the
         one of sentences, or the three of triplets, scored or labelled pairs: "left,right,gold"; None to go by names.
         """
-        from training.data.tables.table import columns_of, opened_file, usual_names
+        from training.data.tables.table import opened_file
 
         path = Path(path).expanduser()
         with opened_file(path, encoding) as table:
-            names = usual_names(table, columns)
-            _form(path.name, names)  # before the whole file is read
-            return parse_dataset(path.name, columns_of(table, names), str(path), table.remarks)
+            return replace(cls.from_table(table, columns, path.name), source=str(path))
+
+    @classmethod
+    def from_table(cls, table: OpenedTable, columns: str | None = None, name: str = "") -> Dataset:
+        """The rows of a file that is open; ``columns`` and errors as `from_file`. ``name``: in place of the file's."""
+        name = name or table.path.name
+        requested = split_names(columns, table.columns)
+        names = requested_names(table, requested) if requested else used_columns(name, table.columns)
+        return parse_dataset(name, table.in_memory(names), str(table.path), table.remarks)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -173,7 +179,7 @@ Data = Any  # what `as_dataset` takes; datasets and pandas may not be installed
 
 
 def as_dataset(data: Data, name: str) -> Dataset:
-    """What a caller brings: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
+    """Data of a caller: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
 
     InputError if it is nothing of these.
     """
@@ -232,7 +238,6 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
         columns: K lists of N sentences.
         related: further pairs of rows that belong together.
     """
-    import numpy as np
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -246,74 +251,63 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
 
 # ---------------------------------------------------------------- columns to a data set
 
-# Columns of cells have the names that `training.data.tables.columns.canonical_names` gives: sentence1, sentence2 and
-# perhaps score or label; or anchor, positive, negative; or sentence. Each decision is stated in a note.
-
-
-MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
-MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
-
 Columns = dict[str, list[Any]]
 # The first whose columns are all present is taken.
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
-def used_columns(name: str, columns: Sequence[str]) -> list[str]:
-    """Those of a table's columns that `parse_dataset` reads. InputError if no form fits; it lists the columns."""
+def used_columns(name: str, columns: Sequence[str]) -> dict[str, str]:
+    """The columns of a table that `parse_dataset` reads, with their canonical names.
+
+    InputError if no form fits; it lists the columns.
+    """
     names = canonical_names(columns)
-    form = _form(name, names)
-    return [column for column in columns if names[column] in (*form, "score", "label")]
+    form = next((form for form in FORMS if set(form) <= set(names.values())), None)
+    if form is None:
+        raise InputError(
+            f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there are any), "
+            "or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which they are"
+        )
+    return {column: role for column, role in names.items() if role in (*form, "score", "label")}
 
 
 def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str] = ()) -> Dataset:
-    """Cells by canonical column name -> a clean Dataset.
+    """Cells by column name, canonical or not -> a clean Dataset.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
     in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
     """
-    form = _form(name, {column: column for column in raw})
-    texts = [[(as_text(cell) or "").strip() for cell in raw[column]] for column in form]
-    score_cells, label_cells = (raw.get("score"), raw.get("label")) if len(texts) == 2 else (None, None)
-    said: list[str] = []
-    if score_cells is None and label_cells is not None and _are_fractions(label_cells):
+    cells = {role: raw[column] for column, role in used_columns(name, list(raw)).items()}
+    form = next(form for form in FORMS if set(form) <= set(cells))
+    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
+    score_cells, label_cells = (cells.get("score"), cells.get("label")) if len(texts) == 2 else (None, None)
+    remarks: list[str] = []
+    if score_cells is None and label_cells is not None and are_fractions(label_cells):
         score_cells, label_cells = label_cells, None
-        said.append("the column label holds fractions: read as scores")
+        remarks.append("the column label holds fractions: read as scores")
 
     wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
     if score_cells is not None:
-        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if _is_missing(cell) and cell != -1}
+        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if is_missing(cell) and cell != -1}
     if label_cells is not None:
-        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if _is_missing(cell)}
+        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if is_missing(cell)}
     left_out: set[int] = set()
     for why, which in wrong.items():
         if new := which - left_out:
-            said.append(f"{len(new):,} rows {why} left out")
+            remarks.append(f"{len(new):,} rows {why} left out")
         left_out |= which
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:
-        raise InputError(f"{name} holds no usable row" + "".join(f"; {note}" for note in said))
+        raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in remarks))
 
-    data = Dataset(name, tuple(texts), source=source).select(keep, *notes, *said)
+    data = Dataset(name, tuple(texts), source=source).select(keep, *notes, *remarks)
     if score_cells is not None:
-        data = _with_scores(data, [score_cells[i] for i in keep])
+        scores, note = read_scores(name, [score_cells[i] for i in keep], data.rows)
+        data = replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
     if label_cells is not None:
-        data = _with_labels(data, [label_cells[i] for i in keep])
+        labels, names, note = number_labels(name, [label_cells[i] for i in keep])
+        data = replace(data, labels=labels, label_names=names, notes=(*data.notes, note) if note else data.notes)
     return data
-
-
-def _form(name: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that hold the sentences of a row; ``names``: canonical names by those of the source."""
-    columns = list(names.values())
-    form = next((form for form in FORMS if set(form) <= set(columns)), None)
-    if form is not None:
-        return form
-    if len(columns) == 2 and not set(columns) & {"score", "label", "sentence", "negative"}:
-        return tuple(columns)  # two columns can only be the two sentences
-    raise InputError(
-        f"{name} has {listed(list(names))}; it needs sentence1 and sentence2 (with score or label, if there "
-        "are any), or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which "
-        "they are"
-    )
 
 
 def _as_list(cells: Iterable[Any], column: str) -> list[Any]:
@@ -332,65 +326,3 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     if len(cells) not in names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
     return dict(zip(names[len(cells)], cells, strict=True))
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or str(cell).strip().lower() in MISSING
-
-
-def _with_scores(data: Dataset, cells: list[Any]) -> Dataset:
-    numbers = [parse_number(cell) for cell in cells]
-    for row, cell, number in zip(data.rows, cells, numbers, strict=True):
-        if number is None:
-            raise InputError(f"{data.name}, {bad_number('score', cell, row)}")
-    scores, note = to_gold(data.name, [number for number in numbers if number is not None])
-    return replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
-
-
-SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
-
-
-def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
-    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
-
-    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
-    be in 0–1. InputError if none does.
-    """
-    low, high = min(scores), max(scores)
-    for bottom, top in SCORE_SCALES:
-        if bottom <= low and high <= top:
-            if (bottom, top) == (0.0, TOP_SCORE):
-                return scores, ""
-            gold = [(score - bottom) / (top - bottom) * TOP_SCORE for score in scores]
-            return gold, f"scores from {bottom:g} to {top:g} stretched to 0–5"
-    raise InputError(f"the scores of {name} run from {low:g} to {high:g}; give them in 0–5, 0–1, -1–1, 0–10 or 0–100")
-
-
-def _are_fractions(cells: list[Any]) -> bool:
-    """True for a "label" column of numbers that are not all whole: what other tools call a similarity label."""
-    numbers = [parse_number(cell) for cell in cells if not _is_missing(cell)]
-    return None not in numbers and any(number % 1 for number in filter(None, numbers))
-
-
-def _with_labels(data: Dataset, cells: list[Any]) -> Dataset:
-    """Labels numbered: those of natural language inference in the Hub's order, others sorted."""
-    texts = [label_text(cell) for cell in cells]
-    found, names, notes = set(texts), NLI_LABELS, data.notes
-    if found == {"0", "1", "2"}:
-        texts = [NLI_LABELS[int(text)] for text in texts]
-        notes = (*notes, f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}")
-    elif not found <= set(NLI_LABELS):
-        names = tuple(sorted(found, key=lambda text: (len(text), text) if text.isdigit() else (99, text)))
-        if len(names) > MOST_LABELS:
-            raise InputError(
-                f"{data.name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
-                f"at most {MOST_LABELS}"
-            )
-    return replace(data, labels=[names.index(text) for text in texts], label_names=names, notes=notes)
-
-
-def label_text(cell: Any) -> str:
-    """3, "3" and 3.0 are one label, and so are "Neutral" and "neutral"."""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return str(cell).strip().lower()

@@ -14,14 +14,14 @@ objective can learn from which form, and the transforms that derive it, are in `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from training.catalogue import DATA_SETS, DataSet, Split
-from training.data.dataset import Columns, Dataset, join, parse_dataset, used_columns
-from training.data.tables.columns import canonical_names
-from training.data.tables.table import columns_of, opened_file, usual_names
-from training.errors import InputError, did_you_mean
+from training.catalogue import DATA_SETS, DataSet
+from training.data.dataset import Dataset, join, parse_dataset, used_columns
+from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import HUB, DataName
 
 
@@ -49,9 +49,9 @@ def check_data_name(name: str) -> str:
     """``name``, for places where a path must not be taken. InputError unless each part of it is a data set's name."""
     for part in DataName.parse_joined(name):
         if not part.is_set:
-            known = ", ".join(DATA_SETS)
             raise InputError(
-                f"{str(part)!r} is no data set that is known by name; choose one of {known}, or hf:org/name on the Hub"
+                f"{str(part)!r} is no data set that is known by name; choose one of {', '.join(DATA_SETS)}, or "
+                "hf:org/name on the Hub"
             )
     return name
 
@@ -66,21 +66,22 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
-        return _load_from_hub(file.hub_parts, split, home)
+        repo_id, *selectors = file.hub_parts
+        return _load_from_hub(repo_id, selectors, split, home)
     if file.is_retrieval:
         raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
     path = file.path
     if not path.is_file():
-        known = ", ".join(DATA_SETS)
         raise InputError(
-            f"data {str(name)!r} is neither a file nor a known set; the sets are {known}, and hf:org/name for any of "
-            f"the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
+            f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
+            f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
         )
     return Dataset.from_file(path, file.encoding, file.columns)
 
 
 # ---------------------------------------------------------------- the sets
 
+STSB_ON_HUB = "sentence-transformers/stsb"  # without genres, for places without the package index
 STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}  # genre, file, year, id, score, s1, s2, licence…
 
 
@@ -92,10 +93,28 @@ def check_split(name: DataName, source: DataSet) -> str:
     return name.split
 
 
+def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
+    head = name.name.partition(":")[0]
+    split = check_split(name, source) or (split if split in source.splits else next(iter(source.splits)))
+    if not source.repo:
+        return _load_stsb(split, home)
+    hub_name = source.splits[split].hub_name
+    data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
+    return replace(data, name=f"{head}:{split}")
+
+
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     from training.sources.resolve import stsb_folder
 
-    folder = stsb_folder(home)
+    try:
+        folder = stsb_folder(home)
+    except NotFoundError as not_found:
+        try:
+            data = _load_from_hub(STSB_ON_HUB, ("", split), split, home)
+        except InputError as error:
+            details = (*not_found.details, str(error))
+            raise NotFoundError(f"{not_found}; {error}", not_found.summary, details) from error
+        return replace(data, name=f"stsb:{split}")
     # Tab separated and never quoted: a csv reader would swallow rows at a lone quotation mark.
     lines = (folder.path / f"sts-{split}.csv").read_text(encoding="utf-8").split("\n")
     cells = [line.split("\t") for line in lines if line.strip()]
@@ -103,46 +122,15 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
     return parse_dataset(f"stsb:{split}", columns, folder.source)
 
 
-def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
-    head, chosen = name.name.partition(":")[0], check_split(name, source)
-    chosen = chosen or (split if split in source.splits else next(iter(source.splits)))
-    if not source.repo:
-        return _load_stsb(chosen, home)
-    columns, origin, notes = _rows_of(source, source.splits[chosen], home)
-    names = dict(enumerate(source.labels))
-    if names and not any(isinstance(label, str) for label in columns["label"]):
+def _load_from_hub(
+    repo_id: str, selectors: Sequence[str], split: str, home: str | Path | None, labels: Sequence[str] = ()
+) -> Dataset:
+    """A data set of the Hub; ``labels`` are the names of 0, 1, … where its label column has numbers."""
+    from training.sources.hub_dataset import read_dataset
+
+    rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join((repo_id, *selectors))), home)
+    columns = {role: rows.columns[column] for column, role in used_columns(repo_id, list(rows.columns)).items()}
+    if labels and not any(isinstance(label, str) for label in columns["label"]):
+        names = dict(enumerate(labels))
         columns["label"] = [names.get(label) for label in columns["label"]]
-    return parse_dataset(f"{head}:{chosen}", columns, origin, notes)
-
-
-def _rows_of(source: DataSet, split: Split, home: str | Path | None) -> tuple[Columns, str, tuple[str, ...]]:
-    """Columns, where they are from, and notes: from files that are already here, else by the `datasets` library."""
-    from training.sources.hub_dataset import read_dataset
-    from training.sources.resolve import local_dataset_files
-
-    located = local_dataset_files(source.repo, split.files, home)
-    if located is None:
-        wanted = partial(used_columns, source.repo)
-        rows = read_dataset(source.repo, (source.config, split.hub_name), split.hub_name, wanted, home)
-        return _by_canonical_names(rows.columns), rows.source, rows.notes
-    tables = [_read_file(path) for path in located.paths]
-    return {name: [cell for table in tables for cell in table[name]] for name in tables[0]}, located.source, ()
-
-
-def _read_file(path: Path) -> Columns:
-    with opened_file(path) as table:
-        return columns_of(table, usual_names(table))
-
-
-def _by_canonical_names(columns: Columns) -> Columns:
-    names = canonical_names(list(columns))
-    return {names[name]: cells for name, cells in columns.items()}
-
-
-def _load_from_hub(parts: list[str], split: str, home: str | Path | None) -> Dataset:
-    from training.sources.hub_dataset import read_dataset
-
-    repo_id, *selectors = parts
-    rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join(parts)), home)
-    name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
-    return parse_dataset(name, _by_canonical_names(rows.columns), rows.source, rows.notes)
+    return parse_dataset(f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes)

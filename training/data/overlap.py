@@ -1,4 +1,4 @@
-"""How much of the evaluation data is in the training data: a figure on what a model has read says too much.
+"""The share of the evaluation data that is in the training data: a figure on what a model has read says too much.
 
 Equal rows and shared sentences are counted by their text. Nearly equal rows are found in two steps, so that it takes
 seconds and not minutes: rows that have half of their rarer words in common, and of these the ones whose sentences have
@@ -51,26 +51,26 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     ``encode`` is that of the default model; without it nearly equal rows are not counted.
     """
     rows = [row for part in training for row in _rows(part)]
-    known = {frozenset(part) for row in rows for part in combinations(row, len(data.columns))}
-    sentences, asked = set(chain.from_iterable(rows)), _rows(data)
-    others = [row for row in asked if frozenset(row) not in known]
-    shared = sum(not sentences.isdisjoint(row) for row in asked)
+    equal = {frozenset(part) for row in rows for part in combinations(row, len(data.columns))}
+    sentences, evaluated = set(chain.from_iterable(rows)), _rows(data)
+    others = [row for row in evaluated if frozenset(row) not in equal]
+    shared = sum(not sentences.isdisjoint(row) for row in evaluated)
     near = None if encode is None else _count_near(list(dict.fromkeys(rows)), others, encode)
-    return Overlap(data.name, data.kind, len(data), len(asked) - len(others), shared, near)
+    return Overlap(data.name, data.kind, len(data), len(evaluated) - len(others), shared, near)
 
 
 def _rows(data: Dataset) -> list[Row]:
     return [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
 
 
-def _count_near(known: list[Row], asked: list[Row], encode: Encode) -> int | None:
-    """How many of the ``asked`` rows are nearly equal to a known one; None if that takes too long to find out."""
-    if len(known) > MOST_ROWS:
+def _count_near(training: list[Row], evaluated: list[Row], encode: Encode) -> int | None:
+    """The number of ``evaluated`` rows that are nearly equal to a training row; None if counting takes too long."""
+    if len(training) > MOST_ROWS:
         return None
-    pairs = [(i, j) for i, j in _alike(known, asked) if len(known[j]) >= len(asked[i])]
+    pairs = [(i, j) for i, j in _alike(training, evaluated) if len(training[j]) >= len(evaluated[i])]
     if len(pairs) > MOST_PAIRS:
         return None
-    texts = list(dict.fromkeys(text for i, j in pairs for text in (*asked[i], *known[j])))
+    texts = list(dict.fromkeys(text for i, j in pairs for text in (*evaluated[i], *training[j])))
     if not texts:
         return 0
     vectors, place = encode(texts), {text: i for i, text in enumerate(texts)}
@@ -80,22 +80,22 @@ def _count_near(known: list[Row], asked: list[Row], encode: Encode) -> int | Non
         cosines = u @ v.T  # (sentences of one row, of the other)
         return any(min(cosines[range(len(row)), order]) > NEAR for order in permutations(range(len(other)), len(row)))
 
-    return len({i for i, j in pairs if is_near(asked[i], known[j])})
+    return len({i for i, j in pairs if is_near(evaluated[i], training[j])})
 
 
-def _alike(known: list[Row], asked: list[Row]) -> list[tuple[int, int]]:
-    """(asked, known) rows that have half of their rarer words in common."""
+def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
+    """(evaluated, training) rows that have half of their rarer words in common."""
     from scipy.sparse import csr_array
 
-    words = [set(re.findall(r"\w+", " ".join(row))) for row in (*known, *asked)]
-    frequent = Counter(chain.from_iterable(words[: len(known)]))
-    most = max(COMMON_ROWS, COMMON_SHARE * len(known))
+    words = [set(re.findall(r"\w+", " ".join(row))) for row in (*training, *evaluated)]
+    frequent = Counter(chain.from_iterable(words[: len(training)]))
+    most = max(COMMON_ROWS, COMMON_SHARE * len(training))
     column: dict[str, int] = {}
     rare = [[column.setdefault(word, len(column)) for word in row if frequent[word] <= most] for row in words]
     ends = np.cumsum([0, *map(len, rare)])
     has = csr_array((np.ones(ends[-1], np.float32), list(chain.from_iterable(rare)), ends), (len(rare), len(column)))
-    shared, sizes = (has[len(known) :] @ has[: len(known)].T).tocoo(), np.diff(ends)
+    shared, sizes = (has[len(training) :] @ has[: len(training)].T).tocoo(), np.diff(ends)
     i, j = shared.coords
-    union = sizes[len(known) + i] + sizes[j] - shared.data
-    found = 2 * shared.data >= union
-    return list(zip(i[found].tolist(), j[found].tolist(), strict=True))
+    union = sizes[len(training) + i] + sizes[j] - shared.data
+    is_alike = 2 * shared.data >= union
+    return list(zip(i[is_alike].tolist(), j[is_alike].tolist(), strict=True))

@@ -53,9 +53,9 @@ class RetrievalData:
         says. InputError if a judgement names what is not there, or no query is left.
         """
         judged = relevant_docs.items()
-        graded = {each: dict(of) if isinstance(of, Mapping) else dict.fromkeys(of, 1.0) for each, of in judged}
-        for what, named, known in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
-            if unknown := sorted(set(named) - known.keys()):
+        graded = {query: dict(of) if isinstance(of, Mapping) else dict.fromkeys(of, 1.0) for query, of in judged}
+        for what, named, texts in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
+            if unknown := sorted(set(named) - texts.keys()):
                 more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
                 raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
         ids = sorted(corpus)
@@ -69,8 +69,8 @@ class RetrievalData:
             raise InputError(f"{name} has no query with a relevant document")
         left_out = len(queries) - len(relevant)
         notes = (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
-        documents, asked = [corpus[each] for each in ids], [queries[each] for each in relevant]
-        return cls(name, asked, documents, list(relevant.values()), notes)
+        documents, asking = [corpus[key] for key in ids], [queries[key] for key in relevant]
+        return cls(name, asking, documents, list(relevant.values()), notes)
 
     def __repr__(self) -> str:
         return f"RetrievalData({self.name!r}, {len(self.queries):,} queries, {len(self.documents):,} documents)"
@@ -82,33 +82,33 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     Raises:
         InputError: a file is missing, empty or damaged; a judgement names what is not there; the Hub has no such set.
     """
-    stated = DataName.parse(name)
-    if stated.name.startswith(NANOBEIR):
-        return _read_nano(stated, home)
-    source, split = stated.judged
+    name = DataName.parse(name)
+    if name.name.startswith(NANOBEIR):
+        return _read_nano(name, home)
+    source, split = name.judged
     if source.path.is_dir():
-        return _read_folder(str(stated), source.path, split)
+        return _read_folder(str(name), source.path, split)
     if source.path.is_file():
         named = split_names(source.columns) or ("query", "document", "relevance")
         if len(named) != 3:
-            raise InputError(f"{stated} has to name three columns: the query, the document and the relevance")
+            raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
         judged, others = _judgements(source.path, named, source.encoding), list[str]()
     else:
         data = load_one(source, home, split="test")
-        queries, found = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
-        judged, others = _by_query(zip(queries, found, strict=True)), data.columns[1]
-    asked, texts = ({text: text for text in each} for each in (judged, chain(others, *judged.values())))
-    return RetrievalData.from_dicts(asked, texts, judged, str(stated))
+        pairs = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
+        judged, others = _by_query(zip(*pairs, strict=True)), data.columns[1]
+    queries, corpus = ({text: text for text in texts} for texts in (judged, chain(others, *judged.values())))
+    return RetrievalData.from_dicts(queries, corpus, judged, str(name))
 
 
 def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
-    chosen = split or next((each for each in (*SPLITS, *splits) if each in splits), SPLITS[0])
-    if chosen not in splits:
-        known = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
-        raise InputError(f"{folder} has no judgements qrels/{chosen}.tsv{known}")
+    split = split or next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
+    if split not in splits:
+        others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
+        raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
     queries, corpus = _texts(folder / "queries.jsonl"), _texts(folder / "corpus.jsonl", "title")
-    judged = _judgements(splits[chosen], ("query-id", "corpus-id", "score"))
+    judged = _judgements(splits[split], ("query-id", "corpus-id", "score"))
     return RetrievalData.from_dicts(queries, corpus, judged, name)
 
 
@@ -124,19 +124,19 @@ def _texts(file: Path, *before: str) -> dict[str, str]:
 
 def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> dict[str, dict[str, float]]:
     """Query -> document -> grade. InputError for a grade that is no number."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, query, document, cell in _rows(file, columns, encoding=encoding):
         if (grade := parse_number(cell)) is None:
             raise InputError(f"{file.name}, {bad_number(columns[-1], cell, number)}")
-        found[str(query)][str(document)] = grade
-    return found
+        grades[str(query)][str(document)] = grade
+    return grades
 
 
 def _by_query(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, float]]:
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for query, document in pairs:
-        found[query][document] = 1.0
-    return found
+        grades[query][document] = 1.0
+    return grades
 
 
 def _rows(
@@ -163,8 +163,8 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
 
     def rows(config: str, *columns: str) -> Iterator[Any]:
         split = f"Nano{name.name.removeprefix(NANOBEIR)}"
-        found = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home)
-        return zip(*(found.columns[column] for column in columns), strict=True)
+        cells = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home).columns
+        return zip(*(cells[column] for column in columns), strict=True)
 
     corpus, queries = (dict(rows(config, "_id", "text")) for config in ("corpus", "queries"))
     judged = _by_query(rows("qrels", "query-id", "corpus-id"))

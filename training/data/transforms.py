@@ -13,7 +13,8 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from training.catalogue import (
     LABELLED,
@@ -25,16 +26,12 @@ from training.catalogue import (
     SENTENCES,
     TRIPLETS,
 )
-from training.data.dataset import TOP_SCORE, Dataset
+from training.data.dataset import Dataset
+from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE
 from training.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
-POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
-NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
 
 Transform = Callable[[Dataset, random.Random], Dataset]
 
@@ -48,10 +45,10 @@ class Rows:
     of: Mapping[str, Transform]  # the transform of each form
 
     def example(self, kind: str) -> tuple[int, bool]:
-        """How many sentences a row has that is made of this form, and whether each row of the data gives one."""
+        """The number of sentences in a row that is made of this form, and whether each row of the data gives one."""
         data = EXAMPLES[kind]
-        made = self.of[kind](data, random.Random(0))
-        return len(made.columns), len(made) == len(data)
+        rows = self.of[kind](data, random.Random(0))
+        return len(rows.columns), len(rows) == len(data)
 
     def check(self, name: str, kind: str, learner: str) -> None:
         """InputError, with the nearest alternative, if they cannot be made of data ``name`` of this form."""
@@ -115,18 +112,18 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
         if label == negative:
             negatives[premise].append(hypothesis)
     keep: list[int] = []
-    chosen: list[str] = []
+    third: list[str] = []
     taken: Counter[str] = Counter()
     for i, (premise, _, label) in enumerate(_labelled_rows(data)):
         if label == positive and premise in negatives:
             keep.append(i)
-            chosen.append(negatives[premise][taken[premise] % len(negatives[premise])])
+            third.append(negatives[premise][taken[premise] % len(negatives[premise])])
             taken[premise] += 1
     names = data.label_names
     roles = f"a sentence, its {names[positive]} and its {names[negative]}"
     note = f"{len(keep):,} triplets from {len(data):,} pairs: {roles}"
-    kept = data.select(keep, note)
-    return replace(kept, columns=(*kept.columns, chosen), labels=None, label_names=())
+    pairs = data.select(keep, note)
+    return replace(pairs, columns=(*pairs.columns, third), labels=None, label_names=())
 
 
 def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
@@ -148,8 +145,8 @@ def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
         scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
     keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
     named = ", ".join(f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items()))
-    kept = data.select(keep, f"scores are made of the labels: {named}")
-    return replace(kept, scores=[scores[label] for label in kept.labels or ()], labels=None, label_names=())
+    pairs = data.select(keep, f"scores are made of the labels: {named}")
+    return replace(pairs, scores=[scores[label] for label in pairs.labels or ()], labels=None, label_names=())
 
 
 APART_AND_TOGETHER = ("apart", "together")  # the labels of contrastive pairs, as their indices 0 and 1
@@ -219,8 +216,7 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
         f"{labels.count(1):,} pairs belong together ({positive}), {labels.count(0):,} do not ({negative}); "
         f"{len(data) - len(keep):,} of {len(data):,} are left out"
     )
-    kept = data.select(keep, note)
-    return replace(kept, scores=None, labels=labels, label_names=APART_AND_TOGETHER)
+    return replace(data.select(keep, note), scores=None, labels=labels, label_names=APART_AND_TOGETHER)
 
 
 def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:
@@ -240,7 +236,7 @@ def positive_and_negative(data: Dataset) -> tuple[int, int]:
 
 
 def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
-    """Which pairs of a data set are matches, bool (N,), and a sentence that says what counts as one.
+    """The pairs of a data set that are matches, bool (N,), and a sentence that says what counts as one.
 
     Labelled pairs: the one label that says so (1, yes, duplicate, entailment, …) against the rest. Scored pairs: a
     gold score of at least ``match_from`` on the scale from 0 to 5.
@@ -248,8 +244,6 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
     matches, or none.
     """
-    import numpy as np
-
     if data.kind == LABELLED:
         positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
         if len(positive) != 1:
@@ -282,15 +276,15 @@ def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[st
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)
-    chosen, hard = [], 0
+    third, hard = [], 0
     candidates = list(dict.fromkeys(pool))
     for anchor in positives.columns[0]:
-        known = [text for text in negatives.get(anchor, ()) if text not in positives_of[anchor]]
-        hard += bool(known)
-        chosen.append(draw.choice(known) if known else _draw_other(candidates, positives_of[anchor] | {anchor}, draw))
+        own = [text for text in negatives.get(anchor, ()) if text not in positives_of[anchor]]
+        hard += bool(own)
+        third.append(draw.choice(own) if own else _draw_other(candidates, positives_of[anchor] | {anchor}, draw))
     source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
-    note = f"{len(chosen):,} triplets; negatives: {source}{len(chosen) - hard:,} drawn at random"
-    return replace(positives, columns=(*positives.columns, chosen), notes=(*positives.notes, note))
+    note = f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random"
+    return replace(positives, columns=(*positives.columns, third), notes=(*positives.notes, note))
 
 
 def _draw_other(candidates: list[str], forbidden: set[str], draw: random.Random) -> str:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from training.data.dataset import TOP_SCORE, Data, Dataset, as_dataset
+from training.data.dataset import Data, Dataset, as_dataset
+from training.data.gold import TOP_SCORE
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.scoring import row_scores

@@ -13,8 +13,8 @@ from training.errors import InputError
 
 def home_folder(home: str | Path | None = None) -> Path:
     """The folder for models, data and runs: ``home``, else $SBERT_HOME, else the platform's user data folder."""
-    if chosen := home or os.environ.get("SBERT_HOME"):
-        return Path(chosen).expanduser().absolute()
+    if folder := home or os.environ.get("SBERT_HOME"):
+        return Path(folder).expanduser().absolute()
     user = Path.home()
     base = {
         "darwin": user / "Library/Application Support",
@@ -34,7 +34,8 @@ def make_home(home: Path) -> None:
             pass
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            return  # what is there can be used, and what needs space says so itself
+            # What is there can be used, and what needs space says so itself.
+            return
         reason = error.strerror or error
         raise InputError(
             f"the home folder {home} cannot be written to: {reason}; name another one with --home or SBERT_HOME"

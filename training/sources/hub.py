@@ -1,7 +1,7 @@
 """The Hugging Face Hub and its local cache: which files of a repository, and where they lie.
 
-`cached`, `download` and `cached_in_part` each take a repository and a function that picks the wanted names out of
-its listing, and return the folder that has them. Only what is picked is downloaded, so no pickle reaches the disk.
+`cached`, `download` and `cached_in_part` each take a repository and a function that picks names out of its listing, and
+return the folder that has those files. Only what is picked is downloaded, so no pickle reaches the disk.
 HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hub. `check_reachable` comes before
 every request, so that nobody waits for a Hub that is out of reach.
 """
@@ -29,7 +29,6 @@ MOST_NAMED = 12  # files, configurations or splits that an error lists
 ANSWER_SECONDS = 8.0  # for the first answer, once connected
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
-DATA_FILES = tuple(f"*.{kind}{gz}" for kind in ("parquet", "jsonl", "json", "csv", "tsv") for gz in ("", ".gz"))
 
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
 NOT_FOUND = "it has no {} of this name (misspelt, or private?)"
@@ -50,40 +49,31 @@ def names_in(folder: Path) -> list[str]:
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
-    """From the local cache, if it knows the repository's listing and has every file picked.
+    """The snapshot in the local cache, if it knows the repository's listing and has every file picked.
 
     FileNotFoundError otherwise. InputError from ``pick``, if the repository holds nothing of use.
     """
-    import huggingface_hub
-    from huggingface_hub import errors
+    from huggingface_hub import errors, get_cached_repo_tree
 
-    # What transformers alone has loaded lacks files that are needed here, such as the pooling's, without a trace.
-    listing_of = getattr(huggingface_hub, "get_cached_repo_tree", None)
-    if listing_of is None:  # huggingface_hub 1
-        raise FileNotFoundError("not there as a whole")
     try:
-        names = [file.path for file in listing_of(repo.id, repo_type=repo.kind)]
+        # What transformers alone has loaded lacks files that are needed here, such as the pooling's, without a trace.
+        listing = [file.path for file in get_cached_repo_tree(repo.id, repo_type=repo.kind)]
+        return _snapshot(repo, pick(listing), local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
         raise FileNotFoundError("not there as a whole") from error
-    names = pick(names)
-    try:
-        return _snapshot(repo, names, local_files_only=True)
     except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("incomplete") from error
 
 
-def cache_folder(repo: Repo) -> Path:
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE) / f"{repo.kind}s--{repo.id.replace('/', '--')}"
-
-
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """From the local cache as it is, for when nothing else is left. FileNotFoundError if it has too little."""
-    repo_folder = cache_folder(repo)
+    """The snapshot in the local cache as it is, for when nothing else is left. FileNotFoundError if it lacks files."""
+    from huggingface_hub import errors
+
     try:
-        snapshot = repo_folder / "snapshots" / (repo_folder / "refs" / "main").read_text().strip()
-    except FileNotFoundError as error:
+        snapshot = _snapshot(repo, None, local_files_only=True)
+    except errors.IncompleteSnapshotError as error:
+        snapshot = Path(error.snapshot_path)
+    except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("not there") from error
     try:
         pick(names_in(snapshot))
@@ -101,14 +91,16 @@ def download(repo: Repo, pick: Pick) -> Path:
     info = repo_info(repo, sizes=True)
     names = pick([file.rfilename for file in info.siblings or ()])
     megabytes = sum(file.size or 0 for file in info.siblings or () if file.rfilename in set(names)) / 1e6
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
-        return progress.watch(
-            repo.id, cache_folder(repo), megabytes, lambda: _snapshot(repo, names, local_files_only=False)
-        )
+        return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
 
 
 def repo_info(repo: Repo, sizes: bool = False) -> Any:
-    """What the Hub says about a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
+    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
 
     ConnectionError and FileNotFoundError as in `download`.
     """
@@ -120,14 +112,14 @@ def repo_info(repo: Repo, sizes: bool = False) -> Any:
         return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=sizes)
 
 
-def _snapshot(repo: Repo, names: list[str], local_files_only: bool) -> Path:
+def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     return Path(
         snapshot_download(
             repo.id,
             repo_type=repo.kind,
-            allow_patterns=[glob.escape(name) for name in names],
+            allow_patterns=None if names is None else [glob.escape(name) for name in names],
             local_files_only=local_files_only,
             endpoint=endpoint(),
         )
@@ -154,7 +146,8 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
         raise ConnectionError(why) from error
     except errors.XetDownloadError as error:
         raise ConnectionError(f"the download broke off ({error})") from error
-    except (ValueError, KeyError, TypeError) as error:  # such as the log-in page of a hotel
+    except (ValueError, KeyError, TypeError) as error:
+        # Such as the log-in page of a hotel.
         raise ConnectionError("what answers there is not a Hub") from error
 
 
@@ -170,17 +163,6 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
             "run code: choose a model that has a model.safetensors"
         )
     return picked
-
-
-def pick_data(repo_id: str, patterns: Sequence[str], listing: list[str]) -> list[str]:
-    """The data files that match the first of the patterns that any file matches. InputError if none does."""
-    data = sorted(name for name in listing if any(fnmatchcase(name, kind) for kind in DATA_FILES))
-    for pattern in patterns:
-        if picked := [name for name in data if fnmatchcase(name, pattern)]:
-            return picked
-    raise InputError(
-        f"data set {repo_id} has no file {' or '.join(patterns)} on the Hub; it has {some_of(data) or 'no data file'}"
-    )
 
 
 def some_of(names: Sequence[str]) -> str:

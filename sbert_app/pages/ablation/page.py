@@ -34,11 +34,6 @@ from sbert_app.services.runs.estimate import ExperimentEstimate, RunEstimate, Tr
 from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))
-LABELLED_DATA = [
-    ("SNLI dev + test (Hub)", "snli:dev+snli:test"),
-    *data_choices("all-nli:train"),
-    ("STSb, thirds as labels", "stsb:train"),
-]
 BASES = [*MODELS, "bert-base-uncased"]
 STEPS = 200  # per run by default: about a minute on two cores
 TEST = "Student’s t on the differences within a seed"
@@ -113,7 +108,8 @@ def _form(name: gr.Radio) -> list[Any]:
         hint = "Or type a Hub id or run:<name>"
         base = open_dropdown("Base", BASES, hint, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
         hint = "Labelled pairs; or type hf:<org>/<name>"
-        data = open_dropdown("Training data", LABELLED_DATA, hint, visible=False, min_width=260, elem_id="sweep-data")
+        choices = data_choices("ablation")
+        data = open_dropdown("Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data")
     return [name, seeds, steps, base, data]
 
 

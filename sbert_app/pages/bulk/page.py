@@ -34,7 +34,8 @@ from sbert_app.services.quota import visitor_of
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
-from training.data.tables.table import Table, open_table
+from training.data.tables.rows import OpenedTable
+from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
 
 MOST_LISTED = 20  # jobs in the list
@@ -165,11 +166,11 @@ class _Page:
             return
         if job is None and not sent and (model, pooling, cross) == (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER):
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
-            yield {**listed, **self._opened(table, ChosenColumns.found(table)), self.job: shipped.id}
+            yield {**listed, **self._opened(table, ChosenColumns.by_name(table)), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
         if job is None:
-            yield {**listed, **self._opened(table, ChosenColumns.found(table))}
+            yield {**listed, **self._opened(table, ChosenColumns.by_name(table))}
             yield from self._run(table, pick_columns(table), (model, pooling, cross), None, known, threshold)
             return
         names = [query.get(each.elem_id, "") for each in self.columns.columns]
@@ -182,29 +183,38 @@ class _Page:
         """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
         if path is None:
             table = open_table(EXAMPLE)
-            return {**self._opened(table, ChosenColumns.found(table)), self.status: lead(PRESS_SCORE)}
+            return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
         try:
-            open_table(path)
-            job = self.jobs.open(Path(path))
+            job, table = self._open_copy(Path(path))
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._opened_job(job, open_table(job.path)), **self._listed([job.id, *known])}
+        return {**self._opened_job(job, table), **self._listed([job.id, *known])}
 
     def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
         """Read the file in another encoding, or another of its sheets; the picker that asks stays as it is."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
-            job = self.jobs.open(self.jobs.get(job_id).path, encoding or None, sheet or None)
-            opened = self._opened_job(job, open_table(job.path, job.encoding, job.sheet))
+            opened = self._opened_job(*self._open_copy(self.jobs.get(job_id).path, encoding or None, sheet or None))
             return {component: update for component, update in opened.items() if component is not asking}
         except UserFacingError as error:
             return self._unusable(error)
 
+    def _open_copy(
+        self, path: Path, encoding: str | None = None, sheet: str | None = None
+    ) -> tuple[ScoreJob, OpenedTable]:
+        """A job with a copy of this file, and the copy as a table. InputError, and no job, if it cannot be read."""
+        job = self.jobs.open(path, encoding, sheet)
+        try:
+            return job, open_table(job.path, encoding, sheet)
+        except UserFacingError:
+            self.jobs.delete(job.id)
+            raise
+
     def score(
         self,
         request: gr.Request,
-        table: Table | None,
+        table: OpenedTable | None,
         first: str | None,
         second: str | None,
         gold: str | None,
@@ -236,7 +246,7 @@ class _Page:
 
     def _run(
         self,
-        table: Table,
+        table: OpenedTable,
         picked: PairColumns,
         models: Sequence[str],
         job_id: str | None,
@@ -266,7 +276,7 @@ class _Page:
         if listed:
             yield self._listed([job.id, *known])
 
-    def _watch(self, job: ScoreJob, table: Table, asked: float | None = None) -> Iterator[Update]:
+    def _watch(self, job: ScoreJob, table: OpenedTable, asked: float | None = None) -> Iterator[Update]:
         shown = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -279,7 +289,7 @@ class _Page:
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: Table, chosen: ChosenColumns | None = None) -> Update:
+    def _opened_job(self, job: ScoreJob, table: OpenedTable, chosen: ChosenColumns | None = None) -> Update:
         """``chosen``: the columns that the address names."""
         columns, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
         hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
@@ -294,7 +304,7 @@ class _Page:
         status = results.of_job(lead(hint), job.id)
         return {**self._opened(table, chosen, job), **used, **pooling, self.job: job.id, self.status: status}
 
-    def _opened(self, table: Table, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
+    def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
         """``columns``: those that were chosen; None for those that are found or guessed."""
         encoding = (job and job.encoding) or ""
         shown = columns or ChosenColumns.suggested(table)[0]
@@ -348,7 +358,7 @@ class _Page:
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: Table, job: str, asked: float | None = None) -> Update:
+    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, asked: float | None = None) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)

@@ -14,7 +14,7 @@ from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.results.results import STATISTICS
 from training.data.tables.columns import PairColumns, normalize_name
-from training.data.tables.table import Table
+from training.data.tables.rows import OpenedTable
 
 LONGEST_TEXT = 500  # characters of a cell that are shown
 LONGEST_NOTE = 300
@@ -22,14 +22,14 @@ SHOWN_ROWS = 10
 SHOWN_COLUMNS = 12
 
 
-def file_line(table: Table, is_example: bool) -> Markup:
+def file_line(table: OpenedTable, is_example: bool) -> Markup:
     facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
     if is_example:
         facts.insert(0, "an example that ships scored, with pairs that are hard on purpose")
     return macro("bulk/file_line")(name=table.path.name, facts=facts, remarks=table.remarks)
 
 
-def preview(table: Table, picked: PairColumns | None) -> Markup:
+def preview(table: OpenedTable, picked: PairColumns | None) -> Markup:
     rows = {name: list(map(cell_text, cells)) for name, cells in table.preview(SHOWN_ROWS).rows.items()}
     return _rows_table(f"The first {SHOWN_ROWS} rows of the file", rows, picked, ())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import gradio as gr
@@ -12,10 +12,23 @@ from sbert_app.formats import format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
-from training.catalogue import BILSTM, CROSS_ENCODERS, DAN, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, DOWNLOADS, ENCODERS
+from training.catalogue import (
+    BILSTM,
+    CROSS_ENCODERS,
+    DAN,
+    DATA_SETS,
+    DEFAULT_CROSS_ENCODER,
+    DEFAULT_MODEL,
+    DOWNLOADS,
+    ENCODERS,
+    LABELLED,
+    SCORED,
+    TRIPLETS,
+    DataSet,
+)
 from training.errors import InputError
 from training.models.scorer import CROSS, ENCODER
-from training.names import BY_ROLE, DataName, ModelName
+from training.names import BY_ROLE, ModelName
 from training.pooling import PAPER_POOLINGS, pooling_label
 
 MODELS = list(ENCODERS)
@@ -71,23 +84,53 @@ def run_choices(runs: Iterable[Run], kind: str = "") -> list[tuple[str, str]]:
     ]
 
 
-def data_choices(*names: str, rows: bool = False) -> list[tuple[str, str]]:
-    """Built-in data sets by title and split, whether they are on the Hub, and with ``rows`` how much they hold."""
-    return [(_data_choice(DataName.parse(name), rows), name) for name in names]
+class Offer(NamedTuple):
+    """The data that a picker offers: built-in sets of these forms by these splits, and further choices."""
+
+    splits: dict[str, tuple[str, ...]]
+    first: tuple[tuple[str, str], ...] = ()  # (label, name)
+    last: tuple[tuple[str, str], ...] = ()
+    has_rows: bool = False  # whether a choice says how much a set holds
 
 
-def _data_choice(name: DataName, rows: bool) -> str:
-    known = name.built_in
-    if known is None:
-        return str(name)
-    split = "" if known.repo and name.split == next(iter(known.splits)) else name.split
-    title = f"{known.title}, {split}" if split and " " in known.title else f"{known.title} {split}".strip()
-    title += " (Hub)" * bool(known.repo)
-    if not rows:
+QUORA = ("Quora duplicates (Hub)", "hf:sentence-transformers/quora-duplicates:pair-class:train")
+OFFERS = {
+    "train": Offer({SCORED: ("train",), LABELLED: ("train",), TRIPLETS: ("train",)}, has_rows=True),
+    "dev": Offer({SCORED: ("dev",)}, last=(("none: random pairs only", "none"),), has_rows=True),
+    "ablation": Offer(
+        {LABELLED: ("train",)},
+        first=(("SNLI dev + test (Hub)", "snli:dev+snli:test"),),
+        last=(("STSb, thirds as labels", "stsb:train"),),
+    ),
+    "scores": Offer({SCORED: ("test", "dev", "train")}),
+    "threshold": Offer({SCORED: ("dev", "test"), LABELLED: ("dev",)}, last=(QUORA,)),
+    "labels": Offer({LABELLED: ("dev", "test"), TRIPLETS: ("test",)}, first=(("STSb dev as triplets", "stsb:dev"),)),
+    "explore": Offer({SCORED: ("dev", "test", "train"), LABELLED: ("dev",)}),
+}
+
+
+def data_choices(picker: str) -> list[tuple[str, str]]:
+    """The choices of a picker of data, one of `OFFERS`: built-in sets by title and split, and whether on the Hub."""
+    offer = OFFERS[picker]
+    built_in = [
+        (_data_choice(source, split, offer.has_rows), name if list(source.splits) == [split] else f"{name}:{split}")
+        for name, source in DATA_SETS.items()
+        for split in offer.splits.get(source.form, ())
+        if split in source.splits
+    ]
+    return [*offer.first, *built_in, *offer.last]
+
+
+def _data_choice(source: DataSet, split: str, has_rows: bool) -> str:
+    comma = "," if " " in source.title else ""
+    title = source.title if list(source.splits) == [split] else f"{source.title}{comma} {split}"
+    if source.repo:
+        title += " (Hub)"
+    if not has_rows:
         return title
-    count = known.splits[name.split].rows or 0
+    count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
-    return f"{title}: {size} {known.form}"
+    return f"{title}: {size} {source.form}"
 
 
 def named_model(text: str | None) -> ModelName:

@@ -1,4 +1,4 @@
-"""How an upload is read: its encoding, its sheet, and which columns hold the sentences and the scores or labels.
+"""The pickers beside an upload: its encoding, its sheet, and the columns of its sentences and scores or labels.
 
 file = gr.File(…)
 how = UploadOptions(file, "errors")
@@ -10,6 +10,7 @@ The picker of encodings is shown where a text file is not plainly UTF-8, with wo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.files.uploads import ChosenColumns, has_triplets, named_columns
 from training.data.tables.columns import as_text, listed
-from training.data.tables.encodings import SPOKEN
-from training.data.tables.table import Table, open_lines, open_table
-from training.data.tables.text import UnknownEncodingError
+from training.data.tables.rows import OpenedTable, file_version
+from training.data.tables.table import open_table
+from training.data.tables.text import SPOKEN, UnknownEncodingError
+from training.data.tables.xlsx import UnknownSheetError
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
+MOST_OPENED = 16  # uploads that are not opened again when they are asked for again
 # The end of the id of the picker of each column, and its label
 COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
 NONE, CHOOSE = "", "choose a column"
@@ -52,30 +55,33 @@ class ColumnPicker:
 
     def show(self, files: str | Sequence[str] | None, encoding: str = "", sheet: str | None = None) -> Update:
         """The columns of the first file, with those chosen that are found by their names or guessed."""
-        path = files if isinstance(files, str) else next(iter(files or ()), None)
         try:
-            return self.of(_open(path, encoding or None, sheet) if path else None)
-        except UserFacingError:  # said where the file is used
+            paths = _paths(files)
+            return self.of(open_upload(paths[0], encoding, sheet) if paths else None)
+        except UserFacingError:
+            # What is wrong is said where the file is used.
             return self.of(None)
 
     def show_sheet(self, files: str | Sequence[str] | None, encoding: str, sheet: str) -> Update:
         """The same of another sheet. Its picker stays as it is: yet another may have been picked meanwhile."""
-        return {each: update for each, update in self.show(files, encoding, sheet).items() if each is not self.sheet}
+        update = self.show(files, encoding, sheet)
+        del update[self.sheet]
+        return update
 
-    def of(self, table: Table | None, chosen: ChosenColumns | None = None) -> Update:
-        """The columns of a table, with those ``chosen``, or else found or guessed; hidden without a table."""
+    def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
+        """The columns of a table, with ``columns`` picked, or else those suggested; hidden without a table."""
         if table is None:
-            return {self.row: gr.update(visible=False), **{each: gr.update(value=None) for each in self.inputs}}
-        suggested, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
+            return {self.row: gr.update(visible=False), **dict.fromkeys(self.inputs, gr.update(value=None))}
+        suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
         names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
         values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
         first = "anchor, positive, negative" if has_triplets(table.columns) else CHOOSE
-        sheets = list(table.reader.sheets)
+        sheets = list(table.sheets)
         pickers = zip(self.columns, (first, "none", "none"), values, strict=True)
         return {
             self.row: gr.update(visible=True),
-            self.sheet: gr.update(choices=sheets, value=table.reader.sheet or None, visible=len(sheets) > 1),
-            **{each: gr.update(choices=[(none, NONE), *names], value=name or NONE) for each, none, name in pickers},
+            self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
+            **{picker: gr.update(choices=[(none, NONE), *names], value=name or NONE) for picker, none, name in pickers},
         }
 
 
@@ -99,7 +105,7 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
 
 
 class UploadOptions:
-    """How an upload is read: the pickers of its encoding, of its sheet and of its columns.
+    """The pickers of an upload: its encoding, its sheet and its columns.
 
     ``inputs`` belong to the page's own handlers.
     """
@@ -112,22 +118,27 @@ class UploadOptions:
         self.inputs = [self.encoding, *self.columns.inputs]
         self.outputs = [self.read, self.encoding, *self.columns.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
-        picked = [each for each in self.outputs if each is not self.encoding]
-        self.encoding.input(self.describe_picked, [upload, self.encoding], picked, **LATEST)
-        shown = [each for each in self.columns.outputs if each is not self.columns.sheet]
-        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], shown, **LATEST)
+        others = [output for output in self.outputs if output is not self.encoding]
+        self.encoding.input(self.describe_picked, [upload, self.encoding], others, **LATEST)
+        others = [output for output in self.columns.outputs if output is not self.columns.sheet]
+        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], others, **LATEST)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
-        """What the first doubtful file reads like, with the picker, where there is a doubt; the columns."""
+        """Words of the first doubtful file, with the picker of encodings; the columns of the first file."""
+        first, doubtful = None, None
         try:
-            doubtful = doubtful_table(files, encoding)
-            shown, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
+            for path in _paths(files):
+                table = open_upload(path, encoding)
+                first, doubtful = first or table, None if table.is_plain else table
+                if doubtful:
+                    break
+            words, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
         except UserFacingError as error:
-            shown, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
+            words, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
         return {
-            self.read: gr.HTML(shown, visible=bool(shown)),
+            self.read: gr.HTML(words, visible=bool(words)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
-            **self.columns.show(files, encoding),
+            **self.columns.of(first),
         }
 
     def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
@@ -137,26 +148,35 @@ class UploadOptions:
         return update
 
 
-def doubtful_table(files: str | Sequence[str] | None, encoding: str = DETECTED) -> Table | None:
-    """The first file that is not plainly UTF-8, read in ``encoding``; None if there is none.
+def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -> OpenedTable:
+    """An upload as a table, in ``encoding`` if it is not plainly UTF-8; of a workbook this sheet, if it has it.
 
-    InputError if a file cannot be read.
+    A .txt file has a sentence a line. InputError if it cannot be read.
     """
-    paths = [files] if isinstance(files, str) else list(files or ())
-    for path in paths:
-        if not _is_plain(path):
-            return _open(path, encoding or None)
-    return None
+    version = file_version(Path(path))
+    try:
+        table = _opened(path, None, sheet or None, version)
+        is_doubtful = not table.is_plain
+    except UnknownSheetError:
+        return _opened(path, None, None, version)
+    except UnknownEncodingError:
+        if not encoding:
+            raise
+        is_doubtful = True
+    return _opened(path, encoding, None, version) if encoding and is_doubtful else table
 
 
-def as_named(path: str, encoding: str) -> str:
-    """The name of an upload for the loaders of data: with its encoding, if one was picked and the file is doubtful."""
-    if not encoding or _is_plain(path):
-        return path
-    return str(DataName(path, encoding))
+@lru_cache(MOST_OPENED)
+def _opened(path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None) -> OpenedTable:
+    """`open_table`, once for each ``version`` of the file, however many events ask for it."""
+    return open_table(path, encoding, sheet, lines=True)
 
 
-def how_it_reads(table: Table) -> Markup:
+def _paths(files: str | Sequence[str] | None) -> list[str]:
+    return [files] if isinstance(files, str) else list(files or ())
+
+
+def how_it_reads(table: OpenedTable) -> Markup:
     """The name of the file, how its characters were understood, and its first words beyond ASCII."""
     cells = (as_text(cell) or "" for batch in table.batches(1_000) for row in batch.rows.values() for cell in row)
     telling = next((text for text in islice(cells, 100_000) if not text.isascii()), "")
@@ -164,36 +184,23 @@ def how_it_reads(table: Table) -> Markup:
     return macro("file_reading")(table.path.name, remark, " ".join(telling.split())[:MOST_WORDS])
 
 
-def _is_plain(path: str) -> bool:
-    try:
-        return _open(path).is_plain
-    except UnknownEncodingError:
-        return False
-
-
-def _open(path: str, encoding: str | None = None, sheet: str | None = None) -> Table:
-    if Path(path).suffix.lower() == ".txt":
-        return open_lines(Path(path), encoding)
-    return open_table(path, encoding, sheet)
-
-
-def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *columns: str | None) -> str:
-    """The name of an upload for the loaders of data, with the encoding, the sheet and the columns that were chosen.
+def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *names: str | None) -> str:
+    """The name of an upload for the loaders of data, with the encoding, the sheet and the columns that were picked.
 
     InputError if the browser has sent a path that is no upload, or the columns do not fit.
     """
     services.access.check_data(path)
-    table = open_table(path, encoding or None)
-    if sheet in table.reader.sheets:
-        table = open_table(path, encoding or None, sheet)
-    first, *others = (name or None for name in columns)
-    chosen = ChosenColumns(first, *others) if first else None
-    if set(chosen.names if chosen else ()) - set(table.columns):
-        return as_named(path, encoding)  # another of several files, found by its own names
-    if chosen is None and (any(others) or not has_triplets(table.columns)):
+    table = open_upload(path, encoding, sheet)
+    as_named = str(DataName(path, encoding)) if encoding and not table.is_plain else path
+    first, *others = (name or None for name in names)
+    columns = ChosenColumns(first, *others) if first else None
+    if columns and not set(columns.names) <= set(table.columns):
+        # It is another of several files, and read by its own names.
+        return as_named
+    if columns is None and (any(others) or not has_triplets(table.columns)):
         raise InputError(
             f"choose the column of sentence 1, below the file: {table.path.name} has {listed(table.columns)}"
         )
     services.check_kept_room(Path(path))
-    copy = named_columns(Path(path), chosen, services.settings.home, encoding or None, table.reader.sheet or None)
-    return as_named(path, encoding) if copy is None else str(copy)
+    copy = named_columns(table, columns, services.settings.home)
+    return as_named if copy is None else str(copy)

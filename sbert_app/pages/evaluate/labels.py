@@ -17,7 +17,6 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.labels import LabelScore, score_labels
 from training.catalogue import SCORED
 
-DATA = [("STSb dev as triplets", "stsb:dev"), *data_choices("snli:dev", "snli:test", "mnli:dev", "wiki-sections:test")]
 INTRO = (
     "Triplets (anchor, positive, negative): how often is the anchor closer to the positive than to the negative? The "
     "paper (Table 4, Wikipedia sections) reports 0.8042 for SBERT-WikiSec-base and 0.74 for Dor et al. Pairs with "
@@ -27,7 +26,7 @@ INTRO = (
 
 def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
-    pickers = ModelAndData(services, "labels", DATA, "stsb:dev")
+    pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
     ids = ("score-labels", "stop-labels", "labels-status")
     tab = MeasureTab.build(services, "labels", "Score", ids, "")
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")

@@ -8,19 +8,25 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY
-from sbert_app.pages.components.pickers import HINT, endpoint_hint, fresh, model_choices, open_dropdown
+from sbert_app.pages.components.pickers import (
+    HINT,
+    data_choices,
+    endpoint_hint,
+    fresh,
+    model_choices,
+    open_dropdown,
+)
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.data.dataset import Dataset
-from training.names import DataName, ModelName
+from training.names import ModelName
 
 MODELS = (
     *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
     *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
 )
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
-STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "stsb:dev", "stsb:train", "sickr")
-DATA = [(DataName.parse(name).label, name) for name in STS]
+DATA = data_choices("scores")
 MOST_ROWS = 20_000
 OR_HUB = "Or type hf:<org>/<name>"
 

@@ -28,10 +28,6 @@ from training.evaluation.thresholds import BEST_F1, PRECISION, Choice
 from training.models.scorer import ENCODER, kind_of
 from training.names import ModelName
 
-DATA = [
-    *data_choices("stsb:dev", "stsb:test", "snli:dev", "mnli:dev"),
-    ("Quora duplicates (Hub)", "hf:sentence-transformers/quora-duplicates:pair-class:train"),
-]
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
 LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
 INTRO = (
@@ -43,7 +39,7 @@ INTRO = (
 def build(services: Services) -> None:
     """Build the tab inside the open Blocks; it opens with an example that ships measured."""
     gr.HTML(messages.note(INTRO))
-    pickers = ModelAndData(services, "threshold", DATA, "stsb:dev", FIRST_MODELS)
+    pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
     with (
         gr.Accordion(_settings(LEAST_PRECISION, MATCH_FROM), open=False, elem_id="threshold-settings") as settings,
         gr.Row(),

@@ -10,6 +10,7 @@ nothing of each other (see pyproject.toml).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -31,16 +32,14 @@ from sbert_app.pages.components.pickers import (
     open_dropdown,
 )
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.kept import KeptCorpus
-from sbert_app.services.corpus.own_vectors import OWN, vector_columns
 from sbert_app.services.files.uploads import ChosenColumns, has_triplets
 from sbert_app.services.store.documents import check_text
-from training.data.tables.table import open_table
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
@@ -56,7 +55,6 @@ TABS = (
 
 EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
-DATA_CHOICES = data_choices("stsb:dev", "stsb:test", "stsb:train", "sts16", "sickr", "snli:dev")
 ENCODED = ("encoded by the model below", "")
 # What corpora open with besides what the page does: the address need not say it
 PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
@@ -126,7 +124,7 @@ class _ExplorePage:
         label = "Vectors of your own (.npy), a row for each row of the file"
         self.array = gr.File(label=label, height=130, visible=False, file_types=[".npy"], elem_id="corpus-array")
         hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
-        self.data = open_dropdown("Named data set", DATA_CHOICES, hint, visible=False, elem_id="corpus-data")
+        self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
         with gr.Row(visible=False) as self.yours:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
             none = [("none yet", "")]
@@ -154,27 +152,32 @@ class _ExplorePage:
 
     def describe_file(self, path: str | None) -> Update:
         """What a file is, with its columns of vectors, or why it cannot be used."""
-        own = vector_columns(path) if path else []
-        choices = [*((f"the column {name}", name) for name in own), ENCODED]
-        update = {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: ""}
-        if path is None:
-            return update
+        own, description = [], ""
         try:
-            table = open_table(path)
+            if path:
+                table = open_upload(path)
+                own = vector_columns(table)
+                has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
+                what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
+                description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
         except UserFacingError as error:
-            return {**update, self.described: messages.error_message(error)}
-        has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
-        what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
-        return {**update, self.described: messages.note(f"{table.path.name}: {table.description}. {what_next}")}
+            description = messages.error_message(error)
+        choices = [*((f"the column {name}", name) for name in own), ENCODED]
+        return {
+            self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)),
+            self.described: description,
+        }
 
     def show_source(self, source: str, path: str | None, encoding: str) -> Update:
         """Show the controls that belong to the kind of corpus; the picker of encodings belongs to a file."""
         of_file = dict.fromkeys((self.upload, self.array, self.described), FILE)
         kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, **of_file}
         visible = {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
-        own = source == FILE and path is not None and bool(vector_columns(path))
-        shown = self.reading.describe(path if source == FILE else None, encoding)
-        return {**visible, self.vectors: gr.update(visible=own), **shown}
+        path = path if source == FILE else None
+        has_own = False
+        with suppress(UserFacingError):
+            has_own = path is not None and bool(vector_columns(open_upload(path)))
+        return {**visible, self.vectors: gr.update(visible=has_own), **self.reading.describe(path, encoding)}
 
     def listed(self, known: list[str], kept: str | None) -> gr.Dropdown:
         """The corpora of this browser that are still kept, and the one that the address has named."""

@@ -24,9 +24,9 @@ from sbert_app.pages.components.upload_options import (
     DETECTED,
     ColumnPicker,
     chosen_name,
-    doubtful_table,
     encoding_dropdown,
     how_it_reads,
+    open_upload,
 )
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import AccessPolicy
@@ -38,13 +38,13 @@ from sbert_app.services.runs.presets import PRESETS
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
 from training.data.load import load_data
+from training.data.tables.table import SUFFIXES
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 from training.objectives import OBJECTIVES
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA = data_choices("stsb:train", "all-nli:train", "snli:train", "mnli:train", "wiki-sections:train", rows=True)
-DEV_DATA = [*data_choices("stsb:dev", rows=True), ("none: random pairs only", "none")]
+TRAIN_DATA, DEV_DATA = data_choices("train"), data_choices("dev")
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -181,8 +181,7 @@ def _data(services: Services, start: RunConfig, name: str, short: str, known: Se
     """A data set by its name, and an upload in its place."""
     with gr.Row(equal_height=True):
         data = component(start, name, scale=4, elem_id=f"{short}-data")
-        types = [".csv", ".tsv", ".jsonl", ".parquet", ".xlsx"]
-        upload = {"size": "sm", "file_types": types, "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
+        upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
     return {name: data, f"{short}_upload": DataUpload(services, data, button, known, short)}
 
@@ -322,18 +321,20 @@ class DataUpload:
 
     def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
         """Choose the upload, read so, with the columns that its names or its content suggest; show their pickers."""
-        shown: Update = {}
         original, reads = original or "", ""
+        pickers: Update = {}
         name = str(DataName(original, encoding or None))
-        with suppress(UserFacingError):  # said where the run is estimated
-            self.services.access.check_data(original)  # which the browser has sent
-            shown = self.columns.show(original, encoding, sheet)
-            doubtful = doubtful_table(original, encoding)
-            reads = how_it_reads(doubtful) if doubtful else ""
-            columns = [shown[each]["value"] for each in self.columns.inputs]
+        # What is wrong is said where the run is estimated.
+        with suppress(UserFacingError):
+            # The browser has sent this path.
+            self.services.access.check_data(original)
+            pickers = self.columns.of(None)
+            table = open_upload(original, encoding, sheet)
+            pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
+            columns = [pickers[each]["value"] for each in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
-            **shown,
+            **pickers,
             self.data: self._named(name, original),
             self.read: gr.update(value=reads, visible=bool(reads)),
             self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),

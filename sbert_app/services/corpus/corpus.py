@@ -3,7 +3,8 @@
     corpus = Corpus.from_file("reviews.csv")         or from_text(...), from_data("stsb:dev")
 
 Each row of a user's file is a sentence, also if it repeats. A data set of pairs becomes the list of its distinct
-sentences, with the gold scores of the pairs. A corpus holds at most a million sentences.
+sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. A user may bring their vectors
+too: a .npy file beside the sentences, or a column of their own Parquet file.
 """
 
 from __future__ import annotations
@@ -13,20 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sbert_app.services.corpus.own_vectors import vector_columns
 from sbert_app.services.store.cache import digest
 from training.assets import asset
-from training.data.tables.columns import as_text, pick_columns, pick_sentence
-from training.data.tables.table import Table, open_lines, open_table
+from training.data.dataset import Dataset
+from training.data.tables.columns import as_text, has_pairs, pick_sentence
+from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.table import open_table
 from training.errors import InputError
-from training.names import DataName
-
-if TYPE_CHECKING:
-    from training.data.dataset import Dataset
+from training.names import ModelName
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class CorpusLimits:
 MAX_SENTENCES = 1_000_000  # unless a reader is given another limit
 EXAMPLE = asset("examples/corpus.csv")
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
+OWN = ModelName("own vectors")  # in the place of a model
 
 
 @dataclass(frozen=True)
@@ -103,23 +103,19 @@ class Corpus:
         encoding: str | None = None,
         most: int = MAX_SENTENCES,
         sheet: str | None = None,
-        vectors: np.ndarray | None = None,
+        vectors: np.ndarray | str | None = None,
     ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
         gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a text
-        file, ``sheet`` that of a workbook; None to find out. ``vectors`` are those of its rows, if the user has brought
-        them. InputError if the file cannot be read, there is no such column, it contains no text, or there is not one
-        vector for each row.
+        file, ``sheet`` that of a workbook; None to find out. ``vectors`` are those of its rows, or the column that
+        holds them, if the user has brought some. InputError if the file cannot be read, there is no such column, it
+        contains no text, or there is not one vector for each row.
         """
-        if column in (None, "sentence") and Path(path).suffix.lower() == ".txt":
-            return _from_rows(open_lines(Path(path), encoding), "sentence", most, vectors)
-        table = open_table(path, encoding, sheet)
-        if column is None and has_pairs(table) and vectors is None:
-            from training.data.load import load_data
-
-            return cls.from_dataset(load_data(str(DataName(str(path), encoding))), most)
+        table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
+        if column is None and vectors is None and has_pairs(table):
+            return cls.from_dataset(Dataset.from_table(table), most)
         return _from_rows(table, pick_sentence(table, column), most, vectors)
 
     @classmethod
@@ -156,21 +152,16 @@ class Corpus:
         )
 
 
-def has_pairs(table: Table) -> bool:
-    """Whether the names of the columns show that each row is a pair of sentences."""
-    try:
-        pick_columns(table)
-    except InputError:
-        return False
-    return True
-
-
-def _from_rows(table: Table, column: str, most: int, vectors: np.ndarray | None = None) -> Corpus:
+def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None) -> Corpus:
     """The rows with text in ``column``, up to ``most``."""
-    others = set(table.columns) - {column, *vector_columns(table.path)}
+    of_vectors = vector_columns(table)
+    if isinstance(vectors, str) and vectors not in of_vectors:
+        raise InputError(f"{table.path.name} has no column {quoted(vectors)} with a vector for each row.")
+    others = set(table.columns) - {column, *of_vectors}
     columns: dict[str, list[Any]] = {name: [] for name in table.columns if name in others}
     sentences: list[str] = []
     rows: list[int] = []
+    own: list[Any] = []
     blank = read = 0
     for batch in table.batches():
         texts = [as_text(cell) for cell in batch.rows[column]]
@@ -181,12 +172,16 @@ def _from_rows(table: Table, column: str, most: int, vectors: np.ndarray | None 
         read += len(batch)
         for name, cells in columns.items():
             cells.extend(batch.rows[name][i] for i in filled)
+        if isinstance(vectors, str):
+            own.append(batch.arrow.column(vectors))
         if len(sentences) >= most:
             break
     notes = table.remarks + ((f"{blank:,} rows without text in {column} are left out.",) if blank else ())
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
+    if isinstance(vectors, str):
+        vectors = unit_vectors(_stacked(own), table.path.name)
     if vectors is not None:
         if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
             raise InputError(
@@ -201,3 +196,50 @@ def _cut(count: int, most: int) -> tuple[str, ...]:
     if count <= most:
         return ()
     return (f"Only the first {most:,} of {count:,} sentences are used.",)
+
+
+# ---------------------------------------------------------------- vectors that a user brings
+
+
+def vector_columns(table: OpenedTable) -> list[str]:
+    """The columns of a Parquet file that hold a list of numbers in each row; none for any other file."""
+    from pyarrow import types
+
+    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+    lists = [field for field in table.fields() if any(is_kind(field.type) for is_kind in kinds)]
+    return [field.name for field in lists if types.is_floating(field.type.value_type)]
+
+
+def read_vectors(path: Path) -> np.ndarray:
+    """The vectors of a .npy file, as `unit_vectors`. InputError if it holds none."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the vectors in {path.name} cannot be read; save an array with np.save.") from error
+    return unit_vectors(array, path.name)
+
+
+def unit_vectors(array: Any, name: str) -> np.ndarray:
+    """One vector for each row of a file, float32 (rows, D) of length 1, so that products are cosines.
+
+    InputError if the array of the file ``name`` holds no such vectors.
+    """
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:
+        raise InputError(f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row.")
+    vectors = array.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    wrong = np.flatnonzero(~np.isfinite(lengths[:, 0]) | (lengths[:, 0] == 0))
+    if len(wrong):
+        raise InputError(f"{name}: the vector of row {wrong[0] + 1:,} is zero, or not a number.")
+    vectors /= lengths
+    return vectors
+
+
+def _stacked(lists: list[Any]) -> np.ndarray:
+    """Arrow lists of numbers as (rows, D); of another shape where a row has no vector, or one of another length."""
+    import pyarrow as pa
+
+    rows = pa.chunked_array(lists).combine_chunks()
+    values = np.asarray(rows.flatten().to_numpy(zero_copy_only=False))
+    is_even = not rows.null_count and len(set(rows.value_lengths().to_pylist())) == 1
+    return values.reshape(len(rows), -1) if is_even else values

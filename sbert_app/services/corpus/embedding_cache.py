@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.corpus.corpus import EXAMPLE, Corpus, CorpusLimits
+from sbert_app.services.corpus.corpus import EXAMPLE, OWN, Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
-from sbert_app.services.corpus.own_vectors import OWN
 from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from training.assets import asset
 from training.errors import InputError

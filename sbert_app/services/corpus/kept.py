@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.own_vectors import read_vectors
+from sbert_app.services.corpus.corpus import Corpus, read_vectors
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from sbert_app.services.store.temp_folder import TempFolder, keep_copy
 from training.errors import InputError
@@ -36,7 +35,7 @@ class KeptCorpus:
 
 
 class KeptCorpora:
-    """Those in a folder of temporary files. ``most``: sentences of a corpus."""
+    """The corpora in a folder of temporary files, each of ``most`` sentences at most."""
 
     def __init__(self, temp: TempFolder, most: int) -> None:
         self.temp, self.most = temp, most
@@ -67,17 +66,14 @@ class KeptCorpora:
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
-        """Those of these ids that are still kept."""
-        found = {}
+        """The records under these ids, as far as they are still there."""
+        records = {}
         for key in keys:
             with suppress(InputError):
-                found[key] = self.records.get(key)
-        return found
+                records[key] = self.records.get(key)
+        return records
 
     def _read(self, key: str, record: KeptCorpus) -> Corpus:
         folder = self.records.folder / key / "input"
-        path = folder / record.name
-        own = None
-        if record.array or record.vectors:
-            own = read_vectors(folder / record.array) if record.array else read_vectors(path, record.vectors)
-        return Corpus.from_file(path, record.column, record.encoding, self.most, record.sheet, own)
+        own = read_vectors(folder / record.array) if record.array else record.vectors
+        return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, own)

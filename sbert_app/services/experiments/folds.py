@@ -18,8 +18,8 @@ from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experim
 from sbert_app.services.files.uploads import keep_pairs
 from training.catalogue import SCORED
 from training.data.dataset import Dataset, sentence_groups
-from training.data.load import load_data
-from training.data.tables.table import read_columns
+from training.data.tables.columns import listed
+from training.data.tables.table import opened_file
 from training.errors import InputError
 from training.names import DataName
 from training.trainer.config import RunConfig
@@ -84,17 +84,18 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
 
     ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split so.
     """
-    data = load_data(str(path))
-    if data.kind != SCORED:
-        raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
-    if k is not None:
-        return data, k_folds(data, k)
     file = DataName.parse(str(path))
-    raw = read_columns(file.path, file.encoding)
-    column = next((name for name in raw if name.strip().lower() == TOPIC), None)
-    if column is None:
-        raise InputError(f"{data.name} has no column topic: its columns are {', '.join(raw)}; choose k folds instead")
-    return data, by_topic(data, [str(raw[column][row - 1]).strip() for row in data.rows])
+    with opened_file(file.path, file.encoding) as table:
+        data = Dataset.from_table(table, file.columns, file.path.name)
+        if data.kind != SCORED:
+            raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
+        if k is not None:
+            return data, k_folds(data, k)
+        column = next((name for name in table.columns if name.lower() == TOPIC), None)
+        if column is None:
+            raise InputError(f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead")
+        topics = table.in_memory({column: TOPIC})[TOPIC]
+    return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
 
 
 def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:

@@ -21,8 +21,8 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.writers import PARQUET, VECTORS, discarded_on_error, open_writers
 from training.data.tables.columns import as_text, free_name, pick_sentence
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, open_lines, open_table
+from training.data.tables.rows import OpenedTable, RowBatch
+from training.data.tables.table import open_table
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -51,7 +51,7 @@ class EncodeSummary:
 
 
 def encode_file(
-    table: Table,
+    table: OpenedTable,
     column: str,
     output: Path,
     encoder: Encoder,
@@ -125,14 +125,12 @@ def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
         yield batch
 
 
-def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[Table, str]:
-    """A file of sentences, and the name of its column: as asked for, else by name. A .txt file has one a line.
+def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[OpenedTable, str]:
+    """A file of sentences, and the name of its column: ``column``, else by name. A .txt file has one a line.
 
     ``encoding`` is that of a text file; None to find out.
 
     InputError if the file cannot be used, or has no such column.
     """
-    if source.suffix.lower() == ".txt" and column is None:
-        return open_lines(source, encoding), "sentence"
-    table = open_table(source, encoding)
+    table = open_table(source, encoding, lines=column is None)
     return table, pick_sentence(table, column)

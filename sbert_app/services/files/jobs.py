@@ -36,7 +36,8 @@ from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document, write_document
 from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns
-from training.data.tables.table import Table, open_table
+from training.data.tables.rows import OpenedTable
+from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
 
@@ -60,7 +61,7 @@ class _Saved(BaseModel):
 class ScoreRequest:
     """What to score with which models. Pooling None is the model's own; cross-encoder None is none."""
 
-    source: Path | Table
+    source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
     model: str
     pooling: str | None = None
@@ -70,7 +71,7 @@ class ScoreRequest:
 
     @property
     def path(self) -> Path:
-        return self.source.path if isinstance(self.source, Table) else self.source
+        return self.source.path if isinstance(self.source, OpenedTable) else self.source
 
 
 @dataclass(frozen=True)

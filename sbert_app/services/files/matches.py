@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.gold import GoldColumn, matches_of
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers
+from training.data.gold import GoldColumn, matches_of
 from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, open_table
+from training.data.tables.rows import OpenedTable, RowBatch
+from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
@@ -125,7 +125,7 @@ def apply_threshold(
 class _Judged:
     """The matching rows that have a gold score or a label, and which of them are no matches by it."""
 
-    def __init__(self, table: Table, columns: PairColumns) -> None:
+    def __init__(self, table: OpenedTable, columns: PairColumns) -> None:
         self._columns, self._gold = columns, GoldColumn.of(table.preview(50), columns)
         self._values: list[np.ndarray] = []  # of all rows
         self._matching: list[np.ndarray] = []
@@ -185,7 +185,7 @@ class _Graph:
 
 
 def _read(
-    table: Table,
+    table: OpenedTable,
     sentences: tuple[str, str],
     score: str,
     threshold: float,
@@ -218,7 +218,7 @@ def _hashes(cells: Sequence[Any]) -> np.ndarray:
 
 
 def _write_lists(
-    table: Table, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
+    table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[DuplicateGroup]:
     """Write the groups and the deduplicated sentences -> the largest groups."""
     paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
@@ -257,7 +257,7 @@ def _write_lists(
 
 
 def _first_occurrences(
-    table: Table, sentences: tuple[str, str], graph: _Graph, watch: Watch
+    table: OpenedTable, sentences: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[int, int, str]]:
     """(place, group, text) of each distinct sentence, in the order of the file; a row has two places."""
     order = np.argsort(graph.first)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_duration, json_values
-from sbert_app.services.files.gold import NUMBER, matches_of
+from training.data.gold import NUMBER, matches_of
 from training.data.tables.columns import PairColumns
 from training.evaluation.metrics import affordable_resamples, bootstrap_interval, pearson, ranks, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
 from sbert_app.services.function_words import other_language
+from training.data.gold import NUMBER, GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
-from training.data.tables.rows import EMPTY_LINE, RowBatch
-from training.data.tables.table import Table, open_table
+from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
+from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
@@ -52,7 +52,7 @@ EXAMPLE_NOTES = 20
 
 
 def score_file(
-    source: Path | Table,
+    source: Path | OpenedTable,
     outputs: Sequence[Path],
     encoder: Encoder,
     cross_encoder: CrossEncoder | None = None,
@@ -80,7 +80,7 @@ def score_file(
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the
             middle, or changed while it was read, the rows before are kept in the outputs.
     """
-    table = source if isinstance(source, Table) else open_table(source)
+    table = source if isinstance(source, OpenedTable) else open_table(source)
     pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
@@ -104,7 +104,7 @@ class _Scoring:
     """The state of one file that is being scored."""
 
     def __init__(
-        self, table: Table, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
+        self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
         self.gold: GoldColumn | None = None  # known from the first rows on: a table may be read only once

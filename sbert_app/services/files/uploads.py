@@ -15,17 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
 from training.atomic import replace_file
-from training.data.tables.columns import LABELS, NLI_PAIR, as_text, canonical_names, normalize_name, parse_number
-from training.data.tables.guess import SAMPLE, guess_sentences, guess_target
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, open_table
+from training.data.gold import is_label_column
+from training.data.tables.columns import as_text, normalize_name, roles_of
+from training.data.tables.guess import guess_sentences, guess_target
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
 from training.errors import InputError
 
-KEPT = ("topic",)  # further columns that are used under one name alone
+FURTHER = ("topic",)  # further columns that are used, under one name alone
 LOOKED_AT = 1_000  # rows that decide whether a column of judgements holds scores or labels
 
 
@@ -42,111 +41,86 @@ class ChosenColumns:
         return [name for name in (self.first, self.second, self.target) if name]
 
     @classmethod
-    def suggested(cls, table: Table) -> tuple[ChosenColumns | None, frozenset[str]]:
-        """Those that are found by name, else guessed from their content, and the names of those that are guessed.
+    def suggested(cls, table: OpenedTable) -> tuple[ChosenColumns | None, frozenset[str]]:
+        """The columns by name, else guessed from their content, and the names of those that are guessed.
 
         None for triplets, which have names of their own, and where there are no sentences.
         """
         if has_triplets(table.columns):
             return None, frozenset()
-        rows, named = table.preview(SAMPLE).rows, cls.found(table)
-        sentences = [named.first, named.second] if named else [*guess_sentences(rows), None, None][:2]
-        first, second = sentences
+        rows, named = table.preview(HEAD_ROWS).rows, cls.by_name(table)
+        first, second = (named.first, named.second) if named else [*guess_sentences(rows), None, None][:2]
         if first is None:
             return None, frozenset()
-        others = {name: cells for name, cells in rows.items() if name not in sentences}
+        others = {name: cells for name, cells in rows.items() if name not in (first, second)}
         target = (named and named.target) or guess_target(others, of_pairs=second is not None)
-        chosen = cls(first, second, target)
-        return chosen, frozenset(chosen.names).difference(named.names if named else ())
+        columns = cls(first, second, target)
+        return columns, frozenset(columns.names).difference(named.names if named else ())
 
     @classmethod
-    def found(cls, table: Table) -> ChosenColumns | None:
-        """Those that readers find by their names; None if they find no sentences, or triplets."""
-        by_role = {role: name for name, role in canonical_names(table.columns).items()}
-        if has_triplets(table.columns):
-            return None
-        target = by_role.get("score") or by_role.get("label")
-        if {"sentence1", "sentence2"} <= set(by_role):
-            return cls(by_role["sentence1"], by_role["sentence2"], target)
-        if "sentence" in by_role:
-            return cls(by_role["sentence"], None, target)
-        names = table.columns
-        return cls(names[0], names[1]) if len(names) == 2 and target is None else None
+    def by_name(cls, table: OpenedTable) -> ChosenColumns | None:
+        """The columns that readers find by their names; None if they find no sentences, or triplets."""
+        roles = roles_of(table.columns)
+        first = roles.get("sentence1") or roles.get("sentence")
+        return cls(first, roles.get("sentence2"), roles.get("score") or roles.get("label")) if first else None
 
 
 def has_triplets(columns: Sequence[str]) -> bool:
     """Whether the names are those of triplets: anchor, positive, negative."""
-    return {"anchor", "positive", "negative"} <= set(canonical_names(columns).values())
+    return {"anchor", "positive", "negative"} <= set(roles_of(columns))
 
 
-def named_columns(
-    path: Path, chosen: ChosenColumns | None, home: Path, encoding: str | None = None, sheet: str | None = None
-) -> Path | None:
-    """A copy of a file with the chosen columns alone, under their usual names; None if they are found anyway.
+def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path) -> Path | None:
+    """A copy of a file with some columns alone, under their usual names; None if readers find them anyway.
 
-    It is Parquet under the name of the file, which readers know by its first bytes. ``chosen`` is None for triplets,
-    whose columns all stay; ``sheet`` is that of a workbook.
+    It is Parquet under the name of the file, which readers know by its first bytes. ``columns`` is None for triplets,
+    whose columns all stay.
 
     InputError if the file cannot be read, or two of the columns are the same or do not exist.
     """
-    table = open_table(path, encoding, sheet)
-    if chosen in (None, ChosenColumns.found(table)) and (
-        sheet is None or sheet == open_table(path, encoding).reader.sheet
-    ):
+    if columns in (None, ChosenColumns.by_name(table)) and table.is_default_sheet:
         return None
-    names = list(table.columns) if chosen is None else chosen.names
+    names = list(table.columns) if columns is None else columns.names
     for name in names:
         if name not in table.columns:
-            raise InputError(f"{path.name} has no column {name!r}; choose its columns again")
+            raise InputError(f"{table.path.name} has no column {name!r}; choose its columns again")
     if len(set(names)) < len(names):
         raise InputError(f"the column {max(names, key=names.count)} is chosen twice; choose different columns")
-    roles = names if chosen is None else ["sentence1", "sentence2"] if chosen.second else ["sentence"]
-    roles = [*roles, _role_of(table, chosen)] if chosen and chosen.target else roles
-    kept = [name for name in table.columns if normalize_name(name) in KEPT and name not in names]
-    names, roles = names + kept, roles + [normalize_name(name) for name in kept]
-    copy = _place(path, home, path.name, repr((names, roles, encoding, sheet)))
+    roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
+    roles = [*roles, _target_role(table, columns)] if columns and columns.target else roles
+    further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
+    names, roles = names + further, roles + [normalize_name(name) for name in further]
+    copy = _place(table.path, home, table.path.name, repr((names, roles, table.description)))
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        _write(table, dict(zip(roles, names, strict=True)), copy)
+        writer = ParquetWriter(copy, [], dict.fromkeys(roles, "string"))
+        with discarded_on_error([writer]):
+            for batch in table.batches():
+                cells = [[as_text(cell) for cell in batch.rows[name]] for name in names]
+                writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
+            writer.finish()
     return copy
 
 
-def _role_of(table: Table, chosen: ChosenColumns) -> str:
-    """Whether the judgements are labels: words, 0 and 1, or what a column of a label's name holds; else scores."""
-    name = chosen.target or ""
-    if normalize_name(name) in LABELS:
-        return "label"
-    cells: Sequence[Any] = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[name]]
-    numbers = [parse_number(text) for cell in cells if (text := as_text(cell)) is not None]
-    is_inference = (normalize_name(chosen.first), normalize_name(chosen.second or "")) == NLI_PAIR
-    if None in numbers or set(numbers) <= {0.0, 1.0} or (is_inference and set(numbers) <= {0.0, 1.0, 2.0}):
-        return "label"
-    return "score"
-
-
-def _write(table: Table, columns: dict[str, str], path: Path) -> None:
-    """The columns of a table as text, under new names."""
-    writer = ParquetWriter(path, [], dict.fromkeys(columns, "string"))
-    with discarded_on_error([writer]):
-        for batch in table.batches():
-            cells = {role: [as_text(cell) for cell in batch.rows[name]] for role, name in columns.items()}
-            writer.write(RowBatch(1, {}), cells)
-        writer.finish()
+def _target_role(table: OpenedTable, columns: ChosenColumns) -> str:
+    target = columns.target or ""
+    cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[target]]
+    return "label" if is_label_column(target, cells, columns.first, columns.second or "") else "score"
 
 
 def keep_upload(file: str | Path, home: Path) -> Path:
     """Copy a file into the home folder, where runs find it. Returns the path of the copy."""
     source = Path(file)
-    kept = _place(source, home, source.name)
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(kept) as fresh:
+    copy = _place(source, home, source.name)
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(copy) as fresh:
             shutil.copyfile(source, fresh)
-    return kept
+    return copy
 
 
 def _place(source: Path, home: Path, name: str, version: str = "") -> Path:
-    """Where what is made of a file is kept: HOME/data/uploads, the hash of its content and of ``version``, a name."""
+    """The place of a copy: HOME/data/uploads, the hash of its content and of ``version``, a name."""
     with source.open("rb") as file:
         key = hashlib.file_digest(file, "sha256")
     key.update(version.encode())

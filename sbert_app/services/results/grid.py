@@ -35,7 +35,8 @@ from sbert_app.services.runs.training_data import overlap_with
 from sbert_app.services.store.cache import DiskCache, digest
 from training.assets import asset
 from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED, TFIDF
-from training.data.dataset import TOP_SCORE, Dataset
+from training.data.dataset import Dataset
+from training.data.gold import TOP_SCORE
 from training.data.load import load_data
 from training.data.overlap import Overlap
 from training.data.transforms import match_labels

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,15 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
-from training.data.dataset import MISSING, sentence_groups
-from training.data.tables.table import read_columns
+from training.data.dataset import sentence_groups
+from training.data.gold import MISSING
+from training.data.tables.columns import canonical_names
+from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors
 from training.names import DataName
-from training.sources.resolve import dataset_files, stsb_folder
+from training.sources.hub_dataset import read_dataset
+from training.sources.resolve import stsb_folder
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Vectors
@@ -84,18 +87,18 @@ class TransferScore:
         return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
 
 
-def read_labelled(
-    path: Path | str | Sequence[Path], name: str | None = None, label: str = "label"
-) -> ClassificationData:
-    """Read (sentence, label) or (sentence1, sentence2, label) from a file, or from several with the same columns.
+def read_labelled(path: Path | str) -> ClassificationData:
+    """Read (sentence, label) or (sentence1, sentence2, label) from a file; its path may name its encoding.
 
-    A path may name its encoding. Raises InputError if a column is missing, or fewer than two classes with two rows each
-    remain.
+    Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
-    files = [DataName.parse(str(each)) for each in ([path] if isinstance(path, (str, Path)) else path)]
-    name = name or files[0].path.name
-    tables = [read_columns(file.path, file.encoding) for file in files]
-    cells = {column: [cell for table in tables for cell in table[column]] for column in tables[0]}
+    file = DataName.parse(str(path))
+    table = open_table(file.path, file.encoding)
+    return _labelled(file.path.name, table.in_memory(canonical_names(table.columns)), "label")
+
+
+def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> ClassificationData:
+    """The rows of a table in memory, whose columns have their canonical names."""
     texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
     if not {*texts, label} <= set(cells):
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
@@ -194,9 +197,6 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
 
-TRAINING = ("*train*",)  # file patterns; cross-validation makes its own test rows
-
-
 @dataclass(frozen=True)
 class TransferTask:
     title: str
@@ -223,7 +223,10 @@ def load_task(name: str, home: Path) -> ClassificationData:
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
     task = TRANSFER_TASKS[name]
-    return read_labelled(dataset_files(task.repo, TRAINING, home).paths, task.title, task.label)
+    # Of the training split; cross-validation makes its own test rows.
+    columns = read_dataset(task.repo, (), "train", list, home).columns
+    roles = canonical_names(list(columns))
+    return _labelled(task.title, {roles[column]: cells for column, cells in columns.items()}, task.label)
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}

@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.rows import BATCH_ROWS, Reader, RowBatch
-from training.data.tables.table import Table, file_version, open_table
+from training.data.tables.rows import BATCH_ROWS, OpenedTable, RowBatch, file_version
+from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, first_line
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
 BLOCK_ROWS = 65_536  # of a block, which is a file of the output
 FILE_ROWS = 10**12  # the ids of a file's rows begin at this times its number
 ID = "row_id"
@@ -96,9 +95,9 @@ class BlockReader:
         self._batches: Iterator[RowBatch] = iter(())
         self._rest: RowBatch | None = None
         self._copy: Any = None
-        self._table: Table | None = None
+        self._table: OpenedTable | None = None
 
-    def open(self, block: Block) -> Table:
+    def open(self, block: Block) -> OpenedTable:
         """The rows of a block as a table, with their ids. Read it before the next call. InputError as `open_table`."""
         if self._table is None or self._block is None or self._block.file != block.file:
             self.close()
@@ -108,10 +107,10 @@ class BlockReader:
         elif self._next_row > block.first_row:
             self._rewind()
         self._block = block
-        return Table(self._table.path, _Rows(self._table, block, self))
+        return _Rows.of(self._table, block, self)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> OpenedTable:
         """The file of the block that was opened last, without ids."""
         assert self._table is not None  # noqa: S101 - for use after `open`
         return self._table
@@ -143,30 +142,36 @@ class BlockReader:
         self._batches, self._rest, self._next_row = self._table.batches(BATCH_ROWS), None, 1
 
 
-class _Rows(Reader):
+@dataclass(frozen=True)
+class _Rows(OpenedTable):
     """The rows of one block, with a column of ids."""
 
-    def __init__(self, table: Table, block: Block, reader: BlockReader) -> None:
-        self._table, self._block, self._reader = table, block, reader
-        self._adds_id = ID not in table.columns and "id" not in table.columns
-        self.columns = (*table.columns, ID) if self._adds_id else table.columns
-        self.remarks = table.remarks
-        self.row_estimate = block.rows or max(table.row_estimate - block.first_row + 1, 1)
+    table: OpenedTable
+    block: Block
+    reader: BlockReader
+    adds_id: bool
+
+    @classmethod
+    def of(cls, table: OpenedTable, block: Block, reader: BlockReader) -> _Rows:
+        adds_id = ID not in table.columns and "id" not in table.columns
+        columns = (*table.columns, ID) if adds_id else table.columns
+        rows = block.rows or max(table.row_estimate - block.first_row + 1, 1)
+        return cls(table.path, columns, rows, table.remarks, table, block, reader, adds_id)
 
     def fields(self) -> list[Any]:
         import pyarrow as pa
 
-        return [*self._table.fields(), *([pa.field(ID, pa.int64())] if self._adds_id else [])]
+        return [*self.table.fields(), *([pa.field(ID, pa.int64())] if self.adds_id else [])]
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+    def _read(self, size: int) -> Iterator[RowBatch]:
         """The rows, as the file's own reader batches them."""
-        for batch in self._reader.take(self._block):
-            yield self._with_id(batch) if self._adds_id else batch
+        for batch in self.reader.take(self.block):
+            yield self._with_id(batch) if self.adds_id else batch
 
     def _with_id(self, batch: RowBatch) -> RowBatch:
         import pyarrow as pa
 
-        first = self._block.file_number * FILE_ROWS + batch.first_row
+        first = self.block.file_number * FILE_ROWS + batch.first_row
         ids = list(range(first, first + len(batch)))
         arrow = None if batch.arrow is None else batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
         return replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)

@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import Report, ReportBuilder
 from sbert_app.services.shards.blocks import ID, Block, find_files, input_version, local_copy, plan_blocks
 from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
+from training.data.gold import NUMBER, GoldColumn
 from training.data.tables.columns import as_text, pick_columns
 from training.data.tables.parquet import open_parquet
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table, changed_while_read
+from training.data.tables.rows import OpenedTable, RowBatch, changed_while_read
 from training.errors import InputError
 
 
@@ -202,7 +201,7 @@ def _add_scores(
 
     ``gold_column`` is that of the first part; None for the first.
     """
-    table = Table(path, open_parquet(path))
+    table = open_parquet(path)
     # Scoring appends cosine, cross_encoder if there is one, and note, and ids before them.
     count = 3 if job.cross_encoder else 2
     given, (cosine_name, *cross_names) = table.columns[:-count], table.columns[-count:-1]
@@ -225,7 +224,7 @@ class _Given:
 
     path: Path
     columns: tuple[str, ...]
-    part: Table
+    part: OpenedTable
 
     def preview(self, rows: int = 10) -> RowBatch:
         return self.part.preview(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 from paths import SHARED_DATA
 
 from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.dataset import Dataset, join, parse_dataset, to_gold
+from training.data.dataset import Dataset, join, parse_dataset
+from training.data.gold import to_gold
 from training.data.load import check_data_name, load_data
 from training.data.tables import table as table_module
 from training.data.transforms import (
@@ -24,7 +24,7 @@ from training.data.transforms import (
 )
 from training.errors import InputError
 from training.objectives import OBJECTIVES, training_data
-from training.sources.resolve import ResolvedFiles
+from training.sources import hub_dataset, order, resolve
 
 
 def transformed(data: Dataset, objective: str, seed: int = 0) -> Dataset:
@@ -81,9 +81,7 @@ def tiny(tmp_path: Path) -> Path:
 @pytest.fixture
 def complete(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Path:
     """The tiny benchmark, taken for whole."""
-    from training.sources import resolve
-
-    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedFolder(Path(home) / "data/stsb", "here"))
+    monkeypatch.setattr(resolve, "stsb_folder", lambda home: order.ResolvedFolder(Path(home) / "data/stsb", "here"))
     return tiny
 
 
@@ -106,58 +104,42 @@ def test_unknown_names_and_splits_are_refused_with_what_there_is(complete):
         load_data("stbs", complete)
 
 
-def hub(monkeypatch: pytest.MonkeyPatch, paths: list[Path]) -> list[tuple]:
-    """The Hub's cache replaced by files here; returns the questions it was asked."""
-    from training.sources import resolve
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch):
+    """The Hub replaced by columns of rows; the list that it returns has the questions that were asked."""
 
-    asked: list[tuple] = []
+    def replace(**columns: list) -> list[tuple]:
+        questions: list[tuple] = []
 
-    def local_dataset_files(repo, patterns, home=None):
-        asked.append((repo, patterns))
-        return ResolvedFiles(tuple(paths), "Hub")
+        def read_dataset(repo_id, selectors, split, wanted, home=None):
+            questions.append((repo_id, selectors, split))
+            assert list(wanted(list(columns))) == list(columns)
+            return hub_dataset.HubRows(columns, selectors[0], split, "Hub", ())
 
-    monkeypatch.setattr(resolve, "local_dataset_files", local_dataset_files)
-    return asked
+        monkeypatch.setattr(hub_dataset, "read_dataset", read_dataset)
+        return questions
 
-
-def parquet(path: Path, **columns: list) -> Path:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table(columns), path)
-    return path
+    return replace
 
 
-def test_nli_from_the_hub_drops_rows_without_a_gold_label(monkeypatch, tmp_path):
-    file = parquet(tmp_path / "train-0.parquet", premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2])
-    asked = hub(monkeypatch, [file])
+def test_nli_from_the_hub_drops_rows_without_a_gold_label(hub):
+    questions = hub(premise=["p", "q", "r"], hypothesis=["h", "i", "j"], label=[0, -1, 2])
     snli = load_data("snli")
-    assert asked == [("stanfordnlp/snli", ("plain_text/train-*.parquet",))]
+    assert questions == [("stanfordnlp/snli", ("plain_text", "train"), "train")]
     assert snli.columns == (["p", "r"], ["h", "j"])
     assert (snli.labels, snli.label_names) == ([0, 2], NLI_LABELS)
     assert snli.notes[0] == "1 rows without a gold label left out"
     assert list(snli.rows) == [1, 3]
 
 
-def test_sections_of_wikipedia_are_triplets_over_several_files(monkeypatch, tmp_path):
-    files = [parquet(tmp_path / f"{i}.parquet", anchor=[f"a{i}"], positive=["p"], negative=["n"]) for i in range(2)]
-    hub(monkeypatch, files)
+def test_sections_of_wikipedia_are_triplets(hub):
+    questions = hub(anchor=["a", "b"], positive=["p", "q"], negative=["n", "m"])
     sections = load_data("wiki-sections:dev")
-    assert sections.kind == TRIPLETS
-    assert sections.columns[0] == ["a0", "a1"]
+    assert questions[0][1:] == (("triplet", "validation"), "validation")
+    assert (sections.kind, sections.name, sections.columns[0]) == (TRIPLETS, "wiki-sections:dev", ["a", "b"])
 
 
-def test_a_gzipped_test_set(monkeypatch, tmp_path):
-    lines = [{"sentence1": "a", "sentence2": "b", "score": 3.5}, {"sentence1": "c", "sentence2": "d", "score": 0}]
-    file = tmp_path / "test.jsonl.gz"
-    file.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
-    hub(monkeypatch, [file])
-    assert load_data("sts13").scores == [3.5, 0.0]
-    assert load_data("sts13").name == "sts13:test"
-
-
-def test_a_split_that_the_hub_does_not_have(monkeypatch):
-    hub(monkeypatch, [])
+def test_a_split_that_the_hub_does_not_have():
     with pytest.raises(InputError, match="sts12 has no split 'dev'; choose test"):
         load_data("sts12:dev")
 

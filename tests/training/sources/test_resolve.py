@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hub_server import HubServer
 from hypothesis import example, given
 from hypothesis import strategies as st
 from remote import MINILM_ID, model, write
@@ -13,6 +12,7 @@ from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.sources import resolve
 from training.sources.home import home_folder, is_offline, set_offline
+from training.sources.order import ResolvedFolder
 
 # ---------------------------------------------------------------- the home folder
 
@@ -34,18 +34,18 @@ def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, mon
 
 def test_a_folder_is_a_model(alone, tmp_path):
     folder = model(tmp_path / "mine")
-    assert resolve.model_folder(str(folder)) == resolve.ResolvedFolder(folder, "local folder")
+    assert resolve.model_folder(str(folder)) == ResolvedFolder(folder, "local folder")
     assert resolve.model_folder("mine").path == folder
 
 
 def test_a_folder_in_home_is_a_model(alone):
     folder = model(alone / "models/org/small")
-    assert resolve.model_folder("org/small") == resolve.ResolvedFolder(folder, "home folder")
+    assert resolve.model_folder("org/small") == ResolvedFolder(folder, "home folder")
 
 
 def test_both_names_of_an_embedded_model_are_the_same(home):
     for name in (DEFAULT_MODEL, MINILM_ID):
-        assert resolve.model_folder(name) == resolve.ResolvedFolder(home / "models/all-MiniLM-L6-v2", "home folder")
+        assert resolve.model_folder(name) == ResolvedFolder(home / "models/all-MiniLM-L6-v2", "home folder")
 
 
 def test_pickled_weights_are_refused_with_the_reason(alone, tmp_path):
@@ -67,7 +67,7 @@ def test_a_run_is_a_model_once_it_has_one(alone):
     with pytest.raises(InputError, match="run first has no model yet"):
         resolve.model_folder("run:first")
     folder = model(alone / "runs/first/model")
-    assert resolve.model_folder("run:first") == resolve.ResolvedFolder(folder, "run first")
+    assert resolve.model_folder("run:first") == ResolvedFolder(folder, "run first")
 
 
 @pytest.mark.parametrize("run", ["", ".", "..", "../runs/first", "a/b", "a\\b", "/etc", "first\n", "-x", "x" * 200])
@@ -103,69 +103,10 @@ def test_offline_can_be_set_in_the_program(monkeypatch):
     assert not is_offline()
 
 
-# ---------------------------------------------------------------- data sets
-
-
-def test_a_data_set_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
-    repo = write(tmp_path / "repo", "loader.py", "data/train-1.parquet", "data/train-0.parquet", "train.jsonl", "x.bin")
-    patterns = ["none-*.parquet", "*train-*.parquet", "*train*"]
-    with HubServer(datasets={"org/pairs": repo}) as server:
-        client.use(server)
-        first = client.call("dataset_files", "org/pairs", patterns)
-    assert first["source"] == f"Hub {server.url}"
-    assert [Path(path).name for path in first["paths"]] == ["train-0.parquet", "train-1.parquet"]
-    assert Path(first["paths"][0]).read_text() == "x data/train-0.parquet"
-    assert not [asked for asked in server.requests if asked.endswith((".py", ".bin", ".jsonl"))]
-
-    again = client.call("dataset_files", "org/pairs", patterns)
-    assert (again["paths"], again["source"]) == (first["paths"], "Hub cache")
-
-
-def test_a_data_set_without_the_file_says_what_it_has(client, tmp_path):
-    with HubServer(datasets={"org/pairs": write(tmp_path / "repo", "dev.csv", "load.py")}) as server:
-        client.use(server)
-        error = client.call("dataset_files", "org/pairs", ["train*"])["error"]
-    assert error == "data set org/pairs has no file train* on the Hub; it has dev.csv"
-
-
-def test_files_of_a_data_set_in_home_come_first(alone):
-    folder = write(alone / "data/org/pairs", "test.jsonl.gz", "test.py")
-    found = resolve.dataset_files("org/pairs", ["*test*.parquet", "*test*"])
-    assert found == resolve.ResolvedFiles((folder / "test.jsonl.gz",), "home folder")
-
-
-@pytest.mark.parametrize("name", ["", "../x", "org/../x", "/etc/x", "a/b/c", "org/name.git", "org/ä"])
-def test_a_data_sets_name_is_checked(alone, name):
-    with pytest.raises(InputError, match="is no name of the Hub"):
-        resolve.dataset_files(name, ["*"])
-
-
-def test_the_hubs_copy_of_stsb_becomes_the_published_one(client, home, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    def rows(folder, split):
-        lines = (folder / f"sts-{split}.csv").read_text(encoding="utf-8").strip("\n").split("\n")
-        return [(round(float(cells[4]), 6), *cells[5:7]) for cells in (line.split("\t") for line in lines)]
-
-    (tmp_path / "data").mkdir()
-    for split, theirs in {"train": "train", "dev": "validation", "test": "test"}.items():
-        scores, first, second = zip(*rows(home / "data/stsb", split), strict=True)
-        table = pa.table({"sentence1": first, "sentence2": second, "score": [score / 5 for score in scores]})
-        pq.write_table(table, tmp_path / f"data/{theirs}-00000-of-00001.parquet")
-    with HubServer(datasets={"sentence-transformers/stsb": tmp_path}) as server:
-        client.use(server)
-        found = client.call("stsb_folder")
-    assert found["paths"] == [str(client.home / "data/stsb")]
-    assert found["source"] == f"Hub {server.url}"
-    for split in ("train", "dev", "test"):
-        assert rows(client.home / "data/stsb", split) == rows(home / "data/stsb", split)
-
-
 def test_a_run_is_found_by_its_name_if_one_run_alone_has_it(alone):
     folder = model(alone / "runs/20261121-demo/model")
     (alone / "runs/20261121-demo/name.txt").write_text("60-second demo")
-    assert resolve.model_folder("run:60-second demo") == resolve.ResolvedFolder(folder, "run 20261121-demo")
+    assert resolve.model_folder("run:60-second demo") == ResolvedFolder(folder, "run 20261121-demo")
     write(alone / "runs/20261122-demo", "name.txt")
     (alone / "runs/20261122-demo/name.txt").write_text("60-second demo")
     with pytest.raises(

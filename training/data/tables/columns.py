@@ -1,4 +1,4 @@
-"""Which columns of a table hold the sentences, the gold score and the label: by name, or as requested.
+"""The columns of a table that hold the sentences, the gold score and the label: by name, or as requested.
 
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
 ``SENTENCE1`` are one name. A table of exactly two columns needs no known names. Numbers are parsed here too, because
@@ -15,7 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Protocol
 
-from training.data.tables.rows import RowBatch, shown
+from training.data.tables.rows import RowBatch, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
@@ -55,16 +55,17 @@ SCORES = (
 )
 LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
+KNOWN_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
 NLI_PAIR = ("premise", "hypothesis")  # its 0, 1, 2 are classes, not a scale
 MOST_COLUMNS = 2_000
-MOST_NAMED = 20  # columns that an error lists
+MOST_LISTED = 20  # columns that an error lists
 LONG_NAME = 80  # characters: a header does not hold whole sentences
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 class TableColumns(Protocol):
-    """What is needed of a table here; `training.data.tables.table.Table` has it."""
+    """A table as far as its columns are looked for; an `OpenedTable` is one."""
 
     @property
     def path(self) -> Path: ...
@@ -84,25 +85,51 @@ class PairColumns:
     negative: str | None = None
 
 
+def roles_of(columns: Sequence[str]) -> dict[str, str]:
+    """The columns by what they hold, as far as their names say it.
+
+    sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label. Two columns
+    without a known name can only be the two sentences.
+    """
+    by_key = _by_normalized_name(columns)
+    roles = {"negative": _first(NEGATIVES, by_key), "score": _first(SCORES, by_key), "label": _first(LABELS, by_key)}
+    pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
+    if pair is None and len(columns) == 2 and not any(map(is_known, columns)):
+        roles |= {"sentence1": columns[0], "sentence2": columns[1]}
+    elif pair is not None:
+        sentences = ("anchor", "positive") if roles["negative"] else ("sentence1", "sentence2")
+        roles |= {role: by_key[key] for role, key in zip(sentences, pair, strict=True)}
+    else:
+        roles["sentence"] = _first(SENTENCES, by_key)
+    return {role: name for role, name in roles.items() if name}
+
+
+def canonical_names(columns: Sequence[str]) -> dict[str, str]:
+    """The canonical name of each column: text_a -> sentence1, similarity -> score, … Others keep their names."""
+    canonical = {name: role for role, name in roles_of(columns).items() if role not in columns or role == name}
+    return {name: canonical.get(name, name) for name in columns}
+
+
 def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) -> PairColumns:
     """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
 
     InputError if a requested column does not exist, or no pair of names is known; it lists those there are.
     """
-    columns = table.columns
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
-    by_key = _by_normalized_name(columns)
-    pair = next(((by_key[a], by_key[b]) for a, b in PAIR_COLUMN_NAMES if a in by_key and b in by_key), None)
-    if pair is None:
-        known = [name for name in columns if is_known(name)]
-        if len(columns) != 2 or known:
-            raise InputError(
-                f"{table.path.name} has {listed(columns)}, but two with sentences are needed: call them sentence1 and "
-                "sentence2, or say which they are."
-            )
-        pair = (columns[0], columns[1])
-    return _with_the_rest(table, *pair)
+    roles = roles_of(table.columns)
+    first, second = roles.get("sentence1") or roles.get("anchor"), roles.get("sentence2") or roles.get("positive")
+    if first is None or second is None:
+        raise InputError(
+            f"{table.path.name} has {listed(table.columns)}, but two with sentences are needed: call them sentence1 "
+            "and sentence2, or say which they are."
+        )
+    return _with_the_rest(table, first, second)
+
+
+def has_pairs(table: TableColumns) -> bool:
+    """Whether the names of the columns show that each row is a pair of sentences."""
+    return not {"sentence2", "positive"}.isdisjoint(roles_of(table.columns))
 
 
 def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
@@ -112,8 +139,8 @@ def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
     """
     if requested:
         return _existing(table, requested)
-    if found := _first(SENTENCES, _by_normalized_name(table.columns)):
-        return found
+    if name := _first(SENTENCES, _by_normalized_name(table.columns)):
+        return name
     if len(table.columns) == 1:
         return table.columns[0]
     raise InputError(
@@ -142,30 +169,13 @@ def requested_names(table: TableColumns, requested: Sequence[str]) -> dict[str, 
     first, second, third = pair.sentence1, pair.sentence2, pair.score if requested[2:] else None
     if third is None:
         by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
-        found = {_first(SCORES, by_key): "score", _first(LABELS, by_key): "label"}
-        return {first: "sentence1", second: "sentence2"} | {name: role for name, role in found.items() if name}
+        judgements = {_first(SCORES, by_key): "score", _first(LABELS, by_key): "label"}
+        return {first: "sentence1", second: "sentence2"} | {name: role for name, role in judgements.items() if name}
     key, cells = normalize_name(third), table.preview(50).rows[third]
     if key in NEGATIVES or any(_is_sentence(cell) for cell in cells if isinstance(cell, str)):
         return {first: "anchor", second: "positive", third: "negative"}
     is_label = key in LABELS or not _is_numeric(table, third)
     return {first: "sentence1", second: "sentence2", third: "label" if is_label else "score"}
-
-
-def canonical_names(columns: Sequence[str]) -> dict[str, str]:
-    """The canonical name of each column: text_a -> sentence1, similarity -> score, … Others keep their names."""
-    by_key = _by_normalized_name(columns)
-    pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
-    negative = next((name for name in NEGATIVES if name in by_key), None)
-    single = next((name for name in SENTENCES if name in by_key), None)
-    canonical: list[tuple[str, str]] = []  # (normalized name, canonical name)
-    if pair:
-        canonical += zip(pair, ("anchor", "positive") if negative else ("sentence1", "sentence2"), strict=True)
-    elif single:
-        canonical += [(single, "sentence")]
-    for names, name in ((NEGATIVES, "negative"), (SCORES, "score"), (LABELS, "label")):
-        canonical += [(key, name) for key in names if key in by_key][:1]
-    renamed = {by_key[key]: name for key, name in canonical if name not in columns or by_key[key] == name}
-    return {name: renamed.get(name, name) for name in columns}
 
 
 def parse_number(value: Any) -> float | None:
@@ -190,7 +200,7 @@ def parse_number(value: Any) -> float | None:
 
 def bad_number(column: str, value: Any, row: int | None = None) -> str:
     """The error for a value that should be a number: "row 17, column score: 'abc' is not a number"."""
-    return (f"row {row:,}, " if row else "") + f"column {column}: {shown(value)} is not a number"
+    return (f"row {row:,}, " if row else "") + f"column {column}: {quoted(value)} is not a number"
 
 
 def as_text(value: Any) -> str | None:
@@ -208,21 +218,9 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[\s_.\-]+", "", name).casefold()
 
 
-def _by_normalized_name(columns: Sequence[str]) -> dict[str, str]:
-    """The columns by their normalized names; of several with the same, the first."""
-    return {normalize_name(name): name for name in reversed(columns)}
-
-
-def _first(names: Sequence[str], by_key: dict[str, str]) -> str | None:
-    return next((by_key[name] for name in names if name in by_key), None)
-
-
-KNOWN = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
-
-
 def is_known(name: str) -> bool:
     """Whether this is one of the names that columns are found by."""
-    return normalize_name(name) in KNOWN
+    return normalize_name(name) in KNOWN_NAMES
 
 
 def looks_like_data(first: Sequence[str]) -> bool:
@@ -242,7 +240,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
             unique.append(name)
             continue
         unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
-        problem = f"has the same name as another, {shown(name)}" if name else "has no name"
+        problem = f"has the same name as another, {quoted(name)}" if name else "has no name"
         remarks.append(f"Column {position} {problem}: it is called {unique[-1]} here.")
     return tuple(unique), remarks
 
@@ -269,6 +267,23 @@ def free_name(name: str, taken: Sequence[str]) -> str:
     return next(candidate for candidate in candidates if candidate.casefold() not in used)
 
 
+def listed(columns: Sequence[str], noun: str = "column") -> str:
+    """Names of columns as an error lists them: on one line, none too long, not too many."""
+    names = [" ".join(name.split()) for name in columns[:MOST_LISTED]]
+    names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
+    more = f" and {len(columns) - MOST_LISTED} more" if len(columns) > MOST_LISTED else ""
+    return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"
+
+
+def _by_normalized_name(columns: Sequence[str]) -> dict[str, str]:
+    """The columns by their normalized names; of several with the same, the first."""
+    return {normalize_name(name): name for name in reversed(columns)}
+
+
+def _first(names: Sequence[str], by_key: dict[str, str]) -> str | None:
+    return next((by_key[name] for name in names if name in by_key), None)
+
+
 def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
     if len(requested) not in (2, 3):
         raise InputError(f"Name two columns, or three with the gold score last; {len(requested)} are named.")
@@ -279,7 +294,7 @@ def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
 
 
 def _with_the_rest(table: TableColumns, first: str, second: str) -> PairColumns:
-    """Gold score, label and negative by name, beside a pair that has been chosen."""
+    """A pair with its gold score, label and negative, which are found by name."""
     by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
     score, label, negative = (_first(names, by_key) for names in (SCORES, LABELS, NEGATIVES))
     if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
@@ -291,11 +306,11 @@ def _existing(table: TableColumns, requested: str) -> str:
     """The column as the table spells it."""
     if requested in table.columns:
         return requested
-    found = [name for name in table.columns if normalize_name(name) == normalize_name(requested)]
-    if len(found) == 1:
-        return found[0]
+    names = [name for name in table.columns if normalize_name(name) == normalize_name(requested)]
+    if len(names) == 1:
+        return names[0]
     meant = did_you_mean(requested, table.columns)
-    raise InputError(f"{table.path.name} has no column {shown(requested)}; it has {listed(table.columns)}{meant}.")
+    raise InputError(f"{table.path.name} has no column {quoted(requested)}; it has {listed(table.columns)}{meant}.")
 
 
 def _is_numeric(table: TableColumns, column: str) -> bool:
@@ -306,11 +321,3 @@ def _is_numeric(table: TableColumns, column: str) -> bool:
 def _is_sentence(cell: str) -> bool:
     words = len(cell.split())
     return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
-
-
-def listed(columns: Sequence[str], noun: str = "column") -> str:
-    """Names of columns as an error lists them: on one line, none too long, not too many."""
-    names = [" ".join(name.split()) for name in columns[:MOST_NAMED]]
-    names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"

@@ -1,4 +1,4 @@
-"""CSV, TSV and other delimited text.
+"""CSV, TSV and other delimited text; and plain text, a sentence a line.
 
 The delimiter is found from the first records; a first line ``sep=;``, as Excel writes it, decides. Quoting follows
 RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
@@ -12,19 +12,20 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import header_of, is_known
-from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, scan
+from training.data.tables.columns import SENTENCES, header_of, is_known, normalize_name
+from training.data.tables.rows import Record, RowBatch, from_first, gather
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-NO_DELIMITER = "\x1f"  # a character that sentences do not hold: one column, commas and all
+# Characters that sentences do not hold, for one column, commas and all: quoted where it must be, or a sentence a line.
+NO_DELIMITER, LINES = "\x1f", "\x1e"
 LONGEST_FIELD = 2_000_000  # characters; a longer field is a quote that was never closed
 SNIFFED_RECORDS = 50
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
@@ -32,25 +33,23 @@ ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
 
 @dataclass(frozen=True)
-class DelimitedReader(Reader):
+class DelimitedTable(TextTable):
     """A delimited text file whose encoding, delimiter, quoting and columns are known."""
 
-    text: TextFile
     delimiter: str
-    quoted: bool
+    is_quoted: bool
     skipped_lines: int  # the line ``sep=;``
-    columns: tuple[str, ...]
     has_header: bool
-    remarks: tuple[str, ...]
-    row_estimate: int = 0  # by the number of lines; more than there are where quotes hold line ends
 
     @property
     def description(self) -> str:
-        separated = DELIMITERS.get(self.delimiter)
-        return f"{self.text.spoken_encoding} text" + (f" separated by {separated}" if separated else ", one column")
+        layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
+        layout = layouts.get(self.delimiter) or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
+        return f"{self.text.spoken_encoding} text{layout}"
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        records = islice(from_first(self.records()), int(self.has_header), None)
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        # What comes before a header is no row.
+        records = islice(from_first(self.records()), 1, None) if self.has_header else self.records()
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
@@ -58,7 +57,7 @@ class DelimitedReader(Reader):
         csv.field_size_limit(LONGEST_FIELD)
         taken: list[str] = []  # the lines of the record being read
         returned: deque[str] = deque()  # lines to be read again
-        suspicious = self.text.suspicious
+        suspicious = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
 
@@ -81,17 +80,17 @@ class DelimitedReader(Reader):
                 except csv.Error:
                     returned.extendleft(reversed(taken[1:]))
                     record = self._plain(taken[0])
-                    note = "a quotation mark is opened and not closed properly; read as plain text"
+                    if self.is_quoted:
+                        note = "a quotation mark is opened and not closed properly; read as plain text"
                     del taken[1:]
                     reader = self._csv_reader(feed())
-                if suspicious:
-                    note = "; ".join(filter(None, (note, _suspicion(taken, suspicious)))) or None
-                    if OTHER in suspicious:
-                        record = [cell.replace(OTHER, "") for cell in record]
+                if suspicious and (remark := suspicion(taken, suspicious)):
+                    note = f"{note}; {remark}" if note else remark
+                    record = [cell.replace(OTHER, "") for cell in record]
                 yield record, note, sum(map(len, taken))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
-        if not self.quoted:
+        if not self.is_quoted:
             return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
         return csv.reader(lines, delimiter=self.delimiter, strict=strict)
 
@@ -107,7 +106,7 @@ class DelimitedReader(Reader):
         return lenient if len(lenient) == len(self.columns) else plain
 
 
-def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
+def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Determine encoding (unless it is given), delimiter, quoting and header of a text file.
 
     InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
@@ -115,30 +114,44 @@ def open_delimited(path: Path, encoding: str | None = None) -> DelimitedReader:
     text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
-    skipped = 1 if hint else 0
-    if hint:
-        head = head[hint.end() :]
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
-    quoted = delimiter != "\t" or not _never_quoted(text)
-    draft = DelimitedReader(text, delimiter, quoted, skipped, (), has_header=True, remarks=())
+    is_quoted = delimiter != "\t" or not _is_never_quoted(text)
+    draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), has_header=True)
     first = next((record for record, _, _ in draft.records() if record), None)
     if first is None:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, has_header, remarks = header_of(path, first)
     remarks += text.remarks
-    if not quoted:
+    if not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
-    rows = text.lines - skipped - has_header
+    # By the number of lines; more than there are where quotes hold line ends.
+    rows = text.lines - draft.skipped_lines - has_header
     return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
+
+
+def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
+    """Open a text file of a sentence a line: commas, quotes and tabs are part of the sentences.
+
+    An empty line is a row without text, so that row i stays line i. A first line that is the name of a column of
+    sentences ("sentence", "text") is a header. InputError if the file is empty or no text.
+    """
+    text = scan(path, encoding)
+    with text.open() as file:
+        first = file.readline()
+    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
+    rows = text.lines - has_header
+    return DelimitedTable(path, ("sentence",), rows, text.remarks, text, LINES, False, 0, has_header)
 
 
 def _delimiter(head: str, suffix: str) -> str:
     """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
         return "\t"
-    lines = list(StringIO(head, newline=""))  # csv.reader ends lines at \n and \r alone
+    # csv.reader ends lines at \n and \r alone.
+    lines = list(StringIO(head, newline=""))
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
-        lines.pop()  # cut short by the size of the sample
+        # The last line is cut short by the size of the sample.
+        lines.pop()
 
     def merit(delimiter: str) -> tuple[int, float, int]:
         try:
@@ -152,16 +165,16 @@ def _delimiter(head: str, suffix: str) -> str:
         return (sum(map(is_known, records[0])), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
-    known, regular, width = merit(best)
-    return best if width >= 2 and (known or regular >= 0.5) else NO_DELIMITER
+    names, regular, width = merit(best)
+    return best if width >= 2 and (names or regular >= 0.5) else NO_DELIMITER
 
 
-def _never_quoted(text: TextFile) -> bool:
+def _is_never_quoted(text: TextFile) -> bool:
     """Whether quotes in a tab-separated file are plain characters: every line with an odd one has all its fields.
 
     A first line with all fields in quotes means that the file was quoted.
     """
-    evidence = False
+    has_odd_quotes = False
     with text.open() as file:
         first = next(iter(file), "")
         if ALL_QUOTED.fullmatch(first):
@@ -171,15 +184,5 @@ def _never_quoted(text: TextFile) -> bool:
             if '"' in line and (line.count('"') % 2 or ODD_QUOTE.search(line)):
                 if line.count("\t") < tabs:
                     return False
-                evidence = True
-    return evidence
-
-
-def _suspicion(lines: Sequence[str], characters: str) -> str | None:
-    found = {character for character in characters for line in lines if character in line}
-    says = {
-        OTHER: "is not UTF-8 as other rows are",
-        "\ufffd": "holds bytes that are not UTF-8, shown as �",
-        "\0": "holds a zero byte",
-    }
-    return "; ".join(says[character] for character in sorted(found)) or None
+                has_odd_quotes = True
+    return has_odd_quotes

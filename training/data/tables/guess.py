@@ -1,4 +1,4 @@
-"""Which columns hold sentences and judgements, guessed from their first rows where their names say nothing.
+"""The columns that hold sentences and judgements, guessed from their first rows where their names say nothing.
 
 Sentences are mostly letters, in more than one word, and seldom the same. Judgements are 0 and 1, words such as yes and
 no, or numbers of a small range. What several columns may equally well be is left open.
@@ -14,8 +14,8 @@ from unicodedata import category
 
 from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
 from training.data.tables.columns import as_text, normalize_name, parse_number
+from training.data.tables.rows import HEAD_ROWS
 
-SAMPLE = 100  # rows that are looked at
 LETTERS = 0.6  # the least share of the characters of a sentence
 UNSPACED = "\u0e00"  # from here on lie the scripts that do not put spaces between words
 REPEATS = 20  # a column in which each text occurs so often, on average, holds no sentences
@@ -35,13 +35,13 @@ def guess_sentences(rows: Rows) -> tuple[str, ...]:
 
     Two are a pair if there are no others, or their names differ in the last character alone.
     """
-    found = sentence_columns(rows)
-    length = {name: fmean(map(len, _texts(rows[name]))) for name in found}
-    named = [pair for pair in combinations(found, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
-    for pair in [found] if len(found) == 2 else named[:1]:
+    names = sentence_columns(rows)
+    length = {name: fmean(map(len, _texts(rows[name]))) for name in names}
+    alike = [pair for pair in combinations(names, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
+    for pair in [names] if len(names) == 2 else alike[:1]:
         if max(length[name] for name in pair) < UNLIKE * min(length[name] for name in pair):
             return tuple(pair)
-    return (max(found, key=length.__getitem__),) if found else ()
+    return (max(names, key=length.__getitem__),) if names else ()
 
 
 def guess_target(rows: Rows, of_pairs: bool) -> str | None:
@@ -57,7 +57,7 @@ def guess_target(rows: Rows, of_pairs: bool) -> str | None:
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    return [text.strip() for cell in cells[:SAMPLE] if (text := as_text(cell)) is not None]
+    return [text.strip() for cell in cells[:HEAD_ROWS] if (text := as_text(cell)) is not None]
 
 
 def _are_sentences(texts: list[str]) -> bool:
@@ -69,7 +69,7 @@ def _are_sentences(texts: list[str]) -> bool:
 
 def _share_of_letters(text: str) -> float:
     characters = "".join(text[:200].split())
-    return sum(category(each)[0] in "LM" for each in characters) / len(characters)
+    return sum(category(character)[0] in "LM" for character in characters) / len(characters)
 
 
 def _are_labels(texts: list[str]) -> bool:

@@ -1,6 +1,6 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
-The keys of all objects are the columns, so ``open_json`` reads the whole file once: every key, the type of every
+The keys of all objects are the columns, so `open_json` reads the whole file once: every key, the type of every
 column and the number of rows are known before the first batch. A line that is not an object is kept as an empty row
 with a note. An array is read object by object, never as a whole, whatever its size.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from training.data.tables.columns import MOST_COLUMNS, unique_names
-from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, gather, shown
-from training.data.tables.text import OTHER, TextFile, scan
+from training.data.tables.rows import Record, RowBatch, gather, quoted
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
 from training.errors import InputError
 
 LONGEST_OBJECT = 16 << 20  # characters of one element of an array
@@ -27,9 +27,9 @@ LAYOUTS = {"lines": "JSON Lines", "array": "a JSON array", "columns": "a JSON ob
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
 NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
+INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
+# The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
 TYPES = {
-    frozenset(): "string",
-    frozenset({"str"}): "string",
     frozenset({"bool"}): "bool",
     frozenset({"int"}): "int64",
     frozenset({"long"}): "int64",
@@ -37,39 +37,31 @@ TYPES = {
     frozenset({"float"}): "double",
     frozenset({"int", "float"}): "double",
 }
-INT64 = 1 << 63
-EXACT_IN_DOUBLE = 1 << 53
 
 
 @dataclass(frozen=True)
-class JsonReader(Reader):
+class JsonTable(TextTable):
     """A file of JSON objects whose columns are known."""
 
-    text: TextFile
     layout: Layout
-    keys: tuple[str, ...]  # as the objects spell them
-    columns: tuple[str, ...]  # the same, made unique and not empty
-    types: dict[str, str]  # column -> the name of its Arrow type, or "json" where its values are mixed or nested
-    row_estimate: int  # exact
-    remarks: tuple[str, ...]
+    keys: tuple[str, ...]  # as the objects spell them; ``columns`` are the same, made unique and not empty
+    types: tuple[str, ...]  # the names of the columns' Arrow types
 
     @property
     def description(self) -> str:
         return f"{LAYOUTS[self.layout]}, {self.text.spoken_encoding}"
 
     def fields(self) -> list[Any]:
-        """The Arrow fields of the columns; mixed and nested values are text."""
         import pyarrow as pa
 
-        names = {name: kind if kind != "json" else "string" for name, kind in self.types.items()}
-        return [pa.field(name, pa.type_for_alias(kind)) for name, kind in names.items()]
+        return [pa.field(name, pa.type_for_alias(kind)) for name, kind in zip(self.columns, self.types, strict=True)]
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+    def _read(self, size: int) -> Iterator[RowBatch]:
         return gather(self._records(), self.columns, size)
 
     def _records(self) -> Iterator[Record]:
         empty = (None,) * len(self.columns)
-        suspicious = self.text.suspicious
+        suspicious = self.text.notes
         for value, problem, weight in _values(self.text, self.layout):
             if problem is not None:
                 yield empty, problem, weight
@@ -81,13 +73,12 @@ class JsonReader(Reader):
                     if not cell.isascii() and LONE_SURROGATE.search(cell):
                         cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                         note = "holds half a character, shown as �"
-                    elif any(character in cell for character in suspicious):
-                        note = "holds a zero byte or bytes that are not UTF-8"
-                        cells[at] = cell.replace(OTHER, "")
+                    elif suspicious and (remark := suspicion([cell], suspicious)):
+                        cells[at], note = cell.replace(OTHER, ""), remark
             yield cells, note, weight
 
 
-def open_json(path: Path, encoding: str | None = None) -> JsonReader:
+def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
     """Read the file once for its columns, their types and the number of rows.
 
     InputError if there is no object in it, or an array breaks off.
@@ -95,36 +86,35 @@ def open_json(path: Path, encoding: str | None = None) -> JsonReader:
     text = scan(path, encoding)
     layout = _layout(text)
     kinds: dict[str, set[str]] = {}
-    rows, bad, first_problem = 0, 0, None
+    rows, bad, first_problem = 0, 0, ""
     for value, problem, _ in _values(text, layout):
         rows += 1
         if problem is not None:
             bad += 1
-            first_problem = first_problem or f"row {rows:,} {problem}"
+            first_problem = first_problem or f" (row {rows:,} {problem})"
             continue
         for name, cell in value.items():
+            column = kinds.setdefault(name, set())
             if cell is not None:
-                kinds.setdefault(name, set()).add(_kind(cell))
-            else:
-                kinds.setdefault(name, set())
+                column.add(_kind(cell))
         if len(kinds) > MOST_COLUMNS:
             raise InputError(
                 f"{path.name} has more than {MOST_COLUMNS:,} different keys: this is no table of sentences."
             )
     if not kinds:
-        reason = f" ({first_problem})" if first_problem else ""
-        raise InputError(f"{path.name} holds no rows{reason}. {NEEDED}")
-    remarks = (f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.",) if bad else ()
+        raise InputError(f"{path.name} holds no rows{first_problem}. {NEEDED}")
+    remarks = [f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."] if bad else []
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
-    types = {name: TYPES.get(frozenset(found), "json") for name, found in zip(columns, kinds.values(), strict=True)}
-    return JsonReader(text, layout, tuple(kinds), columns, types, rows, (*remarks, *renamed, *text.remarks))
+    types = tuple(TYPES.get(frozenset(kind), "string") for kind in kinds.values())
+    return JsonTable(path, columns, rows, (*remarks, *renamed, *text.remarks), text, layout, tuple(kinds), types)
 
 
 def _layout(text: TextFile) -> Layout:
     """Whether the objects are lines, the elements of an array, or one object of columns."""
     start = text.head(4096).lstrip("\ufeff \t\r\n")
     if start.startswith("["):
-        first = start.partition("\n")[0].strip()  # a whole array without objects: JSON Lines of lists
+        # A whole array on the first line that holds no objects is a line of JSON Lines.
+        first = start.partition("\n")[0].strip()
         return "lines" if first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) else "array"
     return "columns" if start.startswith("{") and _columns(text) is not None else "lines"
 
@@ -136,8 +126,9 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
     with text.open() as file:
         first = file.readline()
         try:
+            # The usual case is a line for each object.
             if isinstance(json.loads(first), dict) and next((line for line in file if line.strip()), None) is not None:
-                return None  # the usual case: a line for each object
+                return None
         except (ValueError, RecursionError):
             pass  # the object has several lines, or the line is no JSON
     try:
@@ -152,13 +143,13 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
     """(the object, None, its characters) or ({}, what is wrong, characters) for every row."""
+    if layout == "columns":
+        columns = _columns(text) or {}
+        for cells in zip(*columns.values(), strict=True):
+            weight = sum(len(cell) for cell in cells if isinstance(cell, str))
+            yield dict(zip(columns, cells, strict=True)), None, weight
+        return
     with text.open() as file:
-        if layout == "columns":
-            columns = _columns(text) or {}
-            for cells in zip(*columns.values(), strict=True):
-                row = dict(zip(columns, cells, strict=True))
-                yield row, None, sum(len(cell) for cell in cells if isinstance(cell, str))
-            return
         if layout == "array":
             yield from _array_values(file, text.path.name)
             return
@@ -166,18 +157,16 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
             if not line.strip("\ufeff \t\r\n\x00"):
                 continue
             try:
-                value = json.loads(line)
+                yield _checked(json.loads(line), len(line))
             except (ValueError, RecursionError) as error:
                 reason = getattr(error, "msg", "too deeply nested or too long a number")
-                yield {}, f"is not JSON ({reason}): {shown(line.strip())}", len(line)
-                continue
-            yield _checked(value, len(line))
+                yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
     if isinstance(value, dict):
         return value, None, weight
-    return {}, f"is not a JSON object: {shown(json.dumps(value, ensure_ascii=False))}", weight
+    return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
 
 
 def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | None, int]]:
@@ -192,10 +181,10 @@ def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | N
             return
         try:
             value, end = decode(buffer, at)
-            complete = end < len(buffer)  # a number may go on in the next piece
+            is_complete = end < len(buffer)  # a number may go on in the next piece
         except (ValueError, RecursionError):
-            complete = False
-        if complete:
+            is_complete = False
+        if is_complete:
             row += 1
             yield _checked(value, end - at)
             at = end
@@ -207,8 +196,7 @@ def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | N
 
 
 def _kind(cell: Any) -> str:
-    if isinstance(cell, bool):
-        return "bool"
-    if isinstance(cell, int):
-        return "int" if abs(cell) < EXACT_IN_DOUBLE else "long" if abs(cell) < INT64 else "json"
-    return type(cell).__name__ if isinstance(cell, str | float) else "json"
+    """The type of a value, by which its column gets one; whole numbers that are not exact as double are "long"."""
+    if type(cell) is int:
+        return "int" if abs(cell) < EXACT_IN_DOUBLE else "long" if abs(cell) < INT64 else "huge"
+    return type(cell).__name__

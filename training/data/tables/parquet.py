@@ -8,28 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from training.data.tables.columns import MOST_COLUMNS, unique_names
-from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, Reader, RowBatch
+from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, OpenedTable, RowBatch
 from training.errors import InputError, first_line
 
 LONGEST_CELL = 2_000_000  # bytes
 
 
 @dataclass(frozen=True)
-class ParquetReader(Reader):
+class ParquetTable(OpenedTable):
     """A Parquet file whose footer has been read."""
 
-    path: Path
-    columns: tuple[str, ...]
-    row_estimate: int  # exact
-    remarks: tuple[str, ...]
-    rows_at_once: int = BATCH_ROWS  # fewer where the cells are long
+    schema: Any
+    rows_at_once: int  # fewer than `BATCH_ROWS` where the cells are long
     description = "Parquet"
 
     def fields(self) -> list[Any]:
-        schema = _open(self.path).schema_arrow
-        return [schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
+        return [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+    def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
         import pyarrow as pa
 
@@ -49,7 +45,7 @@ class ParquetReader(Reader):
             ) from error
 
 
-def open_parquet(path: Path) -> ParquetReader:
+def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
     """Read the footer. InputError if it is no Parquet file, or an incomplete one, or has no rows."""
     import pyarrow as pa
 
@@ -65,13 +61,14 @@ def open_parquet(path: Path) -> ParquetReader:
     columns, renamed = unique_names(schema.names)
     try:
         rows_at_once = _rows_at_once(path, schema)
-    except (pa.ArrowException, OSError):  # broken further down: reading says where
+    except (pa.ArrowException, OSError):
+        # It is broken further down, and reading says where.
         rows_at_once = BATCH_ROWS
-    return ParquetReader(path, columns, file.metadata.num_rows, tuple(renamed), rows_at_once)
+    return ParquetTable(path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once)
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """How many rows of the longest texts make a batch of `BATCH_CHARACTERS`.
+    """The number of rows of the longest texts that make a batch of `BATCH_CHARACTERS`.
 
     A file of a few kilobytes can hold a million times the same text of a megabyte: Parquet stores it once, in a
     dictionary. The texts are looked at there, where they take as much memory as in the file.
@@ -80,14 +77,11 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
     texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    if not texts:
-        return BATCH_ROWS
     longest = 1
-    file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=texts)
-    for group in range(file.num_row_groups):
+    file = _open(path, read_dictionary=texts)
+    for group in range(file.num_row_groups if texts else 0):
         for chunk in (chunk for column in file.read_row_group(group, columns=texts).columns for chunk in column.chunks):
             values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
             longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
@@ -96,11 +90,11 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     return max(1, min(BATCH_ROWS, BATCH_CHARACTERS // longest))
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path, **options: Any) -> Any:
     import pyarrow.parquet as pq
 
     # A buffered stream in place of whole row groups: one of a million rows costs no more memory than ten small ones.
-    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, **options)
 
 
 def _values(column: Any) -> tuple[list[Any], list[int]]:
@@ -113,7 +107,8 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
         raw = column.cast(pa.binary()).to_pylist()
         values = [None if value is None else value.decode("utf-8", errors="replace") for value in raw]
         return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
-    except (ValueError, OverflowError, LookupError):  # a date beyond Python's calendar, a time zone that nobody knows
+    except (ValueError, OverflowError, LookupError):
+        # A date is beyond Python's calendar, or in a time zone that nobody knows.
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit))
         return column.cast(pa.string()).to_pylist(), []

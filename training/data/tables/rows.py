@@ -1,22 +1,28 @@
-"""Batches of rows by column, with row numbers and notes on malformed rows.
+"""An opened table and its rows: batches by column, with row numbers and notes on malformed rows.
 
-Readers yield single records; ``gather`` makes batches of them that are bounded in rows and in characters, so that
-a file with a megabyte in each cell needs no more memory than one with a word. Nothing is dropped: a row with too few
-fields is filled up with None, a row with too many keeps the surplus in its note, and an empty line between rows is a
-row, so that row i of a result belongs to row i of the input. Only empty lines at the end are left out.
+`OpenedTable` is the base class of every format. Readers yield single records; `gather` makes batches of them that are
+bounded in rows and in characters, so that a file with a megabyte in each cell needs no more memory than one with a
+word. Nothing is dropped: a row with too few fields is filled up with None, a row with too many keeps the surplus in
+its note, and an empty line between rows is a row, so that row i of a result belongs to row i of the input. Only empty
+lines at the end are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import dropwhile
+from pathlib import Path
 from typing import Any
+
+from training.errors import InputError
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 16 << 20
+HEAD_ROWS = 100  # rows that are looked at to find out what the columns hold
 EMPTY_LINE = "an empty line"  # the note on one between rows
-SHOWN = 60  # characters of a bad value that a note or an error quotes
+QUOTED = 60  # characters of a bad value that a note or an error quotes
 
 Record = tuple[Sequence[Any], str | None, int]
 """A row's values in the order of the columns (empty for a blank line), what is wrong with it, its characters."""
@@ -49,33 +55,109 @@ class RowBatch:
         )
 
 
-class Reader:
-    """The interface of every format: a file whose columns are known."""
+@dataclass(frozen=True)
+class OpenedTable:
+    """A user's file whose format, encoding and columns are known, and whose rows can be read any number of times.
 
+    It is made once, by `training.data.tables.table.open_table`, and passed on. A format is a subclass with a
+    ``description``, ``_read`` and, where its columns have types, ``fields``.
+    """
+
+    path: Path
+    # The names of the columns: different, and never empty.
     columns: tuple[str, ...]
-    remarks: tuple[str, ...]
+    # The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the file for XLSX.
     row_estimate: int
-    sheet: str = ""  # of a workbook
-    sheets: tuple[str, ...] = ()  # those of a workbook that can be read
+    # What the user should know about how the file was understood, a sentence each.
+    remarks: tuple[str, ...]
+    # The sheet of a workbook, the sheets that can be read, and whether it is the one that is read if none is named.
+    sheet: str = field(default="", kw_only=True)
+    sheets: tuple[str, ...] = field(default=(), kw_only=True)
+    is_default_sheet: bool = field(default=True, kw_only=True)
+    # The file's `file_version` from before it was opened; None to trust it.
+    version: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
     def description(self) -> str:
-        """The format and the encoding in words: "UTF-8 text separated by semicolons"."""
+        """Format and encoding in words: "UTF-8 text separated by commas"."""
         raise NotImplementedError
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is no doubt about the characters.
+
+        There is none in a file that is not text, or is UTF-8 or marked UTF-16 throughout.
+        """
+        return True
+
     def fields(self) -> list[Any]:
-        """The Arrow fields of the columns; all text if a reader does not say otherwise."""
+        """The columns as ``pyarrow.Field``: text for CSV and XLSX, typed for JSON and Parquet."""
         import pyarrow as pa
 
         return [pa.field(name, pa.string()) for name in self.columns]
 
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
-        """All rows in order, at most ``size`` at a time."""
+        """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
+
+        InputError if the file is damaged further down, or the disk fails; the message names the row. Also, at the end,
+        if the file was changed meanwhile.
+        """
+        try:
+            yield from self._read(size)
+        except Exception as error:
+            # Any reader may stumble over a file that is changed under its hands.
+            self._check_version(error)
+            if isinstance(error, OSError):
+                raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
+            raise
+        self._check_version()
+
+    def preview(self, rows: int = 10) -> RowBatch:
+        """The first rows, `HEAD_ROWS` at most, which are read once."""
+        return self._head.part(0, rows)
+
+    def in_memory(self, names: Mapping[str, str]) -> dict[str, list[Any]]:
+        """All rows of the columns that have ``names``: name -> values. Raises as `batches`."""
+        columns: dict[str, list[Any]] = {name: [] for name in names.values()}
+        # Cells that repeat, as premises do, are held once.
+        distinct: dict[Any, Any] = {}
+        for batch in self.batches():
+            for column, name in names.items():
+                cells = batch.rows[column]
+                columns[name].extend(distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
+        return columns
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
         raise NotImplementedError
+
+    def _first_rows(self) -> Iterator[RowBatch]:
+        return self.batches(HEAD_ROWS)
+
+    def _check_version(self, cause: Exception | None = None) -> None:
+        if self.version is not None and file_version(self.path) != self.version:
+            raise InputError(changed_while_read(self.path.name)) from cause
+
+    @cached_property
+    def _head(self) -> RowBatch:
+        return next(self._first_rows(), RowBatch(1, {name: [] for name in self.columns}))
+
+
+def file_version(path: Path) -> tuple[int, int] | None:
+    """Size and time of the last change, which differ after a file was changed; None if there is no such file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def changed_while_read(name: str) -> str:
+    """The error for a file of which some rows may be of an older version than others, or missing."""
+    return f"{name} changed while it was read: wait until it is complete, and start again."
 
 
 def from_first(records: Iterator[Record]) -> Iterator[Record]:
-    """From the first record that is not empty."""
+    """The records from the first on that is not empty."""
     return dropwhile(lambda record: not record[0], records)
 
 
@@ -116,14 +198,14 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[list[Any], str]:
     """A row with too few or too many fields, made ``width`` long, and a note that holds the surplus."""
-    found = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
+    problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
     if len(record) > width:
-        found += "; beyond the header: " + " | ".join(map(str, record[width:]))
+        problem += "; beyond the header: " + " | ".join(map(str, record[width:]))
     fitted = [*record[:width], *(None for _ in range(width - len(record)))]
-    return fitted, "; ".join(filter(None, (note, found)))
+    return fitted, "; ".join(filter(None, (note, problem)))
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value as an error quotes it: in quotes, cut to a length that stays readable."""
     text = value if isinstance(value, str) else str(value)
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "…")
+    return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")

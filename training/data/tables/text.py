@@ -1,38 +1,38 @@
-"""How the bytes of a text file become characters: one fast pass over the whole file decides, and nothing guesses.
+"""The way from the bytes of a text file to characters: one fast pass over the whole file decides.
 
-A guess from the first kilobytes fails at row 900,000. So ``scan`` reads all bytes once, a megabyte at a time:
-a byte order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are
-looked at one by one. If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in,
-and marked; broken characters within lines of UTF-8 become �, and those lines are marked. If hardly any line is UTF-8,
-the whole file is in another encoding, which `training.data.tables.encodings` guesses, with a certainty that is stated;
-where none fits, the file is refused and the user names it. An encoding that the user names is taken as it is. UTF-16
-without a mark shows by its zero bytes. The same pass counts the lines, which gives every progress bar its total, and
-looks for zero bytes and for lines so long that the file cannot be a table.
+A guess from the first kilobytes fails at row 900,000. So `scan` reads all bytes once, a megabyte at a time: a byte
+order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are looked at
+one by one. If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in, and
+marked; broken characters within lines of UTF-8 become �, and those lines are marked. If hardly any line is UTF-8, the
+whole file is in another encoding, which is guessed, with a certainty that is stated; where none fits, the file is
+refused and the user names it. An encoding that the user names is taken as it is. The same pass counts the lines, which
+gives every progress bar its total, and looks for zero bytes and for lines so long that the file cannot be a table.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from training.data.tables.encodings import LOW, SAMPLE, Guess, ascii_encoding, guess_encoding, named_encoding, spoken
+from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
 CHUNK = 1 << 20
+HEAD = 1 << 16  # bytes that tell text from other files
 LONGEST_LINE = 16 << 20  # bytes: no table of sentences has a longer row; reading it would fill the memory
-WANTED = "Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
-MARKS = {
+BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with the same two bytes
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
 OTHER = "\ufdd0"  # a code that no text has: what follows it was not UTF-8
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # The share of control bytes in a text. Random bytes hold 0.11, and text in an encoding of other days none: UTF-8, which
@@ -44,6 +44,10 @@ class UnknownEncodingError(InputError):
     """A text file is not UTF-8, and no encoding fits it with any certainty: the user has to name it."""
 
 
+class ForeignFileError(InputError):
+    """A file is no table, but something else; what can be read is said to its reader as well."""
+
+
 @dataclass(frozen=True)
 class TextFile:
     """A text file whose encoding is known to hold from its first byte to its last."""
@@ -51,10 +55,11 @@ class TextFile:
     path: Path
     encoding: str
     lines: int  # the number of rows and header, but for line ends inside quotes
-    damaged: int = 0  # bytes that are not what the encoding allows; each reads as �
+    certainty: float | None = None  # of an encoding that was guessed, 0 to 1
+    is_named: bool = False  # whether the user has named the encoding
+    damaged: bool = False  # some bytes are not what the encoding allows; each reads as �
     other: str = ""  # the encoding of the lines that are not UTF-8, in a file whose other lines are
     other_lines: int = 0  # how many they are
-    guess: Guess | None = None  # how the encoding was found, if it is not UTF-8 and was not named
     has_nul: bool = False
     doubled_ends: bool = False  # lines end \r\r\n: written in text mode on Windows, each seems followed by a blank
 
@@ -64,110 +69,139 @@ class TextFile:
         return spoken(self.encoding)
 
     @property
-    def suspicious(self) -> str:
-        """The characters whose presence marks a row: � in a damaged file, zero bytes, `OTHER` in a mixed file."""
-        return ("\ufffd" if self.damaged else "") + ("\0" if self.has_nul else "") + (OTHER if self.other else "")
-
-    @property
     def remarks(self) -> tuple[str, ...]:
-        """What the user should know about the characters, a sentence each."""
-        remarks = [self.guess.remark] if self.guess else []
+        """Sentences on what the user should know about the characters."""
+        remarks = []
+        if self.certainty is not None:
+            read_as = f"{self.spoken_encoding}, with a certainty of {self.certainty:.0%}."
+            remarks.append(f"The text is not UTF-8; it is read as {read_as}")
+            if self.certainty < LOW:
+                remarks.append("Do words look wrong? Then name its encoding.")
         if self.other:
             lines = f"{self.other_lines:,} line{'s are' if self.other_lines > 1 else ' is'}"
             remarks.append(f"{lines} not UTF-8 as the others, and read as {spoken(self.other)}; their rows are marked.")
         elif self.damaged:
-            remarks.append(
-                f"{self.damaged:,} broken {self.spoken_encoding} characters read as �; their rows are marked."
-            )
+            remarks.append(f"Bytes that are not {self.spoken_encoding} are read as �; their rows are marked.")
         if self.has_nul:
             remarks.append("Some text holds zero bytes; the rows are marked.")
         return tuple(remarks)
 
+    @property
+    def notes(self) -> dict[str, str]:
+        """Characters whose presence marks a row, and the notes on it."""
+        notes = {}
+        if self.has_nul:
+            notes["\0"] = "holds a zero byte"
+        if self._errors == "replace":
+            notes["\ufffd"] = f"holds bytes that are not {self.spoken_encoding}, shown as �"
+        if self.other:
+            notes[OTHER] = "is not UTF-8 as other rows are"
+        return notes
+
+    @property
+    def _errors(self) -> str:
+        return "replace" if self.damaged or self.certainty is not None else "strict"
+
     def open(self) -> TextIOWrapper:
         """The file as text, line ends untouched. What is read in the other encoding of a mixed file follows `OTHER`."""
-        errors = _read_as(self.other) if self.other else "replace" if self.damaged else "strict"
+        errors = _read_as(self.other) if self.other else self._errors
         return self.path.open("r", encoding=self.encoding, errors=errors, newline="")
 
     def head(self, characters: int = 1 << 18) -> str:
+        """The first characters."""
         with self.open() as file:
             return file.read(characters)
 
 
-@dataclass
-class _Tally:
-    """What one pass over the bytes counts."""
+@dataclass(frozen=True)
+class TextTable(OpenedTable):
+    """A table in a text file."""
 
-    newlines: int = 0
-    returns: int = 0
-    nul: int = 0
-    since_line_end: int = 0
+    text: TextFile
 
-    def add(self, chunk: bytes, path: Path) -> None:
-        self.newlines += chunk.count(b"\n")
-        self.returns += chunk.count(b"\r")
-        self.nul += chunk.count(b"\0")
-        last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
-        self.since_line_end = len(chunk) - last - 1 if last >= 0 else self.since_line_end + len(chunk)
-        if self.since_line_end > LONGEST_LINE:
-            line = max(self.newlines, self.returns) + 1
-            raise InputError(
-                f"{path.name}, line {line:,}, is longer than {LONGEST_LINE >> 20} MB: this is no table of sentences, "
-                "or its line ends are missing."
-            )
+    @property
+    def is_plain(self) -> bool:
+        text = self.text
+        return text.certainty is None and not (text.other or text.damaged or text.is_named)
 
 
 def scan(path: Path, encoding: str | None = None) -> TextFile:
-    """Read the file once and say how it is encoded. ``encoding`` is what the user says that it is; None to find out.
+    """Read the file once and find its encoding, unless ``encoding`` names it.
 
     InputError if the file is empty, is not text, or is not in the encoding that it announces or that was named; its
     subclass UnknownEncodingError if the encoding was not named and cannot be found out.
     """
     with path.open("rb") as file:
-        head = file.read(1 << 16)
+        head = file.read(HEAD)
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    announced = next((name for mark, name in MARKS.items() if head.startswith(mark)), None)
-    announced = announced or _utf16_by_its_zeros(head)
+    announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), _utf16(head))
     if encoding:
         named = named_encoding(encoding)
         announced = announced if announced and named.startswith(announced) else named
-    control = 0 if announced else len(CONTROL.findall(head))
-    not_text = InputError(f"{path.name} is not a text file. {WANTED}")
-    if control > MOST_CONTROL * len(head):
-        raise not_text
+    control = 0.0 if announced else len(CONTROL.findall(head)) / len(head)
+    if control > MOST_CONTROL:
+        raise ForeignFileError(f"{path.name} is not a text file.")
+    text, broken_at = _read_through(path, announced or "utf-8")
+    text = replace(text, doubled_ends=b"\r\r\n" in head)
+    if encoding:
+        return replace(text, is_named=True, damaged=broken_at is not None)
+    if broken_at is None:
+        return text
+    if announced not in (None, "utf-8-sig"):
+        raise InputError(
+            f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
+        )
+    if control > MOST_CONTROL_BESIDES_UTF8:
+        raise ForeignFileError(f"{path.name} is not a text file.")
+    return _by_lines(text)
 
-    tally = _Tally()
-    decoder = codecs.getincrementaldecoder(announced or "utf-8")()
-    position, broken_at = 0, None
-    for chunk in chain(_chunks(path), [b""]):
-        tally.add(chunk, path)
+
+def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
+    """The notes on a row: those whose characters are in its ``lines``."""
+    return "; ".join([note for character, note in notes.items() if any(character in line for line in lines)]) or None
+
+
+def _utf16(head: bytes) -> str | None:
+    """UTF-16 of any European text has a zero in every second byte; text in other encodings has none."""
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
+    return ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
+
+
+def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
+    """The file by all of its bytes, and near which one it is not of this encoding; None if it is throughout.
+
+    InputError if a line is far too long.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    newlines = returns = nul = since_line_end = position = 0
+    broken_at = None
+    for chunk in _chunks(path):
+        newlines, returns, nul = newlines + chunk.count(b"\n"), returns + chunk.count(b"\r"), nul + chunk.count(b"\0")
+        last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+        since_line_end = len(chunk) - last - 1 if last >= 0 else since_line_end + len(chunk)
+        if since_line_end > LONGEST_LINE:
+            raise InputError(
+                f"{path.name}, line {max(newlines, returns) + 1:,}, is longer than {LONGEST_LINE >> 20} MB: this is no "
+                "table of sentences, or its line ends are missing."
+            )
         if broken_at is None:
             try:
                 decoder.decode(chunk, final=not chunk)
             except UnicodeError as error:
                 broken_at = position + getattr(error, "start", 0)
         position += len(chunk)
-    text = TextFile(
-        path=path,
-        encoding=announced or "utf-8",
-        lines=(tally.newlines or tally.returns) + (tally.since_line_end > 0),
-        has_nul=tally.nul > 0 and not (announced or "").startswith(("utf-16", "utf-32")),
-        doubled_ends=b"\r\r\n" in head,
-    )
-    if broken_at is None:
-        if announced is None and (found := ascii_encoding(head)):
-            return replace(text, encoding=found, guess=Guess(found, 1.0))
-        return text
-    if encoding:
-        return replace(text, damaged=max(1, _count_damage(path, text.encoding)))
-    if announced not in (None, "utf-8-sig"):
-        raise InputError(
-            f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
-        )
-    if control > MOST_CONTROL_BESIDES_UTF8 * len(head):
-        raise not_text
-    return _by_lines(text)
+    has_nul = nul > 0 and not encoding.startswith(("utf-16", "utf-32"))
+    return TextFile(path, encoding, (newlines or returns) + (since_line_end > 0), has_nul=has_nul), broken_at
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of the file in order, an empty piece last."""
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(CHUNK), b"")
+    yield b""
 
 
 def _by_lines(text: TextFile) -> TextFile:
@@ -177,64 +211,175 @@ def _by_lines(text: TextFile) -> TextFile:
         for line in file:
             if line.isascii():
                 continue
-            try:
-                line.decode("utf-8")
+            lenient = line.decode("utf-8", "replace")
+            if bad := lenient.count("\ufffd") - line.count(b"\xef\xbf\xbd"):
+                # A line that is mostly good is UTF-8 that was damaged.
+                is_damaged = sum(not character.isascii() for character in lenient) > 2 * bad
+                broken, other = broken + is_damaged, other + (not is_damaged)
+                sample += line[:SAMPLE] if len(sample) < SAMPLE else b""
+            else:
                 good += 1
-            except UnicodeDecodeError:
-                read = line.decode("utf-8", "replace")
-                bad = read.count("\ufffd")
-                if sum(not character.isascii() for character in read) > 2 * bad:  # mostly good: UTF-8 that was damaged
-                    broken += 1
-                else:
-                    other += 1
-                if len(sample) < SAMPLE:
-                    sample += line[:SAMPLE]
-    if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
-        mixed = guess_encoding(bytes(sample)) if good and other > broken else None
-        if other <= broken or (mixed and mixed.certainty < LOW):
-            return replace(text, damaged=_count_damage(text.path, text.encoding))
-        if mixed:
-            return replace(text, other=mixed.encoding, other_lines=other + broken)
     guess = guess_encoding(bytes(sample))
+    if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
+        if other <= broken or (good and guess.certainty < LOW):
+            return replace(text, damaged=True)
+        if good:
+            return replace(text, other=guess.encoding, other_lines=other + broken)
     if not guess.certainty:
         raise UnknownEncodingError(
             f"{text.path.name} is not UTF-8, and no other encoding fits it with certainty. Name its encoding "
             "(--encoding), such as windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
         )
-    damaged = 0 if guess.encoding == "latin-1" else _count_damage(text.path, guess.encoding)
-    return replace(text, encoding=guess.encoding, damaged=damaged, guess=guess)
+    return replace(text, encoding=guess.encoding, certainty=guess.certainty)
 
 
 def _read_as(encoding: str) -> str:
     """The name of an error handler that reads bytes that are not UTF-8 in another encoding, and puts `OTHER` before."""
-    name = f"sbert_lab_{encoding}"
 
     def handle(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeDecodeError):
             raise error
         return OTHER + error.object[error.start : error.end].decode(encoding, "replace"), error.end
 
-    codecs.register_error(name, handle)
+    codecs.register_error(name := f"sbert_lab_{encoding}", handle)
     return name
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+# ---------------------------------------------------------------- which encoding
+
+# charset-normalizer tells scripts apart: Cyrillic, Greek, Arabic, Chinese, Japanese, Korean, each in several encodings.
+# Two corrections. Encodings of Latin letters differ in a few accents only, which it confuses in short texts; among
+# those the one wins in which most accents are letters that its languages use. And it confuses small letters and
+# capitals of Cyrillic. Nothing is certain: the guess comes with a certainty, and the user can name the encoding.
+
+SAMPLE = 1 << 17  # bytes of lines that are not ASCII
+LOW = 0.5  # a certainty below asks the user to look
+LEAST_SCORE = 0.6  # of accents that are letters of the languages
+MANY = 40  # characters beyond ASCII that make a guess as certain as it gets
+FEW = 3  # characters that tell nothing of a script
+
+SPOKEN = {
+    "utf-8": "UTF-8",
+    "utf-8-sig": "UTF-8 with a byte order mark",
+    "utf-16": "UTF-16",
+    "utf-16-le": "UTF-16",
+    "utf-16-be": "UTF-16",
+    "utf-32": "UTF-32",
+    "latin-1": "Latin-1",
+    "cp1250": "Windows-1250 (Central European)",
+    "cp1251": "Windows-1251 (Cyrillic)",
+    "cp1252": "Windows-1252",
+    "cp1253": "Windows-1253 (Greek)",
+    "cp1254": "Windows-1254 (Turkish)",
+    "cp1255": "Windows-1255 (Hebrew)",
+    "cp1256": "Windows-1256 (Arabic)",
+    "cp1257": "Windows-1257 (Baltic)",
+    "iso8859_2": "ISO-8859-2 (Central European)",
+    "iso8859_5": "ISO-8859-5 (Cyrillic)",
+    "koi8_r": "KOI8-R (Cyrillic)",
+    "mac_roman": "Mac Roman",
+    "cp932": "Shift-JIS (Japanese)",
+    "euc_jp": "EUC-JP (Japanese)",
+    "gb18030": "GB18030 (Chinese)",
+    "big5": "Big5 (Chinese)",
+    "cp949": "EUC-KR (Korean)",
+}
+GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin"))]
+# The letters beyond ASCII of the languages that each encoding of Latin letters is for; frequent ones before the bar.
+_CENTRAL = "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«"
+LATIN = {
+    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ£§µ’“”–—…|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»‘„€©®°½\xa0¡¿ºªìòÿ·´",
+    "cp1250": _CENTRAL,
+    "iso8859_2": _CENTRAL,
+    "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
+    "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
+    "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
+}
+_CAPITALISED, _INVERTED = re.compile(r"\b[А-ЯЁ][а-яё]{2,}\b"), re.compile(r"\b[а-яё][А-ЯЁ]{2,}\b")
+_BEYOND, _HALF_WIDTH = re.compile(r"[^\x00-\x7f]"), re.compile("[\uff61-\uff9f]")
+# Runs of characters beyond ASCII, and those beside an ASCII letter, as accents in a word are.
+_RUN, _BESIDE = re.compile(r"[^\x00-\x7f]+"), re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]+|[^\x00-\x7f]+(?=[A-Za-z])")
 
 
-def _utf16_by_its_zeros(head: bytes) -> str | None:
-    """UTF-16 of any European text has a zero in every second byte; text in other encodings has none."""
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    if odd > 0.4 * len(head) / 2 and even < 0.1 * odd:
-        return "utf-16-le"
-    if even > 0.4 * len(head) / 2 and odd < 0.1 * even:
-        return "utf-16-be"
-    return None
+class Guess(NamedTuple):
+    """An encoding, and how certain it is: 0 to 1."""
+
+    encoding: str
+    certainty: float
 
 
-def _count_damage(path: Path, encoding: str) -> int:
-    """The number of broken sequences when the file is read in this encoding."""
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    return sum(decoder.decode(chunk, final=not chunk).count("\ufffd") for chunk in chain(_chunks(path), [b""]))
+def guess_encoding(sample: bytes) -> Guess:
+    """The encoding of lines that are not valid UTF-8. A certainty of 0 says that none fits."""
+    from charset_normalizer import from_bytes
+
+    matches = from_bytes(sample, cp_isolation=GUESSED, preemptive_behaviour=False, threshold=0.6, enable_fallback=False)
+    for match in matches:
+        text = str(match)
+        beyond = len(_BEYOND.findall(text))
+        # In half-width katakana alone nobody writes sentences, but £5 and a short line of Big5 read so in Shift-JIS.
+        if 2 * len(_HALF_WIDTH.findall(text)) > beyond:
+            continue
+        is_latin = match.encoding in LATIN or 2 * len(_BESIDE.findall(text)) >= len(_RUN.findall(text))
+        # £5 and 3 µm are no Korean.
+        if is_latin or (beyond < FEW and _guess_latin(sample).certainty):
+            break
+        # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот: one has
+        # small letters where the other has capitals.
+        is_inverted = len(_INVERTED.findall(text)) > len(_CAPITALISED.findall(text))
+        other_case = {"cp1251": "koi8_r", "koi8_r": "cp1251"} if is_inverted else {}
+        return Guess(
+            other_case.get(match.encoding, match.encoding), round((1 - match.chaos) * min(1.0, beyond / MANY), 2)
+        )
+    return _guess_latin(sample)
+
+
+def _guess_latin(sample: bytes) -> Guess:
+    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are.
+
+    A certainty of 0 says that in none of them they are.
+    """
+    scores = {name: _letter_score(sample, name) for name in LATIN}
+    # The first of equals is Windows-1252.
+    best = max(LATIN, key=lambda name: scores[name])
+    beyond = sum(byte > 127 for byte in sample)
+    certainty = scores[best] * min(1.0, 0.5 + beyond / MANY / 2) if scores[best] >= LEAST_SCORE else 0.0
+    return Guess(best, round(certainty, 2))
+
+
+def _letter_score(sample: bytes, encoding: str) -> float:
+    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against.
+
+    -1 where the bytes are none of this encoding.
+    """
+    try:
+        text = sample.decode(encoding)
+    except ValueError:
+        return -1.0
+    frequent, _, rare = LATIN[encoding].partition("|")
+    points = []
+    for before, character in zip(" " + text, text, strict=False):
+        if not character.isascii():
+            # A capital letter inside a word is no letter at all.
+            is_inside = character.isupper() and before.islower()
+            points.append(
+                1.0 if character in frequent else -0.5 if character not in rare else 0.3 if is_inside else 0.8
+            )
+    return sum(points) / max(len(points), 1)
+
+
+def named_encoding(name: str) -> str:
+    """The codec of that name, such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
+    try:
+        codec = codecs.lookup(name.strip()).name
+        "".encode(codec)
+    except (LookupError, ValueError, TypeError):
+        codec = ""
+    if not codec or codec in ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"):
+        some = ", ".join(sorted({"utf-8", *GUESSED, "utf-16"}))
+        raise InputError(f"there is no text encoding {name[:60]!r}; some are {some}")
+    return WITHOUT_MARK.get(codec, codec)
+
+
+def spoken(encoding: str) -> str:
+    """The encoding in words, such as "Windows-1251 (Cyrillic)"; its name where there are none."""
+    return SPOKEN.get(encoding) or SPOKEN.get(encoding.replace("-", "_")) or encoding

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.columns import canonical_names, header_of, listed
-from training.data.tables.guess import SAMPLE, sentence_columns
-from training.data.tables.rows import BATCH_ROWS, Reader, Record, RowBatch, from_first, gather, shown
-from training.data.tables.text import WANTED
+from training.data.tables.guess import sentence_columns
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather, quoted
+from training.data.tables.text import ForeignFileError
 from training.errors import InputError
 
 MOST_ROWS = 1_048_576  # of any sheet in Excel
@@ -43,50 +43,54 @@ BROKEN = (
 """What openpyxl raises for damaged workbooks."""
 
 
+class UnknownSheetError(InputError):
+    """A workbook has no sheet of the name that the user has picked."""
+
+
 @dataclass(frozen=True)
-class XlsxReader(Reader):
+class XlsxTable(OpenedTable):
     """A workbook whose sheet and columns are known."""
 
-    path: Path
-    columns: tuple[str, ...]
     has_header: bool
-    row_estimate: int
-    remarks: tuple[str, ...]
-    sheet: str
-    sheets: tuple[str, ...]
+    head: list[Record] = field(repr=False)  # the first rows, without the header
 
     @property
     def description(self) -> str:
         return f"Excel workbook, sheet {self.sheet}"
 
-    def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
+    def _first_rows(self) -> Iterator[RowBatch]:
+        return gather(iter(self.head), self.columns, HEAD_ROWS)
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order. InputError if the workbook is damaged further down."""
-        records = islice(from_first(_records(self.path, self.sheet)), int(self.has_header), None)
-        return gather(records, self.columns, size)
+        with _workbook(self.path) as workbook:
+            records = islice(from_first(_rows(workbook[self.sheet])), int(self.has_header), None)
+            yield from gather(records, self.columns, size)
 
 
-def open_xlsx(path: Path, sheet: str | None = None) -> XlsxReader:
+def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None) -> XlsxTable:
     """Find the sheet and its header; ``sheet`` is its name, None for the first that holds the most sentences a row.
 
     InputError if it is no workbook, a damaged one, one whose sheets are empty, or one without this sheet.
     """
     _check_archive(path)
     with _workbook(path) as workbook:
-        visible = [each for each in workbook.worksheets if each.sheet_state == "visible"]
-        estimates = {each.title: each.max_row or 0 for each in visible}
-        found = ((each.title, list(islice(from_first(_rows(each)), SAMPLE))) for each in visible)
-        heads = {title: head for title, head in found if head}
+        visible = [worksheet for worksheet in workbook.worksheets if worksheet.sheet_state == "visible"]
+        estimates = {worksheet.title: worksheet.max_row or 0 for worksheet in visible}
+        heads = {worksheet.title: list(islice(from_first(_rows(worksheet)), HEAD_ROWS)) for worksheet in visible}
+    heads = {title: head for title, head in heads.items() if head}
     if not heads:
         raise InputError(f"{path.name} has no sheet with anything in it.")
-    if sheet is None:
-        sheet = next(iter(heads)) if len(heads) == 1 else max(heads, key=lambda title: _sentences(path, heads[title]))
-    elif sheet not in heads:
-        raise InputError(f"{path.name} has no sheet {shown(sheet)}; it has {listed(tuple(heads), 'sheet')}.")
+    if sheet is not None and sheet not in heads:
+        raise UnknownSheetError(f"{path.name} has no sheet {quoted(sheet)}; it has {listed(tuple(heads), 'sheet')}.")
+    default = next(iter(heads)) if len(heads) == 1 else max(heads, key=lambda title: _sentences(path, heads[title]))
+    sheet = sheet or default
     columns, has_header, remarks = _header(path, heads[sheet])
     if len(visible) > 1:
         remarks.append(f"The workbook has {len(visible)} sheets; {sheet} is read.")
     rows = max(estimates[sheet] - has_header, 1)
-    return XlsxReader(path, columns, has_header, rows, tuple(remarks), sheet, tuple(heads))
+    sheets = {"sheet": sheet, "sheets": tuple(heads), "is_default_sheet": sheet == default}
+    return XlsxTable(path, columns, rows, tuple(remarks), has_header, heads[sheet][has_header:], **sheets)
 
 
 def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], bool, list[str]]:
@@ -94,24 +98,21 @@ def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], bool, list
 
 
 def _sentences(path: Path, head: list[Record]) -> int:
-    """How many sentences each row of a sheet has, up to two, by the names of its columns or their content."""
+    """The number of sentences in a row of a sheet, up to two, by the names of its columns or their content."""
     try:
         columns, has_header, _ = _header(path, head)
-    except InputError:  # far too many columns
+    except InputError:
+        # It has far too many columns.
         return 0
     named = {"sentence", "sentence1", "sentence2", "anchor", "positive"}.intersection(canonical_names(columns).values())
-    batch = next(gather(iter(head[has_header:]), columns, SAMPLE), None)
+    batch = next(gather(iter(head[has_header:]), columns, HEAD_ROWS), None)
     return min(2, max(len(named), len(sentence_columns(batch.rows)) if batch else 0))
-
-
-def _records(path: Path, title: str) -> Iterator[Record]:
-    with _workbook(path) as workbook:
-        yield from _rows(workbook[title])
 
 
 def _rows(sheet: Any) -> Iterator[Record]:
     """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
-    sheet.reset_dimensions()  # what the file says about its size is often wrong
+    # What the file says about its size is often wrong.
+    sheet.reset_dimensions()
     for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
         values = [_text(cell) for cell in cells]
         while values and values[-1] is None:
@@ -120,7 +121,8 @@ def _rows(sheet: Any) -> Iterator[Record]:
 
 
 def _text(cell: Any) -> str | None:
-    if isinstance(cell, str) and "_x" in cell:  # Excel writes a control character as _x000D_
+    if isinstance(cell, str) and "_x" in cell:
+        # Excel writes a control character as _x000D_.
         from openpyxl.utils.escape import unescape
 
         return unescape(cell)
@@ -138,7 +140,8 @@ def _workbook(path: Path) -> Iterator[Any]:
     from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        with path.open("rb") as file:  # not the path: openpyxl would judge by the name
+        # Not the path: openpyxl would judge by the name.
+        with path.open("rb") as file:
             workbook = load_workbook(file, read_only=True, data_only=True, keep_links=False)
             try:
                 yield workbook
@@ -162,8 +165,8 @@ def _check_archive(path: Path) -> None:
         raise _damaged(path) from error
     if "xl/workbook.xml" not in sizes:
         is_office = "content.xml" in sizes
-        what = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
-        raise InputError(f"{path.name} is {what}. {WANTED}")
+        kind = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
+        raise ForeignFileError(f"{path.name} is {kind}.")
     if too_large:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
     if huge_cell:

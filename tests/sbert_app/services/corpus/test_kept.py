@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.corpus import OWN, Corpus, read_vectors, vector_columns
 from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.kept import KeptCorpora, KeptCorpus
-from sbert_app.services.corpus.own_vectors import OWN, read_vectors, vector_columns
 from sbert_app.services.store.temp_folder import TempFolder
+from training.data.tables.table import open_table
 from training.errors import InputError
 
 VECTORS = np.array([[3, 4], [0, 2], [9, 9], [5, 0]], dtype=np.float64)
@@ -58,7 +58,7 @@ def test_a_column_of_a_parquet_file_holds_them_too(kept, tmp_path):
     path = tmp_path / "mine.parquet"
     table = pa.table({"text": ["A dog.", "A cat.", None, "A fish."], "embedding": VECTORS.tolist(), "n": [1, 2, 3, 4]})
     pq.write_table(table, path)
-    assert vector_columns(path) == ["embedding"]
+    assert vector_columns(open_table(path)) == ["embedding"]
     key, corpus = kept.keep(path, KeptCorpus("mine.parquet", time.time(), "text", vectors="embedding"))
     np.testing.assert_allclose(corpus.vectors, [[0.6, 0.8], [0, 1], [1, 0]], rtol=1e-6)
     assert list(kept.read(key).columns) == ["n"], "vectors are no column to colour by"
@@ -85,9 +85,10 @@ def test_no_pickle_and_no_list_of_other_lengths_is_read(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="cannot be read"):
         read_vectors(tmp_path / "v.npy")
-    pq.write_table(pa.table({"v": [[1.0], [1.0, 2.0]]}), tmp_path / "v.parquet")
-    with pytest.raises(InputError, match="a vector for each row"):
-        read_vectors(tmp_path / "v.parquet", "v")
+    pq.write_table(pa.table({"text": ["A dog.", "A cat."], "v": [[1.0], [1.0, 2.0]]}), tmp_path / "v.parquet")
+    for column in ("v", "text"):
+        with pytest.raises(InputError, match="a vector for each row"):
+            Corpus.from_file(tmp_path / "v.parquet", vectors=column)
 
 
 def test_own_vectors_need_no_model(tmp_path):

@@ -16,8 +16,7 @@ from tiny_models import make_model
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.writers import VECTORS, check_output
-from training.data.tables.rows import RowBatch
-from training.data.tables.table import Table
+from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
@@ -117,24 +116,16 @@ def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: st
 
 
 @dataclass(frozen=True)
-class Endless:
-    """A reader that counts how far it was read."""
+class Endless(OpenedTable):
+    """Sentences out of thin air; it counts how far it was read."""
 
-    rows: int
     read: list[int]
-    columns: tuple[str, ...] = ("sentence",)
-    description: str = "sentences out of thin air"
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def row_estimate(self) -> int:
-        return self.rows
 
     def fields(self) -> list[Any]:
         return []
 
-    def batches(self, size: int = 100) -> Iterator[RowBatch]:
-        for start in range(0, self.rows, 100):
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        for start in range(0, self.row_estimate, 100):
             self.read[0] = start + 100
             yield RowBatch(start + 1, {"sentence": [f"dog {(start + i) % 9}" for i in range(100)]})
 
@@ -147,11 +138,11 @@ def test_reading_is_never_more_than_a_chunk_ahead_of_writing(
 
     ahead: list[int] = []
     rows = 3 * CHUNK // 100 * 100
-    table = Table(tmp_path / "endless", Endless(rows, [0]))
+    table = Endless(tmp_path / "endless", ("sentence",), rows, (), [0])
 
     class Observed(writers.NpyWriter):
         def write(self, batch: RowBatch, added: dict[str, Any]) -> None:
-            ahead.append(table.reader.read[0] - self.rows)  # type: ignore[attr-defined]
+            ahead.append(table.read[0] - self.rows)
             super().write(batch, added)
 
     monkeypatch.setitem(writers.VECTORS, ".npy", Observed)

@@ -271,15 +271,15 @@ class TestOutputs:
         path = tmp_path / "pairs.csv"
         path.write_text("s1,s2\n" + "a,b\n" * 1_000)
         table = open_table(path)
-        whole = type(table.reader).batches
+        whole = type(table)._read
 
-        def breaks_off(reader, size=100):
-            for number, batch in enumerate(whole(reader, 100)):
+        def breaks_off(table, size):
+            for number, batch in enumerate(whole(table, 100)):
                 if number == 5:
                     raise OSError(5, "Input/output error")
                 yield batch
 
-        monkeypatch.setattr(type(table.reader), "batches", breaks_off)
+        monkeypatch.setattr(type(table), "_read", breaks_off)
         with pytest.raises(InputError, match=r"Input/output error\. The 500 rows before are scored in .*out\.csv"):
             score_file(table, [tmp_path / "out.csv"], BagEncoder())
         assert len(read_csv(tmp_path / "out.csv")) == 500

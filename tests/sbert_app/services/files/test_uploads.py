@@ -22,25 +22,25 @@ def mine(tmp_path):
 
 
 def test_the_copy_has_the_chosen_columns_under_names_that_readers_know(mine, tmp_path):
-    copy = named_columns(mine, ChosenColumns("left", "right", "rank"), tmp_path)
+    copy = named_columns(open_table(mine), ChosenColumns("left", "right", "rank"), tmp_path)
     data = load_data(str(copy))
     assert data.columns == (["A man", "A cat"], ["A person", "A kitten"])
     assert data.scores == [3.5, 5.0]
     assert list(data.rows) == [1, 3], "as in the file"
-    assert named_columns(mine, ChosenColumns("left", "right", "rank"), tmp_path) == copy
+    assert named_columns(open_table(mine), ChosenColumns("left", "right", "rank"), tmp_path) == copy
 
 
 def test_words_are_labels_and_a_single_column_is_sentences(mine, tmp_path):
-    data = load_data(str(named_columns(mine, ChosenColumns("right", "left", "kind"), tmp_path)))
+    data = load_data(str(named_columns(open_table(mine), ChosenColumns("right", "left", "kind"), tmp_path)))
     assert (data.columns[0], data.label_names) == (["A person", "A kitten"], ("yes",))
-    data = load_data(str(named_columns(mine, ChosenColumns("left", None, "kind"), tmp_path)))
+    data = load_data(str(named_columns(open_table(mine), ChosenColumns("left", None, "kind"), tmp_path)))
     assert data.columns == (["A man", "A dog", "A cat"],)
 
 
 def test_topics_stay_with_their_rows(tmp_path):
     path = tmp_path / "arguments.csv"
     path.write_text("x,y,z,Topic\na,b,1,guns\nc,d,2,gay marriage\n")
-    copy = named_columns(path, ChosenColumns("x", "y", "z"), tmp_path)
+    copy = named_columns(open_table(path), ChosenColumns("x", "y", "z"), tmp_path)
     assert open_table(copy).columns == ("sentence1", "sentence2", "score", "topic")
     assert open_table(copy).preview().rows["topic"] == ["guns", "gay marriage"]
 
@@ -48,16 +48,16 @@ def test_topics_stay_with_their_rows(tmp_path):
 def test_what_is_found_anyway_needs_no_copy(tmp_path):
     path = tmp_path / "plain.csv"
     path.write_text("text1,text2,similarity\na,b,1\n")
-    found = ChosenColumns.found(open_table(path))
+    found = ChosenColumns.by_name(open_table(path))
     assert found == ChosenColumns("text1", "text2", "similarity")
-    assert named_columns(path, found, tmp_path) is None
-    assert named_columns(path, ChosenColumns("text2", "text1", "similarity"), tmp_path) is not None
+    assert named_columns(open_table(path), found, tmp_path) is None
+    assert named_columns(open_table(path), ChosenColumns("text2", "text1", "similarity"), tmp_path) is not None
 
 
 def test_an_encoding_is_kept(tmp_path):
     path = tmp_path / "old.csv"
     path.write_bytes("links,rechts\nMädchen,Bücher\n".encode("cp1252"))
-    copy = named_columns(path, ChosenColumns("rechts", "links"), tmp_path, "windows-1252")
+    copy = named_columns(open_table(path, "windows-1252"), ChosenColumns("rechts", "links"), tmp_path)
     assert load_data(str(copy)).columns == (["Bücher"], ["Mädchen"])
 
 
@@ -70,4 +70,4 @@ def test_an_encoding_is_kept(tmp_path):
 )
 def test_what_cannot_be_is_said(mine, tmp_path, chosen, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        named_columns(mine, chosen, tmp_path)
+        named_columns(open_table(mine), chosen, tmp_path)

@@ -27,7 +27,7 @@ from training.data.tables.columns import (
     pick_sentence,
     unique_names,
 )
-from training.data.tables.table import open_table, read_columns
+from training.data.tables.table import open_table
 from training.data.tables.text import UnknownEncodingError, scan
 from training.errors import InputError
 
@@ -437,11 +437,6 @@ class TestPickColumns:
         }
         assert list(canonical_names(["query", "positive", "negative"]).values()) == ["anchor", "positive", "negative"]
         assert list(canonical_names(["text", "id"]).values()) == ["sentence", "id"]
-
-    def test_whole_files_for_training(self, tmp_path):
-        path = tmp_path / "pairs.tsv"
-        path.write_text("premise\thypothesis\tgold_label\na\tb\tneutral\n")
-        assert read_columns(path) == {"sentence1": ["a"], "sentence2": ["b"], "label": ["neutral"]}
 
 
 class TestCells:
