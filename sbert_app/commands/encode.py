@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import PartsOptions, local_path
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 
 
@@ -33,7 +34,7 @@ def encode(
     file: options.FileOptions,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
     pipe: options.Pipe,
-    parts: options.PartsOptions,
+    parts: PartsOptions,
     computing: options.Computing,
 ) -> None:
     """Encode sentences to vectors, rows in input order.
@@ -54,7 +55,7 @@ def encode(
 
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (given, made):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-            path, target = options.local_path(given), Path(made)
+            path, target = local_path(given), Path(made)
             table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
             if file.columns is None and has_pairs(table):
                 print(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import local_path
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 
 
@@ -48,7 +49,7 @@ def export(
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     with options.received(source, lines=file.columns is None) as given, clean_stdout(), ProgressBar("preparing") as bar:
-        path = options.local_path(given)
+        path = local_path(given)
         table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
         check_output(output, PARQUET, path)
         encoder = options.load_encoder(model, computing)

@@ -21,24 +21,21 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from sbert_app.settings import Settings
-from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from sbert_app.terminal import ProgressBar, clean_stdout
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS
 from training.data.tables.columns import split_names
-from training.errors import InputError, Stopped
+from training.errors import InputError
 from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
+    from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.corpus.corpus import Corpus
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
-    from sbert_app.services.files.report import Report
-    from sbert_app.services.ray_cluster import Cluster
-    from sbert_app.services.shards.run import Engine
     from training.models.encoder import Encoder
     from training.models.scorer import Scorer
 
 T = TypeVar("T")
-FILE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".npy")
 PIPE = "-"  # standard input, standard output
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
 
@@ -226,76 +223,6 @@ class Computing:
         return prepare(self.home, self.offline)
 
 
-@dataclass(frozen=True)
-class PartsOptions:
-    """`score` and `encode` of many files into a folder of parts."""
-
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
-    ] = None
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
-    ] = None
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
-    ] = None
-    gpus_per_worker: Annotated[
-        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
-    ] = 0
-    cpus_per_worker: Annotated[
-        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
-    ] = 1
-    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
-
-    def are_meant(self, source: str, output: str) -> bool:
-        """Whether the output is a folder of parts.
-
-        It is if an engine is named, if OUT is a folder or ends with a slash, and if IN is several files and OUT has no
-        ending.
-        """
-        if self.engine is not None or output.endswith("/"):
-            return True
-        if Path(output).is_dir():
-            return not output.lower().endswith(FILE_SUFFIXES)
-        return _is_several(source) and not Path(output).suffix
-
-    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
-        """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
-        from sbert_app.services.background.watch import Watch
-        from sbert_app.services.shards.job import ShardJob
-        from sbert_app.services.shards.run import compute_here, run_job, to_json
-
-        if output.lower().endswith(FILE_SUFFIXES):
-            raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
-        chosen: Engine = compute_here
-        check_engine(self.engine)
-        if self.engine == "ray":
-            from sbert_app.services.shards.on_ray import RayEngine
-
-            chosen = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
-        elif self.address or self.concurrency:
-            raise InputError("--address and --concurrency are options of --engine ray")
-        made = ShardJob(
-            kind,
-            output,
-            model.name,
-            model.pooling,
-            dtype=computing.dtype,
-            device=computing.device,
-            home=str(computing.prepare()),
-            offline=computing.offline,
-            block_rows=self.block_rows,
-            **job,
-        )
-        doing = "scoring" if kind == "score" else "encoding"
-        with clean_stdout(), ProgressBar(doing, "rows") as bar, stop_on_signal() as should_stop:
-            try:
-                result = run_job(made, source, chosen, Watch.of(bar, should_stop))
-            except Stopped:
-                raise Stopped(f"the parts that are finished stay in {output}; the same command goes on") from None
-        print_result(to_json(result), computing.as_json, "\n".join([result.sentence, *agreements(result.report)]))
-
-
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """A command each of whose parameters that is a group, such as `ModelOptions`, stands for the options in it."""
     whole = inspect.signature(command, eval_str=True)
@@ -335,19 +262,17 @@ def prepare(home: Path | None, offline: bool) -> Path:
     return folder
 
 
-def cluster_of(home: Path, engine: str | None, address: str | None) -> Cluster | None:
+def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
     """The Ray cluster that is to execute runs; None for this process."""
-    from sbert_app.services import ray_cluster
+    from sbert_app.services.background.ray_cluster import RayCluster
 
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
-    if engine == "local":
-        return None
     settings = Settings.gather(home=home, ray=address)
-    return ray_cluster.cluster_of(
-        settings if settings.ray or not engine else settings.model_copy(update={"ray": "local"})
-    )
+    if engine == "ray" and not settings.ray:
+        settings = settings.model_copy(update={"ray": "local"})
+    return None if engine == "local" else RayCluster.of(settings)
 
 
 def check_engine(engine: str | None) -> None:
@@ -388,30 +313,3 @@ def load_scorer(model: ModelOptions, computing: Computing) -> Scorer:
     from training.models.scorer import load_scorer
 
     return load_scorer(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
-
-
-def agreements(report: Report | None) -> list[str]:
-    """A line for each pair of scores that a report compares."""
-    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
-    lines = []
-    for field, what in pairs:
-        if (agreement := getattr(report, field, None)) is not None:
-            low, high = agreement.spearman_interval
-            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
-            lines.append(
-                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
-                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
-            )
-    return lines
-
-
-def local_path(source: str) -> Path:
-    """The path of a single file. InputError for a glob, a folder or a URL, whose output is a folder of parts."""
-    if _is_several(source):
-        raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
-    return Path(source)
-
-
-def _is_several(source: str) -> bool:
-    path = Path(source)
-    return "://" in source or path.is_dir() or (any(sign in source for sign in "*?[") and not path.exists())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import PartsOptions, local_path
 from sbert_app.formats import format_count, json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.data.tables.columns import split_names
@@ -19,7 +20,7 @@ from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.services.files.matches import MatchOutputs, MatchSummary
-    from sbert_app.services.files.report import ScoreSummary
+    from sbert_app.services.files.report import Report, ScoreSummary
     from training.data.tables.columns import PairColumns
     from training.data.tables.table import Table
     from training.evaluation.thresholds import Criterion
@@ -115,7 +116,7 @@ def score(
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
     pipe: options.Pipe,
-    parts: options.PartsOptions,
+    parts: PartsOptions,
     computing: options.Computing,
 ) -> None:
     """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
@@ -143,7 +144,7 @@ def score(
         return
     with pipe.files(source, output, computing.as_json) as (given, made):
         applied = _Matching.of(threshold, Path(made), groups, deduplicated)
-        _score(options.local_path(given), Path(made), model, cross_encoder, file, applied, computing)
+        _score(local_path(given), Path(made), model, cross_encoder, file, applied, computing)
 
 
 def _score(
@@ -190,7 +191,7 @@ def _score(
     del found["head"]  # this and the next are for figures
     if found["report"] is not None:
         del found["report"]["scatter"]
-    lines = [*summary.remarks, summary.sentence, *options.agreements(summary.report)]
+    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
     if matches is not None:
         found["matches"] = json_values(asdict(matches))
         lines.append(_matches_text(matches))
@@ -204,3 +205,18 @@ def _matches_text(matches: MatchSummary) -> str:
         f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
         f"{matches.kept:,} without them."
     )
+
+
+def _agreements(report: Report | None) -> list[str]:
+    """A line for each pair of scores that a report compares."""
+    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
+    lines = []
+    for field, what in pairs:
+        if (agreement := getattr(report, field, None)) is not None:
+            low, high = agreement.spearman_interval
+            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
+            lines.append(
+                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
+                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
+            )
+    return lines

@@ -29,9 +29,9 @@ from filelock import Timeout
 from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
-from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
@@ -52,7 +52,9 @@ MOST_SUBMITTED = 256  # runs at once, each with a thread that waits
 class Worker:
     """One worker: on the device ``slot``, an index into `devices`, or of a Ray cluster; ends when idle so long."""
 
-    def __init__(self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
+    ) -> None:
         self.home = home
         self.slot = slot if cluster is None else "ray"
         self.idle_seconds = idle_seconds
@@ -166,7 +168,7 @@ def _execute_alone(home: Path, run_id: str) -> None:
             log.info("%s", error)
 
 
-def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
+def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None) -> None:
     """Make this process a worker: low priority, passive waiting, and one visible device unless it is of a cluster."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
@@ -207,5 +209,5 @@ def _prepare_process(slot: int | None) -> None:
 
 if __name__ == "__main__":
     _home, _slot, _ray = sys.argv[1:]
-    _cluster = cluster_of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
+    _cluster = RayCluster.of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
     run_worker(Path(_home), 0 if _ray else int(_slot), IDLE_SECONDS, _cluster)

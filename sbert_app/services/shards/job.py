@@ -1,44 +1,50 @@
-"""ShardJob: what is to be done with each block, and the one who does it, `BlockWorker`.
+"""Many files into a folder of Parquet parts, on this machine: blocks one after the other, by all cores or the GPU.
 
-A job is plain data: it can be sent to another process or machine. Both engines, `run.compute_here` and
-`on_ray.RayEngine`, give blocks to workers; a worker loads the models once and writes each block to a Parquet file of
-its own.
+    result = run_job(ShardJob("score", output="scored/", model="all-MiniLM-L6-v2"), "pairs/*.parquet")
+
+A part is finished when its file is there. A job that was killed at any point and is started again computes those that
+are missing. `on_ray.RayEngine` does the same on a cluster.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow.parquet as pq
+
+from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import BLOCK_ROWS, Block, BlockReader, filesystem, is_remote
+from sbert_app.services.shards.blocks import Block, filesystem, find_files, read_blocks
 from training.atomic import sweep, write_text
-from training.data.tables.columns import pick_columns, pick_sentence
+from training.data.tables.table import Table, changed_while_read
 from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-
 DESCRIPTION = "_job.json"
+BLOCK_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class ShardJob:
-    """Scoring of pairs or encoding of sentences.
+    """Scoring of pairs or encoding of sentences: plain data, which can be sent to another machine.
 
-    ``columns`` are the two (or three) of pairs, or the one of sentences; empty = found by their names, in each file.
+    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; if they are
+    empty, they are found in each file by their names. ``encoding`` is that of text files; None to find out.
     """
 
-    kind: str  # score, encode
+    kind: str
     output: str
     model: str
     pooling: str | None = None
@@ -50,127 +56,209 @@ class ShardJob:
     home: str | None = None
     offline: bool = False
     block_rows: int = BLOCK_ROWS
-    encoding: str | None = None  # of text files; None to find out
+    encoding: str | None = None
 
     def description(self, files: list[str]) -> dict[str, Any]:
-        """What has to be the same for a job to be resumed: all that its results depend on."""
+        """The settings that have to be the same for a job to be resumed, as its results depend on them."""
         where = ("output", "home", "offline", "device")
         settings = {key: value for key, value in asdict(self).items() if key not in where}
         return {**settings, "files": files}
 
 
 class OutputFolder:
-    """A folder for parts, local or remote. InputError if it cannot be created.
-
-    A part appears under its name when it is complete, so the names there say what is done. `DESCRIPTION` says of which
-    job they are: a second start of the same one resumes, another one is refused.
-    """
+    """A folder for parts, local or remote. `DESCRIPTION` in it says which job they belong to."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/") or "/"
-        self._files, self._name = filesystem(self.url)
-        self._is_local = not is_remote(self._files)
-        if self._is_local and Path(self._name).is_file():
-            raise InputError(f"{url} is a file; name a folder for the parts")
+        self._files, self._path, self._is_local = filesystem(self.url)
 
     def start(self, description: dict[str, Any]) -> set[str]:
-        """Create the folder, or check that it belongs to this very job -> the names of the parts that are finished.
+        """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
 
-        InputError if it holds other files, or the parts of another job; it names the first setting that differs.
+        InputError if it cannot be created, or holds other files, or the parts of another job; then it names the first
+        setting that differs.
         """
+        if self._is_local and Path(self._path).is_file():
+            raise InputError(f"{self.url} is a file; name a folder for the parts")
+        text = json.dumps(description, indent=1)
         try:
-            self._files.makedirs(self._name, exist_ok=True)
+            self._files.makedirs(self._path, exist_ok=True)
             names = self._names()
-            if DESCRIPTION in names:
-                self._check(description)
-            elif names:
+            if names and DESCRIPTION not in names:
                 raise InputError(f"{self.url} holds other files; name a new folder for the parts")
-            else:
+            if not names:
                 with self.part(DESCRIPTION) as path:
-                    write_text(path, json.dumps(description, indent=1))
+                    write_text(path, text)
+            before = json.loads(self._files.cat_file(f"{self._path}/{DESCRIPTION}"))
             self.sweep()
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts") from error
         except OSError as error:
             raise unwritable(self.url, error) from error
+        for key, value in json.loads(text).items():
+            if before.get(key) != value:
+                other = "other files" if key == "files" else f"{key} {json.dumps(before.get(key))[:80]}"
+                raise InputError(f"{self.url} holds the parts of another job, with {other}; name a new folder")
         return {name for name in names if name.startswith("part-")}
-
-    def sweep(self, **options: float) -> bool:
-        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
-        return self._is_local and sweep(Path(self._name), **options)
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
         """A path to write a part to. The writer makes it appear whole; a remote one is uploaded when it is."""
         if self._is_local:
-            yield Path(self._name) / name
+            yield Path(self._path) / name
             return
         with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
             path = Path(folder) / name
             yield path
             try:
-                self._files.put_file(str(path), f"{self._name}/{name}")
+                self._files.put_file(str(path), f"{self._path}/{name}")
             except OSError as error:
                 raise unwritable(f"{self.url}/{name}", error) from error
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove these parts, as far as they are there."""
-        for name in set(names).intersection(self._names()):
-            self._files.rm_file(f"{self._name}/{name}")
+    def remove(self, file_number: int) -> None:
+        """Remove the parts of a file."""
+        for name in self._names():
+            if name.startswith(f"part-{file_number:05d}-"):
+                self._files.rm_file(f"{self._path}/{name}")
+
+    def count(self) -> tuple[int, int]:
+        """The number of finished parts, and that of their rows."""
+        rows = []
+        for name in self._names():
+            if name.startswith("part-"):
+                with self._files.open(f"{self._path}/{name}") as file:
+                    rows.append(pq.read_metadata(file).num_rows)
+        return len(rows), sum(rows)
+
+    def sweep(self, **options: float) -> bool:
+        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
+        return self._is_local and sweep(Path(self._path), **options)
 
     def _names(self) -> list[str]:
-        listed = self._files.ls(self._name, detail=False, refresh=True)
-        names = [each.rstrip("/").rsplit("/", 1)[-1] for each in listed]
+        paths = self._files.ls(self._path, detail=False, refresh=True)
+        names = [path.rstrip("/").rpartition("/")[2] for path in paths]
         return [name for name in names if not name.startswith(".")]
 
-    def _check(self, description: dict[str, Any]) -> None:
+
+class Outcome(NamedTuple):
+    """What became of a block: the rows that were computed; or, with ``error``, why a file cannot be read on.
+
+    ``file_rows`` are those of the whole file, an estimate for text.
+    """
+
+    file: str
+    rows: int = 0
+    file_rows: int = 0
+    error: str = ""
+
+
+class Worker:
+    """Computes the blocks of one job. Loads the models when the first block is computed."""
+
+    _models: tuple[Encoder, CrossEncoder | None] | None = None
+
+    def compute(self, block: Block, watch: Watch = UNWATCHED) -> Outcome:
+        """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
+        job, table = block.job, Table(Path(block.file), block)
+        if block.error:
+            return Outcome(block.file, error=block.error)
         try:
-            found = json.loads(self._files.cat_file(f"{self._name}/{DESCRIPTION}"))
-        except ValueError as error:
-            raise InputError(f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts") from error
-        for key, value in json.loads(json.dumps(description)).items():
-            if found.get(key) != value:
-                shown = "other files" if key == "files" else f"{key} {json.dumps(found.get(key))[:80]}"
-                raise InputError(f"{self.url} holds the parts of another job, with {shown}; name a new folder")
+            self._models = self._models or self._load(job)
+            encoder, cross_encoder = self._models
+            with OutputFolder(job.output).part(block.part) as path:
+                if isinstance(block.picked, str):
+                    rows = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
+                else:
+                    rows = score_file(table, [path], encoder, cross_encoder, block.picked, watch, is_block=True).rows
+        except InputError as error:
+            return Outcome(block.file, error=str(error))
+        return Outcome(block.file, rows, block.row_estimate)
+
+    def _load(self, job: ShardJob) -> tuple[Encoder, CrossEncoder | None]:
+        from training.models.cross_encoder import CrossEncoder
+        from training.models.encoder import Encoder
+        from training.sources.home import set_offline
+
+        if job.offline:
+            set_offline(True)
+        cross_encoder = job.cross_encoder and CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
+        return Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home), cross_encoder or None
 
 
-class BlockWorker:
-    """Computes blocks. Loads the models when the first block is computed."""
+# Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.
+Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterator[Outcome]]
 
-    def __init__(self, job: ShardJob) -> None:
-        self.job = job
-        self.output = OutputFolder(job.output)
-        self._reader = BlockReader(job.encoding)
-        self._encoder: Encoder | None = None
-        self._cross_encoder: CrossEncoder | None = None
 
-    def compute(self, block: Block, watch: Watch = UNWATCHED) -> int:
-        """Write the part of a block -> its rows. A part that is not complete never appears.
+def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Outcome]:
+    """The engine of one machine. It leaves out the remaining blocks of a file that cannot be read."""
+    worker = Worker()
+    for number, file in enumerate(files):
+        for block in read_blocks(job, number, file, finished):
+            yield Outcome(file, file_rows=block.row_estimate)
+            yield (outcome := worker.compute(block, watch))
+            if outcome.error:
+                break
 
-        InputError if the file cannot be read, has other columns, or the part cannot be written.
-        """
-        table = self._reader.open(block)
-        encoder, wanted = self._models(), self.job.columns
-        with self.output.part(block.part) as path:
-            if self.job.kind == "encode":
-                column = pick_sentence(self._reader.table, next(iter(wanted), None))
-                return encode_file(table, column, path, encoder, self.job.normalize, watch, all_columns=True).rows
-            columns = pick_columns(self._reader.table, wanted or None)
-            return score_file(table, [path], encoder, self._cross_encoder, columns, watch, is_block=True).rows
 
-    def close(self) -> None:
-        """Delete copies of remote files."""
-        self._reader.close()
+@dataclass
+class JobResult:
+    """A job that has ended. ``rows`` are those of all parts, ``computed`` and the seconds those of this start."""
 
-    def _models(self) -> Encoder:
-        if self._encoder is None:
-            from training.models.encoder import Encoder
-            from training.sources.home import set_offline
+    output: str
+    kind: str
+    files: int
+    blocks: int
+    resumed: int
+    rows: int
+    computed: int
+    seconds: float
+    rows_per_second: float
 
-            job = self.job
-            if job.offline:
-                set_offline(True)
-            if job.cross_encoder:
-                from training.models.cross_encoder import CrossEncoder
+    @property
+    def sentence(self) -> str:
+        done = "scored" if self.kind == "score" else "encoded"
+        parts = [f"{format_count(self.rows, 'row')} of {format_count(self.files, 'file')} {done} in {self.output}"]
+        if self.computed:
+            parts.append(f" in {format_duration(self.seconds)} ({self.rows_per_second:,.0f} rows/s)")
+        if self.resumed:
+            parts.append(f"; {self.resumed:,} of {format_count(self.blocks, 'part')} had been finished before")
+        return "".join(parts) + "."
 
-                self._cross_encoder = CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
-            self._encoder = Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home)
-        return self._encoder
+
+def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
+    """Compute all parts that are not there yet of a file, a folder, a glob or a URL of these.
+
+    ``engine`` computes blocks and yields what became of each, in any order. After a stop what is finished stays, and
+    the block at hand is lost. InputError if there is no file, the output belongs to another job, or a model cannot be
+    loaded; also, at the end, if files could not be read or changed meanwhile: all others are finished then.
+    """
+    started, files = time.perf_counter(), find_files(source)
+    if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
+        raise InputError(f"{job.output} lies inside {source}, and would be read as input: name another folder")
+    output = OutputFolder(job.output)
+    finished = output.start(job.description(files))
+    errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
+
+    def report(rows: float, _: float = 0) -> None:
+        """``rows`` of the block at hand are done. Files that nobody has opened yet count as the others on average."""
+        total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
+        watch.report(computed + rows, None, max(computed + rows, total))
+
+    for outcome in engine(job, files, finished, Watch.of(report, watch.should_stop)):
+        if outcome.error:
+            errors[outcome.file] = outcome.error
+            # Its parts may be of different versions.
+            if outcome.error == changed_while_read(Path(outcome.file).name):
+                output.remove(files.index(outcome.file))
+            continue
+        file_rows[outcome.file], computed = outcome.file_rows, computed + outcome.rows
+        report(0)
+    if errors:
+        others = f" The others are finished in {job.output}: repair or remove it and start again."
+        which = f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+        first = next(iter(errors.values())) + (which if len(errors) > 1 else "")
+        raise InputError(first + (others if len(errors) < len(files) else ""))
+    seconds = time.perf_counter() - started
+    rates = round(seconds, 3), round(computed / max(seconds, 1e-9), 1)
+    parts, rows = output.count()
+    return JobResult(job.output, job.kind, len(files), parts, len(finished), rows, computed, *rates)
