@@ -13,7 +13,7 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.services.shards.job import Engine
+    from sbert_app.services.shards.run import Engine
 
 FILE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".npy")
 
@@ -54,7 +54,8 @@ class PartsOptions:
     def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
         """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
         from sbert_app.services.background.watch import Watch
-        from sbert_app.services.shards.job import ShardJob, compute_here, run_job
+        from sbert_app.services.shards.blocks import ShardJob
+        from sbert_app.services.shards.run import compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
             raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")

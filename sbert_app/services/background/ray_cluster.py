@@ -63,8 +63,9 @@ class RayCluster:
         except ImportError as error:
             raise InputError(MISSING) from error
         with _connecting:
+            place = _place(self.address)
             if not ray.is_initialized():
-                _check_listening(self.address)
+                _check_listening(self.address, place)
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
                     ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
@@ -74,7 +75,7 @@ class RayCluster:
                     # Ray's own handler would end the process at once.
                     if threading.current_thread() is threading.main_thread():
                         signal.signal(signal.SIGTERM, handler)
-            if not self._raylet and not self.address.startswith("ray://"):
+            if not self._raylet and not place.startswith("ray://"):
                 here = ray.get_runtime_context().get_node_id()
                 (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
                 self._raylet = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
@@ -125,17 +126,16 @@ def disconnect() -> None:
         ray.shutdown()
 
 
-def _check_listening(address: str) -> None:
-    """InputError at once if nothing answers at the address of a cluster. Ray itself would try for minutes.
+def _place(address: str) -> str:
+    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS or the cluster that began last, by a file."""
+    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    if address != "auto":
+        return address
+    return os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
 
-    By the documentation of ``ray.init``, "auto" is $RAY_ADDRESS, else the cluster that was started last on this
-    machine, as a file says; it may have ended since.
-    """
-    place = address
-    if address == "auto":
-        last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
-        place = os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
-    # Other forms, such as "local", are judged by Ray.
+
+def _check_listening(address: str, place: str) -> None:
+    """InputError at once if nothing answers at ``place``, as Ray itself would try for minutes; "local" is Ray's."""
     if place.rpartition(":")[2].isdecimal():
         try:
             _connect(place)

@@ -1,4 +1,4 @@
-"""The files of a sharded job, and the blocks of rows that they are read in. A block becomes one part of the output.
+"""A sharded job, its files, and the blocks of rows that they are read in. A block becomes one part of the output.
 
     find_files("corpus/*.parquet")              the files of a path, a folder, a glob or a URL of these
     read_blocks(job, 3, file, finished)         a file in blocks, without those whose part is finished
@@ -11,32 +11,61 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training.data.tables.columns import PairColumns, pick_columns, pick_sentence
 from training.data.tables.rows import BATCH_ROWS, Reader, RowBatch
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, first_line
 
-if TYPE_CHECKING:
-    from sbert_app.services.shards.job import ShardJob
-
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".xlsx")
+BLOCK_ROWS = 65_536
+PART = "part-{:05d}-"
 ID = "row_id"
 # The ids of a file's rows begin at this times its number.
 FILE_ROWS = 10**12
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Scoring of pairs or encoding of sentences: plain data, which can be sent to another machine.
+
+    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; if they are
+    empty, they are found in each file by their names. ``encoding`` is that of text files; None to find out.
+    """
+
+    kind: str
+    output: str
+    model: str
+    pooling: str | None = None
+    cross_encoder: str | None = None
+    columns: tuple[str, ...] = ()
+    normalize: bool = True
+    dtype: str = "auto"
+    device: str = "auto"
+    home: str | None = None
+    offline: bool = False
+    block_rows: int = BLOCK_ROWS
+    encoding: str | None = None
+
+    def description(self, files: list[str]) -> dict[str, Any]:
+        """The settings that have to be the same for a job to be resumed, as its results depend on them."""
+        where = ("output", "home", "offline", "device")
+        settings = {key: value for key, value in asdict(self).items() if key not in where}
+        return {**settings, "files": files}
 
 
 @dataclass
 class Block(Reader):
     """Consecutive rows of a file with their ids; or, with ``error``, why the file cannot be read on.
 
-    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file.
+    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. Of a block
+    that is computed ``rows`` are gone, and ``done`` is their number.
     """
 
     job: ShardJob
@@ -48,6 +77,7 @@ class Block(Reader):
     rows: Iterable[RowBatch] = ()
     row_estimate: int = 0
     remarks: tuple[str, ...] = ()
+    done: int = 0
     error: str = ""
 
     def fields(self) -> list[Any]:
@@ -59,11 +89,15 @@ class Block(Reader):
 
 
 def read_blocks(
-    job: ShardJob, number: int, file: str, finished: Collection[str], in_memory: bool = False
+    job: ShardJob,
+    number: int,
+    file: str,
+    finished: Collection[str],
+    collect: Callable[[Iterator[RowBatch]], Iterable[RowBatch]] = iter,
 ) -> Iterator[Block]:
     """The blocks of a file whose parts are not finished, in order, and at last an error if the file has one.
 
-    The rows of a block are read at once, ``in_memory``; else when they are used, which has to be before the next block.
+    The rows of a block are read when they are used, which has to be before the next block; at once by ``collect=list``.
     """
     import pyarrow as pa
 
@@ -79,12 +113,16 @@ def read_blocks(
                 columns, schema, first_id = (*columns, ID), [*schema, pa.field(ID, pa.int64())], number * FILE_ROWS
             batches = _cut(table, job.block_rows, first_id)
             for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
-                part = f"part-{number:05d}-{at:05d}.parquet"
+                part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
-                    read = list(rows) if in_memory else rows
-                    yield Block(job, file, part, picked, columns, schema, read, table.row_estimate)
+                    yield Block(job, file, part, picked, columns, schema, collect(rows), table.row_estimate)
     except InputError as error:
         yield Block(job, file, error=str(error))
+
+
+def parts_of(number: int, names: Iterable[str]) -> list[str]:
+    """The names of the parts of one file."""
+    return [name for name in names if name.startswith(PART.format(number))]
 
 
 def _cut(table: Table, block_rows: int, first_id: int | None) -> Iterator[RowBatch]:

@@ -21,8 +21,8 @@ from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import RayCluster, disconnect
 from sbert_app.services.background.tasks import Task
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.shards.blocks import read_blocks
-from sbert_app.services.shards.job import Outcome, OutputFolder, ShardJob, Worker
+from sbert_app.services.shards.blocks import Block, ShardJob, parts_of, read_blocks
+from sbert_app.services.shards.run import OutputFolder, Worker
 from training.errors import InputError, first_line
 
 # Files that are read at the same time. One reader keeps many actors busy.
@@ -35,19 +35,19 @@ END_SECONDS = 10.0
 
 def read(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A task: the blocks of one file."""
-    for block in read_blocks(**row, in_memory=True):
+    for block in read_blocks(**row, collect=list):
         yield {"block": block}
 
 
 class Compute:
-    """An actor: the outcome of one block after the other."""
+    """An actor, which computes one block after the other."""
 
     def __init__(self) -> None:
         configure_process()
         self.worker = Worker()
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {"outcome": self.worker.compute(row["block"])}
+        return {"block": self.worker.compute(row["block"])}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RayEngine:
     gpus_per_worker: float = 0
     cpus_per_worker: float = 1
 
-    def __call__(self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Outcome]:
+    def __call__(self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
         """Compute the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
@@ -82,7 +82,7 @@ class RayEngine:
             home=job.home and _absolute(job.home),
         )
         rows = [
-            {"job": job, "number": number, "file": file, "finished": sorted(finished)}
+            {"job": job, "number": number, "file": file, "finished": parts_of(number, finished)}
             for number, file in enumerate(files)
         ]
         pool = {"size": self.concurrency} if self.concurrency else {"min_size": 1, "max_size": None}
@@ -93,7 +93,7 @@ class RayEngine:
         computed = iter(blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows())
         try:
             while row := _next(computed, cluster, watch):
-                yield row["outcome"]
+                yield row["block"]
         except (RayError, ConnectionError) as error:
             # A fault in what a worker does.
             if isinstance(error, RayTaskError):

@@ -23,8 +23,9 @@ from tiny_models import make_model
 from waiting import wait_until
 
 from sbert_app.services.shards import on_ray
-from sbert_app.services.shards.job import ShardJob, run_job
+from sbert_app.services.shards.blocks import ShardJob
 from sbert_app.services.shards.on_ray import RayEngine
+from sbert_app.services.shards.run import run_job
 from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder

@@ -23,8 +23,8 @@ from waiting import wait_until
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import FILE_ROWS, find_files, read_blocks
-from sbert_app.services.shards.job import Outcome, OutputFolder, ShardJob, compute_here, run_job
+from sbert_app.services.shards.blocks import FILE_ROWS, Block, ShardJob, find_files, read_blocks
+from sbert_app.services.shards.run import OutputFolder, compute_here, run_job
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
@@ -115,11 +115,11 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp
 def test_of_a_file_that_changes_meanwhile_nothing_is_kept(inputs: Path, job: ShardJob, kind: str):
     job = dataclasses.replace(job, kind=kind)
 
-    def change_first(job: ShardJob, files: list[str], finished: set[str], watch: Watch) -> Iterator[Outcome]:
-        for outcome in compute_here(job, files, finished, watch):
+    def change_first(job: ShardJob, files: list[str], finished: set[str], watch: Watch) -> Iterator[Block]:
+        for block in compute_here(job, files, finished, watch):
             if len(parts(job.output)) == 2:
                 pq.write_table(pq.read_table(inputs / "a.parquet").slice(0, 30), inputs / "a.parquet")
-            yield outcome
+            yield block
 
     with pytest.raises(InputError, match=r"a\.parquet changed while it was read"):
         run_job(job, str(inputs), change_first)

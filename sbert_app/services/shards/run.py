@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -23,7 +23,7 @@ from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import Block, filesystem, find_files, read_blocks
+from sbert_app.services.shards.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
 from training.atomic import sweep, write_text
 from training.data.tables.table import Table, changed_while_read
 from training.errors import InputError, unwritable
@@ -33,36 +33,6 @@ if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 DESCRIPTION = "_job.json"
-BLOCK_ROWS = 65_536
-
-
-@dataclass(frozen=True)
-class ShardJob:
-    """Scoring of pairs or encoding of sentences: plain data, which can be sent to another machine.
-
-    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; if they are
-    empty, they are found in each file by their names. ``encoding`` is that of text files; None to find out.
-    """
-
-    kind: str
-    output: str
-    model: str
-    pooling: str | None = None
-    cross_encoder: str | None = None
-    columns: tuple[str, ...] = ()
-    normalize: bool = True
-    dtype: str = "auto"
-    device: str = "auto"
-    home: str | None = None
-    offline: bool = False
-    block_rows: int = BLOCK_ROWS
-    encoding: str | None = None
-
-    def description(self, files: list[str]) -> dict[str, Any]:
-        """The settings that have to be the same for a job to be resumed, as its results depend on them."""
-        where = ("output", "home", "offline", "device")
-        settings = {key: value for key, value in asdict(self).items() if key not in where}
-        return {**settings, "files": files}
 
 
 class OutputFolder:
@@ -117,9 +87,8 @@ class OutputFolder:
 
     def remove(self, file_number: int) -> None:
         """Remove the parts of a file."""
-        for name in self._names():
-            if name.startswith(f"part-{file_number:05d}-"):
-                self._files.rm_file(f"{self._path}/{name}")
+        for name in parts_of(file_number, self._names()):
+            self._files.rm_file(f"{self._path}/{name}")
 
     def count(self) -> tuple[int, int]:
         """The number of finished parts, and that of their rows."""
@@ -140,41 +109,30 @@ class OutputFolder:
         return [name for name in names if not name.startswith(".")]
 
 
-class Outcome(NamedTuple):
-    """What became of a block: the rows that were computed; or, with ``error``, why a file cannot be read on.
-
-    ``file_rows`` are those of the whole file, an estimate for text.
-    """
-
-    file: str
-    rows: int = 0
-    file_rows: int = 0
-    error: str = ""
-
-
 class Worker:
     """Computes the blocks of one job. Loads the models when the first block is computed."""
 
     _models: tuple[Encoder, CrossEncoder | None] | None = None
 
-    def compute(self, block: Block, watch: Watch = UNWATCHED) -> Outcome:
+    def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
-        job, table = block.job, Table(Path(block.file), block)
+        job, table, outcome = block.job, Table(Path(block.file), block), replace(block, rows=())
         if block.error:
-            return Outcome(block.file, error=block.error)
+            return outcome
         try:
-            self._models = self._models or self._load(job)
+            self._models = self._models or self.load(job)
             encoder, cross_encoder = self._models
             with OutputFolder(job.output).part(block.part) as path:
                 if isinstance(block.picked, str):
-                    rows = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
+                    done = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
                 else:
-                    rows = score_file(table, [path], encoder, cross_encoder, block.picked, watch, is_block=True).rows
+                    done = score_file(table, [path], encoder, cross_encoder, block.picked, watch, is_block=True).rows
         except InputError as error:
-            return Outcome(block.file, error=str(error))
-        return Outcome(block.file, rows, block.row_estimate)
+            return replace(outcome, error=str(error))
+        return replace(outcome, done=done)
 
-    def _load(self, job: ShardJob) -> tuple[Encoder, CrossEncoder | None]:
+    def load(self, job: ShardJob) -> tuple[Encoder, CrossEncoder | None]:
+        """The models of a job."""
         from training.models.cross_encoder import CrossEncoder
         from training.models.encoder import Encoder
         from training.sources.home import set_offline
@@ -186,15 +144,18 @@ class Worker:
 
 
 # Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.
-Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterator[Outcome]]
+Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
 
 
-def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Outcome]:
-    """The engine of one machine. It leaves out the remaining blocks of a file that cannot be read."""
+def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
+    """The engine of one machine, which yields each block before and after it is computed.
+
+    It leaves out the remaining blocks of a file that cannot be read.
+    """
     worker = Worker()
     for number, file in enumerate(files):
         for block in read_blocks(job, number, file, finished):
-            yield Outcome(file, file_rows=block.row_estimate)
+            yield block
             yield (outcome := worker.compute(block, watch))
             if outcome.error:
                 break
@@ -244,14 +205,14 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
         total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
         watch.report(computed + rows, None, max(computed + rows, total))
 
-    for outcome in engine(job, files, finished, Watch.of(report, watch.should_stop)):
-        if outcome.error:
-            errors[outcome.file] = outcome.error
+    for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
+        if block.error:
+            errors[block.file] = block.error
             # Its parts may be of different versions.
-            if outcome.error == changed_while_read(Path(outcome.file).name):
-                output.remove(files.index(outcome.file))
+            if block.error == changed_while_read(Path(block.file).name):
+                output.remove(files.index(block.file))
             continue
-        file_rows[outcome.file], computed = outcome.file_rows, computed + outcome.rows
+        file_rows[block.file], computed = block.row_estimate, computed + block.done
         report(0)
     if errors:
         others = f" The others are finished in {job.output}: repair or remove it and start again."
