@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.pages.api.endpoint import signatures
 from sbert_app.pages.server.limits import RUN
-from sbert_app.services.metrics import LATENCY, REQUESTS, exposition
+from sbert_app.services.models.metrics import LATENCY, REQUESTS, exposition
 
 OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
 

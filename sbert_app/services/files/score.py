@@ -29,7 +29,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.gold import NUMBER, GoldColumn
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
-from sbert_app.services.function_words import other_language
+from sbert_app.services.models.function_words import other_language
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
 from training.data.tables.rows import EMPTY_LINE, RowBatch
 from training.data.tables.table import Table, open_table

@@ -20,7 +20,7 @@ from sbert_app.pages.api import openai as v1
 from sbert_app.pages.api.metrics import CountRequests
 from sbert_app.pages.server.guard import AllowedHosts, Guard
 from sbert_app.services.container import Services
-from sbert_app.services.metrics import REGISTRY
+from sbert_app.services.models.metrics import REGISTRY
 from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank
 from sbert_app.settings import Settings
 from training.data.load import load_data
