@@ -49,16 +49,16 @@ def export(
     home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
-    with options.received(source, lines=file.columns is None) as given, clean_stdout(), ProgressBar("preparing") as bar:
-        check_output(output, PARQUET, local_path(given))
-        corpus, watch = Corpus.from_file(given, file.columns, file.encoding), Watch(bar.stage)
+    with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
+        check_output(output, PARQUET, local_path(path))
+        corpus, watch = Corpus.from_file(path, file.columns, file.encoding), Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
         embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
         labels = cluster(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)
-        drawn = export_atlas(embedded, groups, output, MapSettings(), cache, home, limits, watch)
+        by_umap = export_atlas(embedded, groups, output, MapSettings(), cache, home, limits, watch)
     opened = f"embedding-atlas {shlex.quote(str(output))} {OPTIONS}"
-    placed = f", {len(corpus) - drawn:,} of them placed by their neighbours" if drawn < len(corpus) else ""
+    placed = f", {len(corpus) - by_umap:,} of them placed by their neighbours" if by_umap < len(corpus) else ""
     text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
-    value = {"output": str(output), "rows": len(corpus), "drawn": drawn, "command": opened}
+    value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
     print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))

@@ -123,12 +123,12 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        stated = ModelName.parse(self.model)
+        name = ModelName.parse(self.model)
         if self.dimension is not None:
-            stated = replace(stated, dimension=self.dimension)
+            name = replace(name, dimension=self.dimension)
         if self.prompt is not None or self.prompt_name is not None:
-            stated = replace(stated, prompt=self.prompt, prompt_name=self.prompt_name)
-        return str(stated)
+            name = replace(name, prompt=self.prompt, prompt_name=self.prompt_name)
+        return str(name)
 
 
 @dataclass(frozen=True)
@@ -138,16 +138,17 @@ class FileOptions:
 
     def of(self, source: str) -> tuple[str, FileOptions]:
         """The name of a file, and how it is read: what its name states comes first, FILE?columns=A,B&encoding=NAME."""
-        stated = DataName.parse(source)
-        if stated.objective is not None:  # part of a URL
+        data = DataName.parse(source)
+        # In a URL there may be an equals sign.
+        if data.objective is not None:
             return source, self
-        return stated.name, FileOptions(stated.columns or self.columns, stated.encoding or self.encoding)
+        return data.name, FileOptions(data.columns or self.columns, data.encoding or self.encoding)
 
     def data(self, name: str, option: str = "--data") -> str:
         """Names of data, files by their whole paths, and read so unless they say how; options need a file."""
-        for given, what in ((self.columns, "--columns"), (self.encoding, "--encoding")):
-            if given is not None and not names_file(name):
-                raise InputError(f"{what} is that of a file; name one with {option}")
+        for value, own in ((self.columns, "--columns"), (self.encoding, "--encoding")):
+            if value is not None and not names_file(name):
+                raise InputError(f"{own} is that of a file; name one with {option}")
         return absolute_names(name, self.encoding, self.columns)
 
 
@@ -172,14 +173,15 @@ class Pipe:
             raise InputError("--json and OUT - both print to standard output; choose one")
         stdout = sys.stdout
         with received(source, lines) as path, tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
-            made = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
+            result = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
             try:
                 with clean_stdout():
-                    yield path, str(made)
+                    yield path, str(result)
             finally:
-                if made.exists():  # also when it was stopped, or the input is damaged further down
+                # Also when it was stopped, or the input is damaged further down.
+                if result.exists():
                     stdout.flush()
-                    with made.open("rb") as file:
+                    with result.open("rb") as file:
                         shutil.copyfileobj(file, stdout.buffer)
                     stdout.buffer.flush()
 
@@ -226,7 +228,7 @@ class Computing:
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """A command each of whose parameters that is a group, such as `ModelOptions`, stands for the options in it."""
     whole = inspect.signature(command, eval_str=True)
-    annotations: dict[str, Any] = {name: each.annotation for name, each in whole.parameters.items()}
+    annotations: dict[str, Any] = {name: parameter.annotation for name, parameter in whole.parameters.items()}
     groups: dict[str, Any] = {name: group for name, group in annotations.items() if is_dataclass(group)}
     parameters = []
     for name, parameter in whole.parameters.items():
@@ -236,19 +238,20 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
         hints = get_type_hints(groups[name], include_extras=True)
         parameters += [
             inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
-            for each in fields(groups[name])
+            for field in fields(groups[name])
         ]
 
     @wraps(command)
     def run(**values: Any) -> T:
         for name, group in groups.items():
-            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         return command(**values)
 
     run.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {}  # those of the signature count
+    # Those of the signature count.
+    run.__annotations__ = {}
     return run
 
 

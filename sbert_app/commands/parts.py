@@ -42,8 +42,8 @@ class PartsOptions:
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
 
-        It is if an engine is named, if OUT is a folder or ends with a slash, and if IN is several files and OUT has no
-        ending.
+        It is one if an engine is named, if OUT is a folder or ends with a slash, or if IN is several files and OUT has
+        no ending.
         """
         if self.engine is not None or output.endswith("/"):
             return True

@@ -102,7 +102,7 @@ class RayCluster:
             _connect(self._raylet)
 
     def resources(self) -> dict[str, float]:
-        """What a run takes, as Ray names it: CPU, GPU. InputError as `connect`."""
+        """The resources of a run by the names that Ray gives them: CPU, GPU. InputError as `connect`."""
         nodes = self._nodes()
         gpus = self.gpus if self.gpus is not None else float(any(node.get("GPU") for node in nodes))
         least = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)

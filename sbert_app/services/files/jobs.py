@@ -141,11 +141,11 @@ class ScoreJobs:
             raise
         return job
 
-    def adopt(self, made: Path, source: Path) -> ScoreJob:
-        """A copy of a job that ships scored, in the folder ``made``, with its file. InputError if it cannot be kept."""
+    def adopt(self, scored: Path, source: Path) -> ScoreJob:
+        """A copy of a job that ships ``scored``, a folder, with its file. InputError if it cannot be kept."""
         job = self.open(source)
         try:
-            shutil.copytree(made, job.folder, dirs_exist_ok=True)
+            shutil.copytree(scored, job.folder, dirs_exist_ok=True)
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
@@ -247,7 +247,7 @@ class ScoreJobs:
             self._records.delete(job_id)
 
     def _record(self, job_id: str) -> ScoreJob:
-        """What is on disk. InputError if nothing is kept under this id, or the record is damaged."""
+        """The record on disk. InputError if nothing is kept under this id, or the record is damaged."""
         folder = self._records.folder / (job_id if is_id(str(job_id)) else "none")
         try:
             job = read_document(folder / "job.json", ScoreJob).but(folder=folder)

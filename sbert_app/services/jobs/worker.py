@@ -97,7 +97,7 @@ class Worker:
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:  # of runs that are executed elsewhere
             submitted = set[Future[None]]()
             while not self.should_end.is_set() and (submitted or time.monotonic() - last < self.idle_seconds):
-                submitted = {each for each in submitted if not each.done()}
+                submitted = {run for run in submitted if not run.done()}
                 room = self._room(len(submitted))
                 task = self._next_task() if len(submitted) < room else None
                 if task is None:
@@ -157,7 +157,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """What the process of a run does."""
+    """Execute a run in the process that was started for it."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker, ending = multiprocessing.parent_process(), threading.Event()
@@ -200,10 +200,10 @@ def _prepare_process(slot: int | None) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # it shares the machine with the app
     if slot is None:
         return
-    known = devices()
-    if not 0 <= slot < len(known):
-        raise InputError(f"there is no device {slot}; this machine has {len(known)}, counted from 0")
-    if device := known[slot]:
+    all_devices = devices()
+    if not 0 <= slot < len(all_devices):
+        raise InputError(f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0")
+    if device := all_devices[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 
 

@@ -115,21 +115,22 @@ class RemoteRun:
         return execute_here(self.store, self.folder.name, should_end=self._should_end.is_set)
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
-        """What is new of a file or folder, if anything is. A folder that the trainer is replacing has to wait."""
+        """The news of a file or folder, if there are any. A folder that the trainer is replacing has to wait."""
+        before, size = self._sent.get(path.name, (0, 0))
         with suppress(FileNotFoundError):
-            status, (mark, size) = path.stat(), self._sent.get(path.name, (0, 0))
             if path.is_dir():
-                made = status.st_mtime_ns
-                if made != mark and (archive := _pack({path: "."})) and path.stat().st_mtime_ns == made:
-                    self._sent[path.name] = made, 0
+                time_ns = path.stat().st_mtime_ns
+                archive = b"" if time_ns == before else _pack({path: "."})
+                if archive and path.stat().st_mtime_ns == time_ns:
+                    self._sent[path.name] = time_ns, 0
                     return 0, archive
-            else:
-                with path.open("rb") as file:
-                    inode = os.fstat(file.fileno()).st_ino
-                    start = file.seek(size if inode == mark else 0)
-                    content = file.read()
-                self._sent[path.name] = inode, start + len(content)
-                return (start, content) if content or inode != mark else None
+                return None
+            with path.open("rb") as file:
+                inode = os.fstat(file.fileno()).st_ino
+                start = file.seek(size if inode == before else 0)
+                content = file.read()
+            self._sent[path.name] = inode, start + len(content)
+            return (start, content) if content or inode != before else None
         return None
 
 
@@ -170,7 +171,7 @@ def _submit(
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
 
-    ray, has_begun, result, told = cluster.connect(), False, None, len(store.events(run.id))
+    ray, has_begun, result, reported = cluster.connect(), False, None, len(store.events(run.id))
     _note(run.folder, f"submitted to Ray at {cluster.address}")
     with ray_errors():
         actor = cluster.take(RemoteRun)
@@ -186,9 +187,9 @@ def _submit(
                 (changes, result), has_begun = ray.get(answer), True
                 for name, (start, content) in reversed(changes.items()):
                     _write(run.folder / name, start, content)
-                for event in store.events(run.id, told):
+                for event in store.events(run.id, reported):
                     on_event(event)
-                told = len(store.events(run.id))
+                reported = len(store.events(run.id))
                 answer = actor.poll.remote(end()) if result is None else None
             cluster.idle.append(actor)
         finally:
@@ -200,7 +201,7 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Write what is new of a file or folder. The log of the actor is added to what this process writes."""
+    """Write the news of a file or folder. The log of the actor is added to what this process writes."""
     if not path.suffix:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
