@@ -103,7 +103,7 @@ class RayCluster:
 
     def resources(self) -> dict[str, float]:
         """The resources of a run by the names that Ray gives them: CPU, GPU. InputError as `connect`."""
-        nodes = self._nodes()
+        nodes = self.nodes()
         gpus = self.gpus if self.gpus is not None else float(any(node.get("GPU") for node in nodes))
         least = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
         return {"CPU": least if self.cpus is None else self.cpus, "GPU": gpus}
@@ -112,11 +112,12 @@ class RayCluster:
         """How many runs it can execute at once, at least one. InputError as `connect`."""
         taken = {name: amount for name, amount in self.resources().items() if amount}
         on_nodes = (
-            min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self._nodes() if taken
+            min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self.nodes() if taken
         )
         return max(1, int(sum(on_nodes)))
 
-    def _nodes(self) -> list[dict[str, float]]:
+    def nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that is alive. InputError as `connect`."""
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
 
 

@@ -25,8 +25,6 @@ from sbert_app.services.shards.blocks import Block, ShardJob, parts_of, read_blo
 from sbert_app.services.shards.run import OutputFolder, Worker
 from training.errors import InputError, first_line
 
-# Files that are read at the same time. One reader keeps many actors busy.
-READERS = 8
 # Workers in a row that may die while they start, as with their node.
 INIT_DEATHS = 3
 # Seconds in which workers end that have lost their node.
@@ -87,8 +85,9 @@ class RayEngine:
         ]
         pool = {"size": self.concurrency} if self.concurrency else {"min_size": 1, "max_size": None}
         resources = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker or None}
+        # A reader for each node keeps its actors busy.
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(
-            read, num_cpus=0, compute=ray.data.TaskPoolStrategy(min(READERS, len(rows)))
+            read, num_cpus=0, compute=ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows)))
         )
         computed = iter(blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows())
         try:

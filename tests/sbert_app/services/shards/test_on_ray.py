@@ -111,6 +111,7 @@ def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, in
             yield
 
     monkeypatch.setattr(on_ray.RayCluster, "connect", lambda self: None)
+    monkeypatch.setattr(on_ray.RayCluster, "nodes", lambda self: [{"CPU": 1}])
     monkeypatch.setattr(data, "from_items", lambda *_, **__: Ended())
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
