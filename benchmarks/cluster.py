@@ -30,10 +30,10 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
-from sbert_app.services.ray_cluster import MISSING
+from sbert_app.services.background.ray_cluster import MISSING
 from sbert_app.services.shards import on_ray
-from sbert_app.services.shards.job import BlockWorker, ShardJob
-from sbert_app.services.shards.run import run_job
+from sbert_app.services.shards.blocks import ShardJob
+from sbert_app.services.shards.run import Worker, run_job
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.distill import distill
@@ -215,12 +215,19 @@ class SleepingEncoder(StubEncoder):
         return super().encode(sentences)
 
 
-class SleepingBlock(on_ray.ComputeBlock):
-    """What an actor does, with the encoder that sleeps."""
+class SleepingWorker(Worker):
+    """Computes blocks with the encoder that sleeps."""
+
+    def load(self, _: ShardJob) -> tuple[Any, None]:
+        """The encoder, and no cross-encoder."""
+        return SleepingEncoder(), None
+
+
+class SleepingCompute(on_ray.Compute):
+    """An actor with such a worker."""
 
     def __init__(self) -> None:
-        super().__init__()
-        patch.object(BlockWorker, "_models", lambda _: SleepingEncoder()).start()  # for as long as the actor lives
+        self.worker = SleepingWorker()
 
 
 def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
@@ -231,7 +238,7 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
     for number in range(nodes):
         write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
-    with _cluster(nodes) as address, patch.object(on_ray, "ComputeBlock", SleepingBlock):
+    with _cluster(nodes) as address, patch.object(on_ray, "Compute", SleepingCompute):
         ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE  # the nodes start at the same time
         run_job(job, str(folder / "in"), on_ray.RayEngine(address, concurrency=nodes))
     finished = _finished(folder / "out")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from benchmarks import machine
-from sbert_app.services import ray_cluster
+from sbert_app.services.background import ray_cluster
 from sbert_app.services.background.state import State
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.jobs.worker import Worker
@@ -76,7 +76,7 @@ def run(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
             try:
                 for _ in range(nodes):
                     simulated.add_node(num_cpus=1)
-                cluster = ray_cluster.Cluster(simulated.address)
+                cluster = ray_cluster.RayCluster(simulated.address)
                 jobs = RunQueue(RunStore(home), ray=cluster.address)
                 jobs.starts_workers = False
                 for number in range(nodes + runs):

@@ -65,7 +65,7 @@ def write_bulk(cache: ModelCache) -> None:
         job, summary = jobs.run(request)
         shutil.rmtree(SHIPPED, ignore_errors=True)
         shutil.copytree(job.folder, SHIPPED, ignore=shutil.ignore_patterns("input"))
-        file = SHIPPED / "summary.json"
+        file = SHIPPED / "job.json"
         write_text(file, file.read_text(encoding="utf-8").replace(f"{job.folder}/", ""))
         print(f"{summary.rows_per_second:,.0f} rows/s", file=sys.stderr, flush=True)
 

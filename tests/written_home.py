@@ -89,7 +89,7 @@ def write_home(home: Path) -> None:
     save_group(group_store(home), CORPUS, "to check", "blue", (1, 2))
     services.shared_sentences.pairs(services.shared_sentences.put(SHARED))
     for job in services.scoring.files():
-        if job.name == "summary.json":
+        if job.name == "job.json":
             services.scoring.apply_threshold(job.parent.name, 0.5)
     _compute(services)
     export(services.jobs.store, finished, services.temp.results("exports"))

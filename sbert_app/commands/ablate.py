@@ -19,9 +19,9 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
+    from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.experiments.experiment import Experiment, Experiments
     from sbert_app.services.experiments.statistics import VariantRow
-    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.results.ranking import Ranking
 
 
@@ -97,7 +97,11 @@ def _created(
 
 
 def run_experiment(
-    experiments: Experiments, experiment_id: str, cluster: Cluster | None, should_end: Callable[[], bool], command: str
+    experiments: Experiments,
+    experiment_id: str,
+    cluster: RayCluster | None,
+    should_end: Callable[[], bool],
+    command: str,
 ) -> Experiment:
     """Execute the runs that are missing. Stopped, which says how ``command`` resumes them, after a signal to end."""
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
@@ -111,7 +115,7 @@ def run_experiment(
     return experiment
 
 
-def _runner(sweeps: Experiments, cluster: Cluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
+def _runner(sweeps: Experiments, cluster: RayCluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
     """Returns a function that executes one run and shows its progress, or does nothing after a signal to end."""
     from sbert_app.services.runs.on_ray import executor
 

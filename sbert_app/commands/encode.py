@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import PartsOptions, local_path
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 
 
@@ -33,7 +34,7 @@ def encode(
     file: options.FileOptions,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
     pipe: options.Pipe,
-    parts: options.PartsOptions,
+    parts: PartsOptions,
     computing: options.Computing,
 ) -> None:
     """Encode sentences to vectors, rows in input order.
@@ -52,15 +53,15 @@ def encode(
     from sbert_app.services.files.writers import VECTORS, check_output
     from training.data.tables.columns import has_pairs
 
-    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (given, made):
+    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-            path, target = options.local_path(given), Path(made)
-            table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
+            path, target = local_path(input_path), Path(output_path)
+            table, column = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
             if file.columns is None and has_pairs(table):
                 print(
-                    f"{source} holds pairs: {chosen} alone is encoded; --columns names another column", file=sys.stderr
+                    f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
                 )
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
-            summary = encode_file(table, chosen, target, encoder, normalize, Watch.of(bar))
-        print_result(asdict(summary), computing.as_json, summary.sentence.replace(made, output))
+            summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
+        print_result(asdict(summary), computing.as_json, summary.sentence.replace(output_path, output))

@@ -1,14 +1,16 @@
-"""export IN OUT: a file of sentences with vectors, map and clusters, as embedding-atlas opens it."""
+"""export IN OUT: a file of sentences with its map, its clusters and its neighbours, as embedding-atlas opens it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import local_path
+from sbert_app.formats import format_count
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 
 
@@ -25,34 +27,38 @@ def export(
     clusters: Annotated[
         int, typer.Option("--clusters", min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
     ] = 0,
-    neighbors: Annotated[
-        int, typer.Option("--neighbors", min=0, max=100, metavar="N", help="Nearest sentences to list of each. [none]")
-    ] = 0,
     map_points: Annotated[
         int, typer.Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences, vectors, map and clusters for embedding-atlas.
+    """Write sentences, map, clusters and nearest neighbours for embedding-atlas.
 
     After an interruption the same command goes on from the vectors that are there.
     """
-    from sbert_app.services.atlas import export_file
     from sbert_app.services.background.watch import Watch
-    from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
-    from sbert_app.services.corpus.corpus import CorpusLimits
-    from sbert_app.services.files.encode import open_sentences
+    from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
+    from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
+    from sbert_app.services.clusters.summary import describe_clusters
+    from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
+    from sbert_app.services.corpus.embedded import encode
     from sbert_app.services.files.writers import PARQUET, check_output
+    from sbert_app.services.maps.projection import MapSettings
+    from sbert_app.services.store.cache import DiskCache
 
-    place, (source, file) = computing.prepare(), file.of(source)
+    home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
-    limits = CorpusLimits(map_points=map_points, clustered=map_points)
-    with options.received(source, lines=file.columns is None) as given, clean_stdout(), ProgressBar("preparing") as bar:
-        path = options.local_path(given)
-        table, chosen = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
-        check_output(output, PARQUET, path)
+    limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
+    with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
+        check_output(output, PARQUET, local_path(path))
+        corpus, watch = Corpus.from_file(path, file.columns, file.encoding), Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
-        summary = export_file(
-            table, chosen, output, encoder, place, neighbors, clustering, watch=Watch(bar.stage), limits=limits
-        )
-    print_result(asdict(summary) | {"command": summary.command}, computing.as_json, summary.sentence)
+        embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
+        labels = cluster(embedded, clustering, cache, home, watch, limits)
+        groups = describe_clusters(embedded, labels)
+        by_umap = export_atlas(embedded, groups, output, MapSettings(), cache, home, limits, watch)
+    opened = f"embedding-atlas {shlex.quote(str(output))} {OPTIONS}"
+    placed = f", {len(corpus) - by_umap:,} of them placed by their neighbours" if by_umap < len(corpus) else ""
+    text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
+    value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
+    print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))

@@ -21,26 +21,24 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from sbert_app.settings import Settings
-from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from sbert_app.terminal import ProgressBar, clean_stdout
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS
 from training.data.tables.columns import split_names
-from training.data.tables.table import FORMATS, SUFFIXES, any_of
-from training.errors import InputError, Stopped
+from training.data.tables.table import FORMATS, any_of
+from training.errors import InputError
 from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
+    from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.corpus.corpus import Corpus
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
-    from sbert_app.services.files.report import Report
-    from sbert_app.services.ray_cluster import Cluster
-    from sbert_app.services.shards.run import Engine
     from training.models.encoder import Encoder
     from training.models.scorer import Scorer
 
 T = TypeVar("T")
-FILE_SUFFIXES = (*SUFFIXES, ".npy")
-TABLES = any_of([each.suffixes[0] for each in FORMATS])  # in the help of commands
+# In the help of commands.
+TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
 PIPE = "-"  # standard input, standard output
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
 
@@ -128,12 +126,12 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        stated = ModelName.parse(self.model)
+        name = ModelName.parse(self.model)
         if self.dimension is not None:
-            stated = replace(stated, dimension=self.dimension)
+            name = replace(name, dimension=self.dimension)
         if self.prompt is not None or self.prompt_name is not None:
-            stated = replace(stated, prompt=self.prompt, prompt_name=self.prompt_name)
-        return str(stated)
+            name = replace(name, prompt=self.prompt, prompt_name=self.prompt_name)
+        return str(name)
 
 
 @dataclass(frozen=True)
@@ -143,16 +141,17 @@ class FileOptions:
 
     def of(self, source: str) -> tuple[str, FileOptions]:
         """The name of a file, and how it is read: what its name states comes first, FILE?columns=A,B&encoding=NAME."""
-        stated = DataName.parse(source)
-        if stated.objective is not None:  # part of a URL
+        data = DataName.parse(source)
+        # In a URL there may be an equals sign.
+        if data.objective is not None:
             return source, self
-        return stated.name, FileOptions(stated.columns or self.columns, stated.encoding or self.encoding)
+        return data.name, FileOptions(data.columns or self.columns, data.encoding or self.encoding)
 
     def data(self, name: str, option: str = "--data") -> str:
         """Names of data, files by their whole paths, and read so unless they say how; options need a file."""
-        for given, what in ((self.columns, "--columns"), (self.encoding, "--encoding")):
-            if given is not None and not names_file(name):
-                raise InputError(f"{what} is that of a file; name one with {option}")
+        for value, own in ((self.columns, "--columns"), (self.encoding, "--encoding")):
+            if value is not None and not names_file(name):
+                raise InputError(f"{own} is that of a file; name one with {option}")
         return absolute_names(name, self.encoding, self.columns)
 
 
@@ -177,14 +176,15 @@ class Pipe:
             raise InputError("--json and OUT - both print to standard output; choose one")
         stdout = sys.stdout
         with received(source, lines) as path, tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
-            made = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
+            result = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
             try:
                 with clean_stdout():
-                    yield path, str(made)
+                    yield path, str(result)
             finally:
-                if made.exists():  # also when it was stopped, or the input is damaged further down
+                # Also when it was stopped, or the input is damaged further down.
+                if result.exists():
                     stdout.flush()
-                    with made.open("rb") as file:
+                    with result.open("rb") as file:
                         shutil.copyfileobj(file, stdout.buffer)
                     stdout.buffer.flush()
 
@@ -228,80 +228,10 @@ class Computing:
         return prepare(self.home, self.offline)
 
 
-@dataclass(frozen=True)
-class PartsOptions:
-    """`score` and `encode` of many files into a folder of parts."""
-
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
-    ] = None
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
-    ] = None
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
-    ] = None
-    gpus_per_worker: Annotated[
-        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
-    ] = 0
-    cpus_per_worker: Annotated[
-        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
-    ] = 1
-    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
-
-    def are_meant(self, source: str, output: str) -> bool:
-        """Whether the output is a folder of parts.
-
-        It is if an engine is named, if OUT is a folder or ends with a slash, and if IN is several files and OUT has no
-        ending.
-        """
-        if self.engine is not None or output.endswith("/"):
-            return True
-        if Path(output).is_dir():
-            return not output.lower().endswith(FILE_SUFFIXES)
-        return _is_several(source) and not Path(output).suffix
-
-    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
-        """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
-        from sbert_app.services.background.watch import Watch
-        from sbert_app.services.shards.job import ShardJob
-        from sbert_app.services.shards.run import compute_here, run_job, to_json
-
-        if output.lower().endswith(FILE_SUFFIXES):
-            raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
-        chosen: Engine = compute_here
-        check_engine(self.engine)
-        if self.engine == "ray":
-            from sbert_app.services.shards.on_ray import RayEngine
-
-            chosen = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
-        elif self.address or self.concurrency:
-            raise InputError("--address and --concurrency are options of --engine ray")
-        made = ShardJob(
-            kind,
-            output,
-            model.name,
-            model.pooling,
-            dtype=computing.dtype,
-            device=computing.device,
-            home=str(computing.prepare()),
-            offline=computing.offline,
-            block_rows=self.block_rows,
-            **job,
-        )
-        doing = "scoring" if kind == "score" else "encoding"
-        with clean_stdout(), ProgressBar(doing, "rows") as bar, stop_on_signal() as should_stop:
-            try:
-                result = run_job(made, source, chosen, Watch.of(bar, should_stop))
-            except Stopped:
-                raise Stopped(f"the parts that are finished stay in {output}; the same command goes on") from None
-        print_result(to_json(result), computing.as_json, "\n".join([result.sentence, *agreements(result.report)]))
-
-
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
     """A command each of whose parameters that is a group, such as `ModelOptions`, stands for the options in it."""
     whole = inspect.signature(command, eval_str=True)
-    annotations: dict[str, Any] = {name: each.annotation for name, each in whole.parameters.items()}
+    annotations: dict[str, Any] = {name: parameter.annotation for name, parameter in whole.parameters.items()}
     groups: dict[str, Any] = {name: group for name, group in annotations.items() if is_dataclass(group)}
     parameters = []
     for name, parameter in whole.parameters.items():
@@ -311,19 +241,20 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
         hints = get_type_hints(groups[name], include_extras=True)
         parameters += [
             inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name]
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
-            for each in fields(groups[name])
+            for field in fields(groups[name])
         ]
 
     @wraps(command)
     def run(**values: Any) -> T:
         for name, group in groups.items():
-            values[name] = group(**{each.name: values.pop(each.name) for each in fields(group)})
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         return command(**values)
 
     run.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {}  # those of the signature count
+    # Those of the signature count.
+    run.__annotations__ = {}
     return run
 
 
@@ -337,19 +268,17 @@ def prepare(home: Path | None, offline: bool) -> Path:
     return folder
 
 
-def cluster_of(home: Path, engine: str | None, address: str | None) -> Cluster | None:
+def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
     """The Ray cluster that is to execute runs; None for this process."""
-    from sbert_app.services import ray_cluster
+    from sbert_app.services.background.ray_cluster import RayCluster
 
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
-    if engine == "local":
-        return None
     settings = Settings.gather(home=home, ray=address)
-    return ray_cluster.cluster_of(
-        settings if settings.ray or not engine else settings.model_copy(update={"ray": "local"})
-    )
+    if engine == "ray" and not settings.ray:
+        settings = settings.model_copy(update={"ray": "local"})
+    return None if engine == "local" else RayCluster.of(settings)
 
 
 def check_engine(engine: str | None) -> None:
@@ -390,30 +319,3 @@ def load_scorer(model: ModelOptions, computing: Computing) -> Scorer:
     from training.models.scorer import load_scorer
 
     return load_scorer(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
-
-
-def agreements(report: Report | None) -> list[str]:
-    """A line for each pair of scores that a report compares."""
-    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
-    lines = []
-    for field, what in pairs:
-        if (agreement := getattr(report, field, None)) is not None:
-            low, high = agreement.spearman_interval
-            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
-            lines.append(
-                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
-                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
-            )
-    return lines
-
-
-def local_path(source: str) -> Path:
-    """The path of a single file. InputError for a glob, a folder or a URL, whose output is a folder of parts."""
-    if _is_several(source):
-        raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
-    return Path(source)
-
-
-def _is_several(source: str) -> bool:
-    path = Path(source)
-    return "://" in source or path.is_dir() or (any(sign in source for sign in "*?[") and not path.exists())

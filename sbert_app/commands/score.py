@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbert_app.commands import options
+from sbert_app.commands.parts import PartsOptions, local_path
 from sbert_app.formats import format_count, json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.data.tables.columns import split_names
@@ -19,7 +20,7 @@ from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.services.files.matches import MatchOutputs, MatchSummary
-    from sbert_app.services.files.report import ScoreSummary
+    from sbert_app.services.files.report import ScoreReport, ScoreSummary
     from training.data.tables.columns import PairColumns
     from training.data.tables.rows import OpenedTable
     from training.evaluation.thresholds import Criterion
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Matching:
-    """What --threshold, --groups and --deduplicated ask for."""
+    """The options --threshold, --groups and --deduplicated."""
 
     criterion: Criterion
     outputs: MatchOutputs
@@ -113,7 +114,7 @@ def score(
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
     pipe: options.Pipe,
-    parts: options.PartsOptions,
+    parts: PartsOptions,
     computing: options.Computing,
 ) -> None:
     """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
@@ -127,7 +128,6 @@ def score(
     if parts.are_meant(source, output):
         if threshold is not None:
             raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
-        named = split_names(file.columns)
         parts.run(
             "score",
             source,
@@ -135,13 +135,13 @@ def score(
             model,
             computing,
             cross_encoder=cross_encoder,
-            columns=named,
+            columns=split_names(file.columns),
             encoding=file.encoding,
         )
         return
-    with pipe.files(source, output, computing.as_json) as (given, made):
-        applied = _Matching.of(threshold, Path(made), groups, deduplicated)
-        _score(options.local_path(given), Path(made), model, cross_encoder, file, applied, computing)
+    with pipe.files(source, output, computing.as_json) as (input_path, output_path):
+        applied = _Matching.of(threshold, Path(output_path), groups, deduplicated)
+        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing)
 
 
 def _score(
@@ -184,15 +184,16 @@ def _score(
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
             matches = applied.apply(copy, summary) if applied and copy else None
     summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
-    found = summary.to_dict()
-    del found["head"]  # this and the next are for figures
-    if found["report"] is not None:
-        del found["report"]["scatter"]
-    lines = [*summary.remarks, summary.sentence, *options.agreements(summary.report)]
+    values = summary.to_dict()
+    # This and the next are for figures.
+    del values["head"]
+    if values["report"] is not None:
+        del values["report"]["scatter"]
+    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
     if matches is not None:
-        found["matches"] = json_values(asdict(matches))
+        values["matches"] = json_values(asdict(matches))
         lines.append(_matches_text(matches))
-    print_result(found, computing.as_json, "\n".join(lines))
+    print_result(values, computing.as_json, "\n".join(lines))
 
 
 def _matches_text(matches: MatchSummary) -> str:
@@ -202,3 +203,18 @@ def _matches_text(matches: MatchSummary) -> str:
         f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
         f"{matches.kept:,} without them."
     )
+
+
+def _agreements(report: ScoreReport | None) -> list[str]:
+    """A line for each pair of scores that a report compares."""
+    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
+    lines = []
+    for field, what in pairs:
+        if (agreement := getattr(report, field, None)) is not None:
+            low, high = agreement.spearman_interval
+            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
+            lines.append(
+                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
+                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
+            )
+    return lines

@@ -25,8 +25,8 @@ from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
 
 if TYPE_CHECKING:
+    from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.experiments.experiment import Experiment
-    from sbert_app.services.ray_cluster import Cluster
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -200,7 +200,7 @@ def _train_seeds(
     settings: dict[str, Any],
     seeds: str | None,
     resume: str | None,
-    cluster: Cluster | None,
+    cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
     """A run for each of the ``seeds``, or what is left of the experiment ``resume``."""

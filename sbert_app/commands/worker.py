@@ -50,9 +50,9 @@ def worker(
     from sbert_app.services.jobs.worker import run_once, run_worker
 
     if once is None:
-        from sbert_app.services.ray_cluster import cluster_of
+        from sbert_app.services.background.ray_cluster import RayCluster
 
-        cluster = cluster_of(Settings.gather(home=place, ray=ray))
+        cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
             cluster.connect()  # one that is not there is a mistake of who types this; a queued run says it by itself
         run_worker(place, device, idle_seconds or math.inf, cluster)

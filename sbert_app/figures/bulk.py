@@ -8,12 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style
-from sbert_app.services.files.report import Report
+from sbert_app.services.files.report import ScoreReport
 
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))  # (below so many pairs, bins per bar)
 
 
-def histogram(report: Report) -> go.Figure:
+def histogram(report: ScoreReport) -> go.Figure:
     """Histogram of the cosines from zero or the lowest one, with a line at their mean."""
     counts, edges = np.array(report.counts), np.array(report.edges)
     merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
@@ -47,7 +47,7 @@ def histogram(report: Report) -> go.Figure:
     return figure
 
 
-def scatter(report: Report, gold_name: str) -> go.Figure:
+def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """Gold score against cosine, a point for each pair or for a sample of them."""
     few = len(report.scatter) < 300
     figure = go.Figure(

@@ -19,7 +19,7 @@ from sbert_app.pages.learn import teacher
 from sbert_app.server.endpoint import Endpoint, endpoints
 from sbert_app.server.plain_calls import RUN
 from sbert_app.services.container import Services
-from sbert_app.services.metrics import exposition
+from sbert_app.services.models.metrics import exposition
 from training.assets import read_asset
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError

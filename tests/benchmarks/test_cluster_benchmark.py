@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cluster
-from sbert_app.services.shards.job import ShardJob
+from sbert_app.services.shards import run as shards
+from sbert_app.services.shards.blocks import ShardJob
 from sbert_app.services.shards.run import run_job
 from training.errors import InputError
 
@@ -32,7 +33,7 @@ def test_memory_is_compared_while_the_workers_score():
 def test_the_sleeping_encoder_takes_its_time_for_each_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "BLOCK_SLEEPS", 0.2)
     cluster.write_pairs(tmp_path / "in.csv", 2 * cluster.SLEEPING_ROWS)
-    monkeypatch.setattr(cluster.BlockWorker, "_models", lambda _: cluster.SleepingEncoder())
+    monkeypatch.setattr(shards, "Worker", cluster.SleepingWorker)
     job = ShardJob("score", str(tmp_path / "out"), "sleeping", block_rows=cluster.SLEEPING_ROWS)
     started = time.monotonic()
     assert run_job(job, str(tmp_path / "in.csv")).blocks == 2

@@ -16,8 +16,6 @@ import pytest
 from tiny_models import WORDS, make_model
 
 from sbert_app import cli
-from sbert_app.services import atlas
-from sbert_app.services.files.writers import ParquetWriter
 
 ROWS = 40
 NEIGHBORS = pa.struct([("ids", pa.list_(pa.int64())), ("distances", pa.list_(pa.float32()))])
@@ -47,35 +45,29 @@ def written(folder: Path) -> set[str]:
 def test_it_writes_the_columns_that_embedding_atlas_reads(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert cli.main([*command, "--neighbors", "2", "--json"]) == cli.GOOD
-    said = json.loads(capsys.readouterr().out)
-    assert (said["rows"], said["text"], said["output"]) == (ROWS, "text", "out.parquet")
-    assert said["command"] == (
-        "embedding-atlas out.parquet --text text --x projection_x --y projection_y --neighbors neighbors "
-        "--labels out-labels.parquet"
-    )
+    assert cli.main([*command, "--json"]) == cli.GOOD
+    opened = "embedding-atlas out.parquet --text sentence --x projection_x --y projection_y --neighbors neighbors"
+    assert json.loads(capsys.readouterr().out) == {
+        "output": "out.parquet",
+        "rows": ROWS,
+        "drawn": ROWS,
+        "command": opened,
+    }
     table = pq.read_table(tmp_path / "out.parquet")
-    assert table.column_names == [
-        *("text", "n"),
-        *("projection_x", "projection_y", "cluster", "embedding", "neighbors"),
-    ]
+    assert table.column_names == ["sentence", "projection_x", "projection_y", "cluster", "neighbors", "n"]
     assert table.schema.field("projection_x").type == table.schema.field("projection_y").type == pa.float32()
     assert table.schema.field("cluster").type == pa.string()
-    assert table.schema.field("embedding").type == pa.list_(pa.float32(), 32)
     assert table.schema.field("neighbors").type == NEIGHBORS
     assert table["n"].to_pylist() == [str(n) for n in range(ROWS)]
-    assert all(len(each["ids"]) == len(each["distances"]) == 2 for each in table["neighbors"].to_pylist())
-    labels = pq.read_table(tmp_path / "out-labels.parquet")
-    assert labels.column_names == ["x", "y", "text", "level", "priority"]
-    assert set(labels["text"].to_pylist()) == set(table["cluster"].to_pylist())
-    assert written(tmp_path) == {"out.parquet", "out-labels.parquet"}
+    assert len(set(table["cluster"].to_pylist())) == 3
+    assert written(tmp_path) == {"out.parquet"}
 
 
 def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("what", ["the vectors", "the rows", "the footer", "the names of clusters"])
+@pytest.mark.parametrize("what", ["the vectors", "the rows"])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     command: list[str],
     tmp_path: Path,
@@ -86,10 +78,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(
     (tmp_path / "out.parquet").write_text("an older one")
     if what == "the vectors":
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    elif what == "the names of clusters":
-        monkeypatch.setattr(atlas, "_write_labels", full)
     else:
-        monkeypatch.setattr(ParquetWriter, "write" if what == "the rows" else "finish", full)
+        monkeypatch.setattr(pq, "write_table", full)
     assert cli.main([*command, "--json"]) == cli.WRONG_INPUT
     said = capsys.readouterr()
     assert said.out == ""

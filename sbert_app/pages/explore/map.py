@@ -37,8 +37,9 @@ from sbert_app.pages.explore.map_figure import (
 )
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, current_clusters, opened
 from sbert_app.pages.explore.selected import SelectedPanel
-from sbert_app.services.atlas import cluster_titles, export_corpus
 from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
+from sbert_app.services.clusters.summary import describe_clusters
 from sbert_app.services.clusters.topics import FEWEST, Topics, find_topics
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
@@ -56,13 +57,12 @@ class AtlasExport:
             start = gr.Button("Export for embedding-atlas", size="sm", elem_id="atlas-go")
             stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
             self.file = gr.DownloadButton("Download Parquet", size="sm", visible=False, elem_id="atlas-file")
-            self.labels = gr.DownloadButton("Download cluster names", size="sm", visible=False, elem_id="atlas-labels")
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
         """Connect the button; the map that is exported has the settings of these components, in 2-D."""
         inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
-        empty = {self.file: hidden(), self.labels: hidden()}
+        empty = {self.file: hidden()}
         self.tab.wire(self.export, inputs, empty, limit=1)
         cleared = {**empty, self.tab.status: ""}
         self.shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
@@ -80,16 +80,13 @@ class AtlasExport:
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
         found = current_clusters(embeddings, embedded, clustering.settings, watch)
-        titles = cluster_titles(embedded.corpus, found.labels, found.names)
+        clusters = describe_clusters(embedded, found.labels, found.names)
         folder = self.services.temp.new_folder("explore")
-        drawn = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
-        kept = embeddings.cache, embeddings.home, embeddings.limits
-        summary = export_corpus(embedded, found.labels, titles, folder / "atlas.parquet", drawn, *kept, watch)
-        return {
-            self.tab.status: macro("explore/atlas")(summary=summary),
-            self.file: shown(summary.output),
-            self.labels: shown(summary.labels if summary.clusters else None),
-        }
+        file, settings = folder / "atlas.parquet", MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
+        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
+        drawn = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=drawn, options=OPTIONS)
+        return {self.tab.status: status, self.file: shown(str(file))}
 
 
 SUGGESTED = "suggested"  # until a corpus is open

@@ -5,7 +5,8 @@ of a cluster count as one document. The weight of a word is its frequency in tha
 its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its frequency elsewhere
 (the class-based part). The product of the two logarithms should reach a threshold; a class in which no word does has
 its best ones instead. Articles, prepositions and the like are left out in the languages of
-`sbert_app.services.function_words`. Chinese and Japanese, written without spaces, are counted as character bigrams.
+`sbert_app.services.models.function_words`. Chinese and Japanese, written without spaces, are counted as character
+bigrams.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, mean_pair_cosine
 from sbert_app.services.corpus.similar_pairs import normalize_text
 from sbert_app.services.files.writers import Column, save_table, with_file_columns
-from sbert_app.services.function_words import stop_words
+from sbert_app.services.models.function_words import stop_words
 
 REPRESENTATIVES = 3
 TITLE_KEYWORDS = 2

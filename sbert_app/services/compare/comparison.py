@@ -17,7 +17,7 @@ import numpy as np
 
 from sbert_app.formats import format_count
 from sbert_app.services.corpus.embedded import weights_key
-from sbert_app.services.function_words import other_language
+from sbert_app.services.models.function_words import other_language
 from training.errors import InputError
 from training.names import BY_ROLE, ModelName
 

@@ -44,10 +44,10 @@ class EncodeSummary:
 
     @property
     def sentence(self) -> str:
-        said = f"{self.rows:,} rows of {self.column} -> {self.output} ({self.rows:,} x {self.dimension}, float32)"
+        sentence = f"{self.rows:,} rows of {self.column} -> {self.output} ({self.rows:,} x {self.dimension}, float32)"
         counts = {"without text": self.missing_text, "cut because they are long": self.truncated}
         remarks = "".join(f"; {count:,} {what}" for what, count in counts.items() if count)
-        return f"{said} in {self.seconds:,.1f} s, {self.sentences_per_second:,.0f} sentences/s{remarks}."
+        return f"{sentence} in {self.seconds:,.1f} s, {self.sentences_per_second:,.0f} sentences/s{remarks}."
 
 
 def encode_file(

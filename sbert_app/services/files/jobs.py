@@ -4,15 +4,14 @@
     job = jobs.start(job.id, ScoreRequest(…))       scored in the background
     for event in jobs.follow(job.id): ...           TaskProgress, at last the ScoreSummary; for any number of readers
 
-A job's folder holds its file, its record (``job.json``), its results and their summary; it is removed after a day. Its
-id cannot be guessed, and nothing lists the jobs of others: a browser knows those that it started. A job whose process
-has ended is "interrupted"; the file is still there to be scored again.
+A job's folder holds its file, its record (``job.json``) and its results; it is removed after a day. Its id cannot be
+guessed, and nothing lists the jobs of others: a browser knows those that it started. A job whose process has ended is
+"interrupted"; the file is still there to be scored again.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import threading
 import time
@@ -21,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,33 +32,31 @@ from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.quota import Quota
-from sbert_app.services.store.documents import DocumentStore, read_document, write_document
+from sbert_app.services.store.documents import DocumentStore, read_document
 from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
+from training.names import is_id
+
+if TYPE_CHECKING:
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
 
 log = logging.getLogger("sbert_lab.services")
 
-AT_ONCE = 2  # jobs that are computed; others wait
-MOST_WAITING = 50  # jobs that are computed or wait
-MOST_OF_ONE = 20  # of them, of one visitor
-COPIES = 2  # of a file that its results may take, for the room in the folder
-_ID = re.compile(r"[0-9a-f]{16}")
+# Jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
+AT_ONCE, MOST_WAITING, MOST_OF_ONE = 2, 50, 20
+# For the room in the folder: so many copies of a file its results may take.
+COPIES = 2
 FAULT = "this failed because of a fault in the app; its log has the details"
-
-
-class _Saved(BaseModel):
-    model_config = ConfigDict(ser_json_inf_nan="constants")
-
-    summary: ScoreSummary
 
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """What to score with which models. Pooling None is the model's own; cross-encoder None is none."""
+    """A file to score, and the models. Pooling None is the model's own; cross-encoder None is none."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
@@ -67,33 +64,43 @@ class ScoreRequest:
     pooling: str | None = None
     cross_encoder: str | None = None
     formats: tuple[str, ...] = (".csv", ".parquet")
-    criteria: tuple[str, ...] = CRITERIA  # of the thresholds that the report decides on
+    criteria: tuple[str, ...] = CRITERIA
 
     @property
     def path(self) -> Path:
         return self.source.path if isinstance(self.source, OpenedTable) else self.source
 
 
-@dataclass(frozen=True)
-class ScoreJob:
-    """A job as it is now: its record, ``job.json``."""
+class ScoreJob(BaseModel):
+    """A job as it is now: its record, ``job.json``.
+
+    ``source`` is the name of its file; ``encoding`` and ``sheet`` are those that the user chose. ``reason`` says in one
+    sentence why it failed, with ``details`` for a model that was not found. ``summary`` is there when it has ended.
+    """
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
 
     id: str
-    source: str  # the name of its file
-    created: float  # seconds since 1970
+    source: str
+    created: float
     state: State = State.OPENED
-    encoding: str | None = None  # of the file, if the user chose one
-    sheet: str | None = None  # of a workbook, likewise
+    encoding: str | None = None
+    sheet: str | None = None
     model: str = ""
     pooling: str | None = None
     cross_encoder: str | None = None
-    reason: str = ""  # why it failed, in one sentence
-    details: Sequence[str] = ()  # of the reason, of a model that was not found
-    folder: Annotated[Path, Field(exclude=True)] = Path()  # of its file and its results
+    reason: str = ""
+    details: tuple[str, ...] = ()
+    summary: ScoreSummary | None = None
+    folder: Annotated[Path, Field(exclude=True)] = Path()
 
     @property
     def path(self) -> Path:
         return self.folder / "input" / self.source
+
+    def but(self, **changes: Any) -> ScoreJob:
+        """The job with some fields changed."""
+        return self.model_copy(update=changes)
 
 
 class ScoreJobs:
@@ -110,10 +117,8 @@ class ScoreJobs:
     ) -> None:
         self._models, self._check_room = models, check_room
         self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
-        self._tasks = TaskRunner()
-        self._places = threading.Semaphore(AT_ONCE)
-        self._of_visitors = Quota(MOST_OF_ONE)
-        self._starting = threading.Lock()
+        self._tasks, self._places = TaskRunner(), threading.Semaphore(AT_ONCE)
+        self._of_visitors, self._starting = Quota(MOST_OF_ONE), threading.Lock()
         self._is_closing = False
 
     def close(self) -> None:
@@ -127,39 +132,32 @@ class ScoreJobs:
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """A job with a copy of this file, not yet scored. Raises InputError if it cannot be kept."""
         folder = self._records.folder / token_hex(8)
-        job = ScoreJob(folder.name, path.name, time.time(), encoding=encoding, sheet=sheet, folder=folder)
+        job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
+        job = job.but(encoding=encoding, sheet=sheet)
         try:
             keep_copy(path, job.path)
             self._records.put(job.id, job)
         except InputError:
-            shutil.rmtree(job.folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         return job
 
-    def adopt(self, made: Path, source: Path) -> ScoreJob:
-        """A job that is scored already: a copy of the folder ``made`` of one that ships, with its file.
-
-        InputError if it cannot be kept.
-        """
-        job_id = token_hex(8)
-        folder = self._records.folder / job_id
+    def adopt(self, scored: Path, source: Path) -> ScoreJob:
+        """A copy of a job that ships ``scored``, a folder, with its file. InputError if it cannot be kept."""
+        job = self.open(source)
         try:
-            shutil.copytree(made, folder)
-            job = replace(read_document(folder / "job.json", ScoreJob), id=job_id, created=time.time(), folder=folder)
-            job.path.parent.mkdir()
-            shutil.copyfile(source, job.path)
-            self._records.put(job_id, job)
+            shutil.copytree(scored, job.folder, dirs_exist_ok=True)
         except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
-        return job
+        self._records.put(job.id, self._record(job.id).but(id=job.id, created=job.created))
+        return self._record(job.id)
 
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
         """Score the file of a job in the background; one that was scored before gives a new job with the same file.
 
-        ``visitor``: who starts it, such as an address; "" has no limit of its own.
-
-        InputError if there is no such job, too many wait, of this visitor or of all, or there is no room.
+        ``visitor`` is who starts it, such as an address; "" has no limit of its own. InputError if there is no such
+        job, too many wait, of this visitor or of all, or there is no room.
         """
         job = self.get(job_id)
         with self._starting:
@@ -170,13 +168,8 @@ class ScoreJobs:
             self._check_copies(job)
             if job.state != State.OPENED:
                 job = self.open(job.path, job.encoding, job.sheet)
-            queued = replace(
-                job,
-                state=State.QUEUED,
-                model=request.model,
-                pooling=request.pooling,
-                cross_encoder=request.cross_encoder,
-            )
+            models = {"model": request.model, "pooling": request.pooling, "cross_encoder": request.cross_encoder}
+            queued = job.but(state=State.QUEUED, **models)
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
@@ -185,7 +178,8 @@ class ScoreJobs:
     def run(self, request: ScoreRequest, visitor: str = "", encoding: str = "") -> tuple[ScoreJob, ScoreSummary]:
         """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.open(request.path, encoding or None)
-        try:  # with its own copy: Gradio replaces an upload when the same file is uploaded again
+        try:
+            # With its own copy: Gradio replaces an upload when the same file is uploaded again.
             job = self.start(job.id, replace(request, source=open_table(job.path, job.encoding)), visitor)
         except InputError:
             self.delete(job.id)
@@ -199,20 +193,18 @@ class ScoreJobs:
         """The job as it is now. Raises InputError if there is none."""
         job = self._record(job_id)
         if job.state in AT_WORK and job_id not in self._tasks.at_work():
-            with self._starting:  # it may have begun or ended meanwhile
+            # It may have begun or ended meanwhile.
+            with self._starting:
                 job = self._record(job_id)
                 if job.state in AT_WORK and job_id not in self._tasks.at_work():
-                    return replace(job, state=State.INTERRUPTED, reason="the app ended while it was being scored")
+                    return job.but(state=State.INTERRUPTED, reason="the app ended while it was being scored")
         return job
 
     def summary(self, job_id: str) -> ScoreSummary | None:
-        """What scoring found; None as long as it has not ended well."""
-        try:
-            file = self._records.path(job_id).with_name("summary.json")
-            summary = read_document(file, _Saved).summary
-            return replace(summary, outputs=[str(file.with_name(Path(each).name)) for each in summary.outputs])
-        except (FileNotFoundError, InputError):
-            return None
+        """The summary of a job that has ended well; None for every other id."""
+        with suppress(InputError):
+            return self._record(job_id).summary
+        return None
 
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Progress a few times a second as long as the job is at work, then the summary. Leaving it stops nothing.
@@ -221,13 +213,13 @@ class ScoreJobs:
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
-        job, summary = self.get(job_id), self.summary(job_id)
-        if job.state in (State.FAILED, State.INTERRUPTED) and job.details:
-            raise NotFoundError(f"{job.reason} ({'; '.join(job.details)})", job.reason, tuple(job.details))
+        job = self.get(job_id)
         if job.state in (State.FAILED, State.INTERRUPTED):
+            if job.details:
+                raise NotFoundError(f"{job.reason} ({'; '.join(job.details)})", job.reason, job.details)
             raise InputError(job.reason)
-        if summary is not None:
-            yield summary
+        if job.summary is not None:
+            yield job.summary
         elif job.state == State.STOPPED:
             raise Stopped
 
@@ -235,32 +227,36 @@ class ScoreJobs:
         self._tasks.stop(job_id)
 
     def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
-        """Which rows of a scored file match: written as CSV and Parquet, with groups and without duplicates as CSV.
+        """Write which rows of a scored file match, as CSV and Parquet, with groups and without duplicates as CSV.
 
         InputError if there is no such job, it is not scored, or there is no room.
         """
-        job, summary = self.get(job_id), self.summary(job_id)
-        scored = next((Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")), None)
-        if summary is None or scored is None:
+        job = self.get(job_id)
+        scored = [Path(path) for path in (job.summary.outputs if job.summary else ()) if path.endswith(".parquet")]
+        if job.summary is None or not scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
         names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
         csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
-        outputs = MatchOutputs([csv, parquet], groups, deduplicated)
-        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, watch)
+        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), job.summary.added["cosine"]
+        return apply_threshold(scored[0], job.summary.columns, cosine, threshold, outputs, watch)
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)
-        with suppress(InputError):  # there is none
+        # There may be none.
+        with suppress(InputError):
             self._records.delete(job_id)
 
     def _record(self, job_id: str) -> ScoreJob:
-        """What is on disk. InputError if nothing is kept under this id, or the record is damaged."""
-        file = self._records.folder / (job_id if _ID.fullmatch(job_id) else "none") / "job.json"
+        """The record on disk. InputError if nothing is kept under this id, or the record is damaged."""
+        folder = self._records.folder / (job_id if is_id(str(job_id)) else "none")
         try:
-            return replace(read_document(file, ScoreJob), folder=file.parent)
+            job = read_document(folder / "job.json", ScoreJob).but(folder=folder)
         except FileNotFoundError:
             raise InputError("this file is no longer kept: jobs are removed after a day. Upload it again.") from None
+        if job.summary is not None:
+            job.summary.outputs = [str(folder / Path(output).name) for output in job.summary.outputs]
+        return job
 
     def _check_copies(self, job: ScoreJob) -> None:
         """InputError if there is no room for what is made of a job's file, or the file is gone."""
@@ -270,52 +266,44 @@ class ScoreJobs:
             raise InputError(f"{job.source} is no longer kept; upload it again") from error
 
     def _work(self, job: ScoreJob, request: ScoreRequest, visitor: str, watch: Watch) -> None:
-        """Wait for a place, load the models, score; the outcome is in the folder before the task ends."""
+        """Score a file when there is a place for it; the outcome is in the record before the task ends."""
         try:
             summary = self._score(job, request, watch)
-            if self._is_closing and summary.stopped_at is not None:
-                return  # as the record says "running", it counts as interrupted
-            write_document(job.folder / "summary.json", _Saved(summary=summary))
-            self._save(replace(job, state=State.FINISHED if summary.stopped_at is None else State.STOPPED))
-        except Stopped:
-            self._fail(job, State.STOPPED)
-        except UserFacingError as error:
-            details = error.details if isinstance(error, NotFoundError) else ()
-            self._fail(job, State.FAILED, summary_of(error), details)
-        except Exception:
-            if job.folder.exists():  # else it was deleted meanwhile
+            state = State.FINISHED if summary.stopped_at is None else State.STOPPED
+            self._save(job.but(state=state, summary=summary))
+        except Exception as error:
+            ended = job.but(state=State.FAILED, reason=FAULT)
+            if isinstance(error, Stopped):
+                ended = job.but(state=State.STOPPED)
+            elif isinstance(error, UserFacingError):
+                ended = ended.but(reason=summary_of(error), details=getattr(error, "details", ()))
+            elif job.folder.is_dir():
                 log.exception("%s could not be scored", job.source)
-            self._fail(job, State.FAILED, FAULT)
+            # The disk may be full.
+            with suppress(InputError):
+                self._save(ended)
         finally:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
-        def load(loading: Watch) -> None:
-            self._models.encoder(request.model, request.pooling)
-            if request.cross_encoder:
-                loading.report(0, f"Loading {request.cross_encoder} …")
-                self._models.cross_encoder(request.cross_encoder)
+        def load(loading: Watch) -> tuple[Encoder, CrossEncoder | None]:
+            encoder = self._models.encoder(request.model, request.pooling)
+            if not request.cross_encoder:
+                return encoder, None
+            loading.report(0, f"Loading {request.cross_encoder} …")
+            return encoder, self._models.cross_encoder(request.cross_encoder)
 
+        outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]
         with watch.holding(self._places):
-            self._check_copies(job)  # those that were computed meanwhile have taken some room
-            self._save(replace(job, state=State.RUNNING))
-            run_apart(watch, f"Loading {request.model} …", load)
+            # Those that were computed meanwhile have taken some room.
+            self._check_copies(job)
+            self._save(job.but(state=State.RUNNING))
+            encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
-            return score_file(
-                request.source,
-                [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats],
-                self._models.encoder(request.model, request.pooling),
-                self._models.cross_encoder(request.cross_encoder) if request.cross_encoder else None,
-                request.columns,
-                watch.stage("Scoring"),
-                criteria=request.criteria,
-            )
-
-    def _fail(self, job: ScoreJob, state: State, reason: str = "", details: Sequence[str] = ()) -> None:
-        if not self._is_closing:
-            with suppress(InputError):  # the disk is full
-                self._save(replace(job, state=state, reason=reason, details=details))
+            scoring, columns = watch.stage("Scoring"), request.columns
+            return score_file(request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria)
 
     def _save(self, job: ScoreJob) -> None:
-        if job.folder.is_dir():  # else it was deleted meanwhile
+        """Keep a record, unless the job was deleted meanwhile; one that ends with the process stays as it is."""
+        if job.folder.is_dir() and (job.state in (State.RUNNING, State.FINISHED) or not self._is_closing):
             self._records.put(job.id, job)

@@ -1,4 +1,4 @@
-"""What a scored file tells: the spread of the cosines, agreement with the gold scores, and where they disagree.
+"""The report on a scored file: the spread of the cosines, agreement with the gold scores, and where they disagree.
 
 Rows come in as they are scored and memory stays bounded: the histogram is exact; correlations and disagreements
 look at up to a million rows with a gold score (or a cross-encoder's), and at a uniform sample of a million where
@@ -58,7 +58,7 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class Report:
+class ScoreReport:
     counts: list[int]  # of the histogram's bins
     edges: list[float]
     mean: float | None
@@ -110,21 +110,21 @@ class ReportBuilder:
         cross = nothing if cross is None else cross
         useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
         places = self._choose(len(useful))
-        kept = places >= 0
-        rows, places = useful[kept], places[kept]
+        is_inside = places >= 0
+        rows, places = useful[is_inside], places[is_inside]
         if not len(rows):
             return
         block = np.stack([first_row + rows, cosine[rows], gold[rows], cross[rows], self._keep(texts, rows)], axis=1)
         self._sample[places] = block
 
-    def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> Report:
+    def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
         """The report on all rows so far; ``gold_kind`` is that of `GoldColumn`, ``criteria`` are those of `decide`."""
         sample = self._sample[: min(self._seen, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]
         total = int(self._counts.sum())
-        return Report(
+        return ScoreReport(
             counts=self._counts.tolist(),
             edges=self._edges.round(4).tolist(),
             mean=self._sum / total if total else None,
@@ -142,8 +142,8 @@ class ReportBuilder:
         """Where in the sample ``count`` further rows go, -1 for those that stay out (Vitter's algorithm R)."""
         order = self._seen + np.arange(count)
         self._seen += count
-        drawn = (self._random.random(count) * (order + 1)).astype(np.int64)
-        places = np.where(order < len(self._sample), order, drawn)
+        random = (self._random.random(count) * (order + 1)).astype(np.int64)
+        places = np.where(order < len(self._sample), order, random)
         return np.where(places < len(self._sample), places, -1)
 
     def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
@@ -164,15 +164,15 @@ class ReportBuilder:
             return []
         cosine_rank, other_rank = ((ranks(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
         apart = np.abs(cosine_rank - other_rank)
-        found = []
+        disagreements = []
         for at in np.argsort(-apart, kind="stable")[:WORST].tolist():
             if apart[at] == 0:
                 break
             self._texts.seek(int(sample[at, PLACE]))
             first, second = json.loads(self._texts.readline())
             figures = (sample[at, COSINE], sample[at, other], cosine_rank[at], other_rank[at])
-            found.append(Disagreement(int(sample[at, ROW]), first, second, *map(float, figures)))
-        return found
+            disagreements.append(Disagreement(int(sample[at, ROW]), first, second, *map(float, figures)))
+        return disagreements
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
@@ -194,10 +194,10 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
 def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequence[str]) -> DataDecision | None:
     """The thresholds of the cosine, of at most `DECIDED` rows; None where the gold scores do not say what matches."""
     if len(gold) > DECIDED:
-        drawn = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
-        cosine, gold = cosine[drawn], gold[drawn]
-    found = matches_of(gold, kind)
-    return None if found is None else DataDecision("cosine", found[1], decide(cosine, found[0], criteria))
+        rows = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
+        cosine, gold = cosine[rows], gold[rows]
+    matches = matches_of(gold, kind)
+    return None if matches is None else DataDecision("cosine", matches[1], decide(cosine, matches[0], criteria))
 
 
 @dataclass
@@ -224,7 +224,7 @@ class ScoreSummary:
     remarks: list[str] = field(default_factory=list)
     notes: list[tuple[int, str]] = field(default_factory=list)  # (row, note) of the first rows that have one
     head: dict[str, list[Any]] = field(default_factory=dict)  # the first scored rows, by column
-    report: Report | None = None
+    report: ScoreReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain JSON values, NaN as null."""

@@ -28,7 +28,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
-from sbert_app.services.function_words import other_language
+from sbert_app.services.models.function_words import other_language
 from training.data.gold import NUMBER, GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
@@ -147,7 +147,7 @@ class _Scoring:
             raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
 
     def _language(self) -> str:
-        """That of the first rows, where the model was trained on another one; "" also where that is not known."""
+        """The language of the first rows if the model was trained on another one; "" also where that is unknown."""
         encoder, columns = self.scorer.encoder, self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
@@ -182,12 +182,12 @@ class _Scoring:
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        *found, cut = self.scorer.score(
+        cosine, cross, cut = self.scorer.score(
             [first[row] or "" for row in complete],
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
-        scores = [_scatter(each, complete, len(chunk)) for each in found if each is not None]
+        scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
         for at, what in cut.items():
             _add_note(notes, complete[at], what)
         columns: list[Any] = [*scores, [notes.get(row) for row in range(len(chunk))]]
@@ -273,7 +273,7 @@ class PairScorer:
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
         for at in np.flatnonzero(u[:, -1] + v[:, -1]).tolist():
-            which = " and ".join(f"sentence {number}" for number, each in enumerate((u, v), 1) if each[at, -1])
+            which = " and ".join(f"sentence {number}" for number, vectors in enumerate((u, v), 1) if vectors[at, -1])
             notes[at] = f"{which} cut at {self.encoder.max_length:,} tokens"
         if self.cross_encoder is None:
             return cosine, None, notes

@@ -138,7 +138,8 @@ class JsonLinesWriter(Writer):
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         cells = [
-            _plain(each) if isinstance(each, np.ndarray) else each for each in (*batch.rows.values(), *added.values())
+            _plain(column) if isinstance(column, np.ndarray) else column
+            for column in (*batch.rows.values(), *added.values())
         ]
         for row in zip(*cells, strict=True):
             values = json_values(dict(zip(self._names, row, strict=True)))

@@ -162,7 +162,7 @@ class RunQueue:
 
     @property
     def queue(self) -> Huey:
-        """What runs are put into and taken from: of the file that is there now, which another process may have made."""
+        """The queue in the file that is there now, which another process may have made."""
         if _inode(self._file) != self._inode:
             self._open_again()
         return self._huey
@@ -218,7 +218,7 @@ class RunQueue:
             )
 
     def _work(self, run_id: str) -> None:
-        """What a message of the queue stands for, under the same name in every process."""
+        """Execute the run of a message; the method has the same name in every process."""
         if self._execute is None:
             raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
         self._execute(run_id)
@@ -236,9 +236,9 @@ class RunQueue:
     def _fill(self) -> bool:
         """Put all runs into the queue that are queued and not in it -> whether any is queued."""
         waiting = self.store.ids(State.QUEUED)
-        known = set(self.queued()) if waiting else set()
+        in_queue = set(self.queued()) if waiting else set()
         for run_id in waiting:
-            if run_id not in known:
+            if run_id not in in_queue:
                 self._queue_run(run_id)
         return bool(waiting)
 
@@ -267,18 +267,18 @@ def _set_aside(file: Path) -> bool:
 
 
 def _damage(file: Path) -> str | None:
-    """What is wrong with a queue; None if nothing is, or there is none."""
+    """The damage of a queue in words; None if it has none, or does not exist."""
     if not file.is_file():
         return "it is no file" if os.path.lexists(file) else None
     try:
         with closing(sqlite3.connect(file)) as database:
             database.text_factory = partial(str, encoding="utf-8", errors="replace")
-            [found] = database.execute("pragma quick_check(1)").fetchone()
+            [result] = database.execute("pragma quick_check(1)").fetchone()
             columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
     except sqlite3.OperationalError:  # it is locked, or may not be read
         return None
     except DAMAGED as error:
         return str(error)
-    if found != "ok":
-        return str(found)
+    if result != "ok":
+        return str(result)
     return "its columns are others" if columns and not columns >= COLUMNS else None

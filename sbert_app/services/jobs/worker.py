@@ -29,9 +29,9 @@ from filelock import Timeout
 from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
-from sbert_app.services.ray_cluster import Cluster, cluster_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
@@ -52,7 +52,9 @@ MOST_SUBMITTED = 256  # runs at once, each with a thread that waits
 class Worker:
     """One worker: on the device ``slot``, an index into `devices`, or of a Ray cluster; ends when idle so long."""
 
-    def __init__(self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
+    ) -> None:
         self.home = home
         self.slot = slot if cluster is None else "ray"
         self.idle_seconds = idle_seconds
@@ -95,7 +97,7 @@ class Worker:
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:  # of runs that are executed elsewhere
             submitted = set[Future[None]]()
             while not self.should_end.is_set() and (submitted or time.monotonic() - last < self.idle_seconds):
-                submitted = {each for each in submitted if not each.done()}
+                submitted = {run for run in submitted if not run.done()}
                 room = self._room(len(submitted))
                 task = self._next_task() if len(submitted) < room else None
                 if task is None:
@@ -155,7 +157,7 @@ def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) 
 
 
 def _execute_alone(home: Path, run_id: str) -> None:
-    """What the process of a run does."""
+    """Execute a run in the process that was started for it."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker, ending = multiprocessing.parent_process(), threading.Event()
@@ -166,7 +168,7 @@ def _execute_alone(home: Path, run_id: str) -> None:
             log.info("%s", error)
 
 
-def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: Cluster | None = None) -> None:
+def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None) -> None:
     """Make this process a worker: low priority, passive waiting, and one visible device unless it is of a cluster."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
@@ -198,14 +200,14 @@ def _prepare_process(slot: int | None) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # it shares the machine with the app
     if slot is None:
         return
-    known = devices()
-    if not 0 <= slot < len(known):
-        raise InputError(f"there is no device {slot}; this machine has {len(known)}, counted from 0")
-    if device := known[slot]:
+    all_devices = devices()
+    if not 0 <= slot < len(all_devices):
+        raise InputError(f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0")
+    if device := all_devices[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 
 
 if __name__ == "__main__":
     _home, _slot, _ray = sys.argv[1:]
-    _cluster = cluster_of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
+    _cluster = RayCluster.of(Settings.gather(home=Path(_home), ray=_ray)) if _ray else None
     run_worker(Path(_home), 0 if _ray else int(_slot), IDLE_SECONDS, _cluster)

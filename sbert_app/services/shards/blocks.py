@@ -1,191 +1,189 @@
-"""The unit of work of a sharded job: a block of consecutive rows of one input file, and the table that reads it.
+"""A sharded job, its files, and the blocks of rows that they are read in. A block becomes one part of the output.
 
-    files = find_files("corpus/*.parquet")
-    plan_blocks(files, block_rows=65_536) -> [Block(file, 0, 0, 1, 65_536), …], unreadable files
+    find_files("corpus/*.parquet")              the files of a path, a folder, a glob or a URL of these
+    read_blocks(job, 3, file, finished)         a file in blocks, without those whose part is finished
 
-A block has a name of its own (part-00003-00012.parquet: block 12 of file 3), which does not depend on who
-computes it or when. That is what a job is resumed by.
+The name of a part, part-00003-00012.parquet for block 12 of file 3, does not depend on who computes it or when: a job
+is resumed by the names that are there.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.rows import BATCH_ROWS, OpenedTable, RowBatch, file_version
+from training.data.tables.columns import PairColumns, pick_columns, pick_sentence
+from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, first_line
 
-BLOCK_ROWS = 65_536  # of a block, which is a file of the output
-FILE_ROWS = 10**12  # the ids of a file's rows begin at this times its number
+BLOCK_ROWS = 65_536
+PART = "part-{:05d}-"
 ID = "row_id"
-VERSION_KEYS = ("size", "mtime", "LastModified", "last_modified", "updated", "created", "ETag")  # of file systems
+# The ids of a file's rows begin at this times its number.
+FILE_ROWS = 10**12
 
 
 @dataclass(frozen=True)
-class Block:
-    file: str  # a path or a URL
-    file_number: int  # in the sorted list of the job's files
-    number: int  # within the file
-    first_row: int  # counted from 1, without the header
-    rows: int | None  # None: to the end of the file
+class ShardJob:
+    """Scoring of pairs or encoding of sentences: plain data, which can be sent to another machine.
 
-    @property
-    def part(self) -> str:
-        """The name of the output."""
-        return f"part-{self.file_number:05d}-{self.number:05d}.parquet"
+    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; if they are
+    empty, they are found in each file by their names. ``encoding`` is that of text files; None to find out.
+    """
+
+    kind: str
+    output: str
+    model: str
+    pooling: str | None = None
+    cross_encoder: str | None = None
+    columns: tuple[str, ...] = ()
+    normalize: bool = True
+    dtype: str = "auto"
+    device: str = "auto"
+    home: str | None = None
+    offline: bool = False
+    block_rows: int = BLOCK_ROWS
+    encoding: str | None = None
+
+    def description(self, files: list[str]) -> dict[str, Any]:
+        """The settings that have to be the same for a job to be resumed, as its results depend on them."""
+        where = ("output", "home", "offline", "device")
+        settings = {key: value for key, value in asdict(self).items() if key not in where}
+        return {**settings, "files": files}
+
+
+@dataclass
+class Block:
+    """Consecutive rows of a file with their ids; or, with ``error``, why the file cannot be read on.
+
+    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. Of a block
+    that is computed ``rows`` are gone, and ``done`` is their number.
+    """
+
+    job: ShardJob
+    file: str
+    part: str = ""
+    picked: PairColumns | str = ""
+    columns: tuple[str, ...] = ()
+    schema: Sequence[Any] = ()
+    rows: Iterable[RowBatch] = ()
+    row_estimate: int = 0
+    remarks: tuple[str, ...] = ()
+    done: int = 0
+    error: str = ""
+
+    def table(self) -> BlockTable:
+        """The rows as a table."""
+        return BlockTable(Path(self.file), self.columns, self.row_estimate, self.remarks, self)
+
+
+@dataclass(frozen=True)
+class BlockTable(OpenedTable):
+    """The rows of a block, which can be read once, as the file's own reader batches them."""
+
+    block: Block
+
+    def fields(self) -> list[Any]:
+        return list(self.block.schema)
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        yield from self.block.rows
+
+
+def read_blocks(
+    job: ShardJob,
+    number: int,
+    file: str,
+    finished: Collection[str],
+    collect: Callable[[Iterator[RowBatch]], Iterable[RowBatch]] = iter,
+) -> Iterator[Block]:
+    """The blocks of a file whose parts are not finished, in order, and at last an error if the file has one.
+
+    The rows of a block are read when they are used, which has to be before the next block; at once by ``collect=list``.
+    """
+    import pyarrow as pa
+
+    try:
+        with _local_copy(file) as path:
+            table = open_table(path, job.encoding)
+            if job.kind == "encode":
+                picked: PairColumns | str = pick_sentence(table, next(iter(job.columns), None))
+            else:
+                picked = pick_columns(table, job.columns or None)
+            columns, schema, first_id = table.columns, table.fields(), None
+            if not {ID, "id"}.intersection(columns):
+                columns, schema, first_id = (*columns, ID), [*schema, pa.field(ID, pa.int64())], number * FILE_ROWS
+            batches = _cut(table, job.block_rows, first_id)
+            for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
+                part = f"{PART.format(number)}{at:05d}.parquet"
+                if part not in finished:
+                    yield Block(job, file, part, picked, columns, schema, collect(rows), table.row_estimate)
+    except InputError as error:
+        yield Block(job, file, error=str(error))
+
+
+def parts_of(number: int, names: Iterable[str]) -> list[str]:
+    """The names of the parts of one file."""
+    return [name for name in names if name.startswith(PART.format(number))]
+
+
+def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[RowBatch]:
+    """The rows in batches none of which belongs to two blocks, with a column of ids unless ``first_id`` is None."""
+    import pyarrow as pa
+
+    for batch in table.batches():
+        if first_id is not None:
+            ids = list(range(first_id + batch.first_row, first_id + batch.first_row + len(batch)))
+            arrow = batch.arrow and batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
+            batch = replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
+        start = 0
+        while start < len(batch):
+            stop = min(len(batch), start + block_rows - (batch.first_row + start - 1) % block_rows)
+            yield batch.part(start, stop)
+            start = stop
+
+
+# ---------------------------------------------------------------- files
 
 
 def find_files(source: str) -> list[str]:
     """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
 
-    Of a folder, all tables in it and below it, hidden ones apart. InputError if there is none.
+    For a folder these are all tables in it and below it. Names that begin with . or _, as .git and _SUCCESS do, are no
+    data. InputError if there is no file.
     """
-    files, name = filesystem(source)
+    files, name, is_local = filesystem(source)
     try:
         if files.isdir(name):
-            below = [each for each in files.find(name) if not _is_hidden(each.removeprefix(name))]
-            found = [each for each in below if each.lower().endswith(SUFFIXES)]
-        elif any(sign in name for sign in "*?["):
-            matches = [each for each in files.glob(name) if not _is_hidden(each.rsplit("/", 1)[-1])]
-            found = [each for each in matches if not files.isdir(each)]
+            paths = [path for path in files.find(name) if path.lower().endswith(SUFFIXES)]
+            hidden = {path for path in paths if re.search(r"/[._]", path.removeprefix(name))}
         else:
-            found = [name] if files.exists(name) else []
+            paths = [path for path in files.glob(name) if not files.isdir(path)]
+            hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
     except (OSError, ValueError) as error:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
-    if not found:
+    paths = sorted(path if is_local else files.unstrip_protocol(path) for path in paths if path not in hidden)
+    if not paths:
         raise InputError(f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}")
-    return sorted(files.unstrip_protocol(each) if is_remote(files) else each for each in found)
-
-
-def plan_blocks(
-    files: Sequence[str], block_rows: int, encoding: str | None = None
-) -> tuple[list[Block], dict[str, str]]:
-    """The blocks of all files in order, and the files that cannot be read with the reason.
-
-    The number of rows is exact for Parquet and JSON; for text it counts lines, so that a file with line ends within
-    cells may have empty blocks at its end. The last block always reaches to the end.
-    """
-    blocks: list[Block] = []
-    unreadable: dict[str, str] = {}
-    for file_number, file in enumerate(files):
-        try:
-            with local_copy(file) as path:
-                rows = open_table(path, encoding).row_estimate
-        except InputError as error:
-            unreadable[file] = str(error)
-            continue
-        starts = range(1, max(rows, 1) + 1, block_rows)
-        blocks += [Block(file, file_number, number, start, block_rows) for number, start in enumerate(starts)]
-        blocks[-1] = replace(blocks[-1], rows=None)
-    return blocks, unreadable
-
-
-class BlockReader:
-    """Opens blocks as tables. Going on to the next block of a file continues reading where the last one ended."""
-
-    def __init__(self, encoding: str | None = None) -> None:
-        self.encoding = encoding  # of text files; None to find out
-        self._block: Block | None = None  # the last one that was opened
-        self._next_row = 1
-        self._batches: Iterator[RowBatch] = iter(())
-        self._rest: RowBatch | None = None
-        self._copy: Any = None
-        self._table: OpenedTable | None = None
-
-    def open(self, block: Block) -> OpenedTable:
-        """The rows of a block as a table, with their ids. Read it before the next call. InputError as `open_table`."""
-        if self._table is None or self._block is None or self._block.file != block.file:
-            self.close()
-            self._copy = local_copy(block.file)
-            self._table = open_table(self._copy.__enter__(), self.encoding)
-            self._rewind()
-        elif self._next_row > block.first_row:
-            self._rewind()
-        self._block = block
-        return _Rows.of(self._table, block, self)
-
-    @property
-    def table(self) -> OpenedTable:
-        """The file of the block that was opened last, without ids."""
-        assert self._table is not None  # noqa: S101 - for use after `open`
-        return self._table
-
-    def close(self) -> None:
-        """Delete the copy of a remote file."""
-        if self._copy is not None:
-            self._copy.__exit__(None, None, None)
-        self._copy = self._table = self._block = None
-
-    def take(self, block: Block) -> Iterator[RowBatch]:
-        """The rows of the block that was opened last."""
-        end = None if block.rows is None else block.first_row + block.rows
-        while end is None or self._next_row < end:
-            batch = self._rest or next(self._batches, None)
-            self._rest = None
-            if batch is None:
-                return
-            skipped = min(max(block.first_row - batch.first_row, 0), len(batch))
-            stop = len(batch) if end is None else min(len(batch), end - batch.first_row)
-            if stop < len(batch):
-                self._rest = batch.part(stop, len(batch))
-            self._next_row = batch.first_row + stop
-            if skipped < stop:
-                yield batch.part(skipped, stop)
-
-    def _rewind(self) -> None:
-        assert self._table is not None  # noqa: S101 - `open` has just set it
-        self._batches, self._rest, self._next_row = self._table.batches(BATCH_ROWS), None, 1
-
-
-@dataclass(frozen=True)
-class _Rows(OpenedTable):
-    """The rows of one block, with a column of ids."""
-
-    table: OpenedTable
-    block: Block
-    reader: BlockReader
-    adds_id: bool
-
-    @classmethod
-    def of(cls, table: OpenedTable, block: Block, reader: BlockReader) -> _Rows:
-        adds_id = ID not in table.columns and "id" not in table.columns
-        columns = (*table.columns, ID) if adds_id else table.columns
-        rows = block.rows or max(table.row_estimate - block.first_row + 1, 1)
-        return cls(table.path, columns, rows, table.remarks, table, block, reader, adds_id)
-
-    def fields(self) -> list[Any]:
-        import pyarrow as pa
-
-        return [*self.table.fields(), *([pa.field(ID, pa.int64())] if self.adds_id else [])]
-
-    def _read(self, size: int) -> Iterator[RowBatch]:
-        """The rows, as the file's own reader batches them."""
-        for batch in self.reader.take(self.block):
-            yield self._with_id(batch) if self.adds_id else batch
-
-    def _with_id(self, batch: RowBatch) -> RowBatch:
-        import pyarrow as pa
-
-        first = self.block.file_number * FILE_ROWS + batch.first_row
-        ids = list(range(first, first + len(batch)))
-        arrow = None if batch.arrow is None else batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
-        return replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
+    return paths
 
 
 @contextmanager
-def local_copy(file: str) -> Iterator[Path]:
-    """A path under which a file can be read; a remote one is downloaded for as long as the block lasts."""
-    files, name = filesystem(file)
-    if not is_remote(files):
+def _local_copy(file: str) -> Iterator[Path]:
+    """A path under which a file can be read; a remote one is downloaded for the time of the block."""
+    files, name, is_local = filesystem(file)
+    if is_local:
         yield Path(name)
         return
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
-        path = Path(folder) / name.rsplit("/", 1)[-1]
+        path = Path(folder) / name.rpartition("/")[2]
         try:
             files.get_file(name, str(path))
         except OSError as error:
@@ -193,36 +191,15 @@ def local_copy(file: str) -> Iterator[Path]:
         yield path
 
 
-def input_version(file: str) -> tuple[Any, ...] | None:
-    """What differs after a file was changed: its size, and the time of the change or a checksum where known."""
-    files, name = filesystem(file)
-    if not is_remote(files):
-        return file_version(Path(name))
-    files.invalidate_cache()
-    try:
-        info = files.info(name)
-    except OSError:
-        return None
-    return tuple(info.get(key) for key in VERSION_KEYS)
+def filesystem(url: str) -> tuple[Any, str, bool]:
+    """The fsspec file system of a path or URL, the name in it, and whether it is that of this machine.
 
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a path or URL, and the name in it. InputError if nothing installed can open it."""
+    InputError if no package that is installed can open it.
+    """
     import fsspec
 
     try:
-        return fsspec.core.url_to_fs(url)
+        files, name = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise InputError(f"{url} cannot be opened: {first_line(error)}") from error
-
-
-def is_remote(files: Any) -> bool:
-    """Whether a file system is not that of this machine."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    return not isinstance(files, LocalFileSystem)
-
-
-def _is_hidden(name: str) -> bool:
-    """Whether a file, or a folder above it, is none of the user's data by its name, such as _SUCCESS or .git."""
-    return any(part.startswith((".", "_")) for part in name.split("/") if part not in (".", ".."))
+    return files, name, "file" in files.protocol

@@ -1,60 +1,179 @@
-"""Sharded jobs on this machine: blocks one after the other, each by all cores or the GPU.
+"""Many files into a folder of Parquet parts, on this machine: blocks one after the other, by all cores or the GPU.
 
     result = run_job(ShardJob("score", output="scored/", model="all-MiniLM-L6-v2"), "pairs/*.parquet")
 
-Killed at any point and started again with the same job, it computes the blocks that are missing.
+A part is finished when its file is there. A job that was killed at any point and is started again computes those that
+are missing. `on_ray.RayEngine` does the same on a cluster.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.report import Report, ReportBuilder
-from sbert_app.services.shards.blocks import ID, Block, find_files, input_version, local_copy, plan_blocks
-from sbert_app.services.shards.job import BlockWorker, OutputFolder, ShardJob
-from training.data.gold import NUMBER, GoldColumn
-from training.data.tables.columns import as_text, pick_columns
-from training.data.tables.parquet import open_parquet
-from training.data.tables.rows import OpenedTable, RowBatch, changed_while_read
-from training.errors import InputError
+from sbert_app.services.files.encode import encode_file
+from sbert_app.services.files.score import score_file
+from sbert_app.services.shards.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
+from training.atomic import sweep, write_text
+from training.data.tables.rows import changed_while_read
+from training.errors import InputError, unwritable
+
+if TYPE_CHECKING:
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+
+DESCRIPTION = "_job.json"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a block: its rows, or why it could not be computed."""
+class OutputFolder:
+    """A folder for parts, local or remote. `DESCRIPTION` in it says which job they belong to."""
 
-    block: Block
-    rows: int = 0
-    error: str | None = None
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/") or "/"
+        self._files, self._path, self._is_local = filesystem(self.url)
+
+    def start(self, description: dict[str, Any]) -> set[str]:
+        """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
+
+        InputError if it cannot be created, or holds other files, or the parts of another job; then it names the first
+        setting that differs.
+        """
+        if self._is_local and Path(self._path).is_file():
+            raise InputError(f"{self.url} is a file; name a folder for the parts")
+        text = json.dumps(description, indent=1)
+        try:
+            self._files.makedirs(self._path, exist_ok=True)
+            names = self._names()
+            if names and DESCRIPTION not in names:
+                raise InputError(f"{self.url} holds other files; name a new folder for the parts")
+            if not names:
+                with self.part(DESCRIPTION) as path:
+                    write_text(path, text)
+            before = json.loads(self._files.cat_file(f"{self._path}/{DESCRIPTION}"))
+            self.sweep()
+        except json.JSONDecodeError as error:
+            raise InputError(f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts") from error
+        except OSError as error:
+            raise unwritable(self.url, error) from error
+        for key, value in json.loads(text).items():
+            if before.get(key) != value:
+                other = "other files" if key == "files" else f"{key} {json.dumps(before.get(key))[:80]}"
+                raise InputError(f"{self.url} holds the parts of another job, with {other}; name a new folder")
+        return {name for name in names if name.startswith("part-")}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Path]:
+        """A path to write a part to. The writer makes it appear whole; a remote one is uploaded when it is."""
+        if self._is_local:
+            yield Path(self._path) / name
+            return
+        with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+            path = Path(folder) / name
+            yield path
+            try:
+                self._files.put_file(str(path), f"{self._path}/{name}")
+            except OSError as error:
+                raise unwritable(f"{self.url}/{name}", error) from error
+
+    def remove(self, file_number: int) -> None:
+        """Remove the parts of a file."""
+        for name in parts_of(file_number, self._names()):
+            self._files.rm_file(f"{self._path}/{name}")
+
+    def count(self) -> tuple[int, int]:
+        """The number of finished parts, and that of their rows."""
+        rows = []
+        for name in self._names():
+            if name.startswith("part-"):
+                with self._files.open(f"{self._path}/{name}") as file:
+                    rows.append(pq.read_metadata(file).num_rows)
+        return len(rows), sum(rows)
+
+    def sweep(self, **options: float) -> bool:
+        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
+        return self._is_local and sweep(Path(self._path), **options)
+
+    def _names(self) -> list[str]:
+        paths = self._files.ls(self._path, detail=False, refresh=True)
+        names = [path.rstrip("/").rpartition("/")[2] for path in paths]
+        return [name for name in names if not name.startswith(".")]
 
 
-Engine = Callable[[ShardJob, list[Block], "RowCount", Watch], Iterable[Outcome]]
+class Worker:
+    """Computes the blocks of one job. Loads the models when the first block is computed."""
+
+    _models: tuple[Encoder, CrossEncoder | None] | None = None
+
+    def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
+        """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
+        job, table, outcome = block.job, block.table(), replace(block, rows=())
+        if block.error:
+            return outcome
+        try:
+            self._models = self._models or self.load(job)
+            encoder, cross_encoder = self._models
+            with OutputFolder(job.output).part(block.part) as path:
+                if isinstance(block.picked, str):
+                    done = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
+                else:
+                    done = score_file(table, [path], encoder, cross_encoder, block.picked, watch, is_block=True).rows
+        except InputError as error:
+            return replace(outcome, error=str(error))
+        return replace(outcome, done=done)
+
+    def load(self, job: ShardJob) -> tuple[Encoder, CrossEncoder | None]:
+        """The models of a job."""
+        from training.models.cross_encoder import CrossEncoder
+        from training.models.encoder import Encoder
+        from training.sources.home import set_offline
+
+        if job.offline:
+            set_offline(True)
+        cross_encoder = job.cross_encoder and CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
+        return Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home), cross_encoder or None
+
+
+# Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.
+Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
+
+
+def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
+    """The engine of one machine, which yields each block before and after it is computed.
+
+    It leaves out the remaining blocks of a file that cannot be read.
+    """
+    worker = Worker()
+    for number, file in enumerate(files):
+        for block in read_blocks(job, number, file, finished):
+            yield block
+            yield (outcome := worker.compute(block, watch))
+            if outcome.error:
+                break
 
 
 @dataclass
 class JobResult:
+    """A job that has ended. ``rows`` are those of all parts, ``computed`` and the seconds those of this start."""
+
     output: str
     kind: str
     files: int
     blocks: int
-    resumed: int  # blocks that an earlier start had finished
-    rows: int  # of all blocks
-    computed: int  # rows of this start
-    seconds: float  # of this start
+    resumed: int
+    rows: int
+    computed: int
+    seconds: float
     rows_per_second: float
-    scored: int | None = None
-    report: Report | None = None
-    failed: dict[str, str] = field(default_factory=dict)  # file -> why not all of it is there
 
     @property
     def sentence(self) -> str:
@@ -67,164 +186,40 @@ class JobResult:
         return "".join(parts) + "."
 
 
-class RowCount:
-    """Progress over blocks: the rows of finished ones, and those of the block at hand."""
-
-    def __init__(self, total: int, watch: Watch) -> None:
-        self.total, self._watch, self._finished = total, watch, 0
-
-    def current(self, rows: float) -> None:
-        """Rows done of the block that is being computed."""
-        done = self._finished + rows
-        self._watch.report(done, None, max(done, self.total))
-
-    def finish(self, rows: int) -> None:
-        self._finished += rows
-        self.current(0)
-
-
-def compute_here(job: ShardJob, blocks: list[Block], count: RowCount, watch: Watch) -> Iterable[Outcome]:
-    """The engine of one machine. Of a file that cannot be read the remaining blocks are left out."""
-    worker, failed = BlockWorker(job), dict[str, str]()
-    of_block = Watch.of(lambda rows, _: count.current(rows), watch.should_stop)
-    try:
-        for block in blocks:
-            if block.file in failed:
-                yield Outcome(block, error=failed[block.file])
-                continue
-            try:
-                yield Outcome(block, worker.compute(block, of_block))
-            except InputError as error:
-                failed[block.file] = str(error)
-                yield Outcome(block, error=str(error))
-    finally:
-        worker.close()
-
-
 def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
-    """Compute all blocks that are not there yet of a file, a folder, a glob or a URL of these.
+    """Compute all parts that are not there yet of a file, a folder, a glob or a URL of these.
 
     ``engine`` computes blocks and yields what became of each, in any order. After a stop what is finished stays, and
     the block at hand is lost. InputError if there is no file, the output belongs to another job, or a model cannot be
     loaded; also, at the end, if files could not be read or changed meanwhile: all others are finished then.
     """
-    started = time.perf_counter()
-    files = find_files(source)
-    versions = {file: input_version(file) for file in files}
+    started, files = time.perf_counter(), find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
-        raise InputError(
-            f"{job.output} lies inside {source}, and its parts would be read as input: name another folder"
-        )
-    blocks, failed = plan_blocks(files, job.block_rows, job.encoding)
+        raise InputError(f"{job.output} lies inside {source}, and would be read as input: name another folder")
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
-    waiting = [block for block in blocks if block.part not in finished]
-    count = RowCount(sum(block.rows or job.block_rows for block in waiting), watch)
-    computed = 0
-    for outcome in engine(job, waiting, count, watch):
-        if outcome.error:
-            failed[outcome.block.file] = outcome.error
-        else:
-            computed += outcome.rows
-            count.finish(outcome.rows)
-    for file, version in versions.items():
-        if input_version(file) != version:  # its parts may be of different versions
-            failed[file] = changed_while_read(Path(file).name)
-            output.remove(block.part for block in blocks if block.file == file)
-    if failed and len(failed) == len(files):
-        raise InputError(_failures(failed, len(files), job.output))
+    errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
+
+    def report(rows: float, _: float = 0) -> None:
+        """``rows`` of the block at hand are done. Files that nobody has opened yet count as the others on average."""
+        total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
+        watch.report(computed + rows, None, max(computed + rows, total))
+
+    for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
+        if block.error:
+            errors[block.file] = block.error
+            # Its parts may be of different versions.
+            if block.error == changed_while_read(Path(block.file).name):
+                output.remove(files.index(block.file))
+            continue
+        file_rows[block.file], computed = block.row_estimate, computed + block.done
+        report(0)
+    if errors:
+        others = f" The others are finished in {job.output}: repair or remove it and start again."
+        which = f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+        first = next(iter(errors.values())) + (which if len(errors) > 1 else "")
+        raise InputError(first + (others if len(errors) < len(files) else ""))
     seconds = time.perf_counter() - started
-    rows, scored, report = summarise(output, [block.part for block in blocks if block.file not in failed], job)
-    result = JobResult(
-        output=job.output,
-        kind=job.kind,
-        files=len(files),
-        blocks=len(blocks),
-        resumed=len(blocks) - len(waiting),
-        rows=rows,
-        computed=computed,
-        seconds=round(seconds, 3),
-        rows_per_second=round(computed / max(seconds, 1e-9), 1),
-        scored=scored,
-        report=report,
-        failed=failed,
-    )
-    if failed:
-        raise InputError(_failures(failed, len(files), job.output))
-    return result
-
-
-def _failures(failed: dict[str, str], files: int, output: str) -> str:
-    first = next(iter(failed.values()))
-    others = (
-        "" if len(failed) == files else f" The others are finished in {output}: repair or remove it and start again."
-    )
-    which = "" if len(failed) == 1 else f" ({len(failed):,} of {files:,} files could not be read; this is the first)"
-    return f"{first}{which}{others}"
-
-
-def to_json(result: JobResult) -> dict[str, Any]:
-    """The result without the data of figures."""
-    figures = asdict(result)
-    if figures["report"] is not None:
-        del figures["report"]["scatter"]
-    return figures
-
-
-# ------------------------------------------------------------ statistics over all parts
-
-
-def summarise(output: OutputFolder, parts: Sequence[str], job: ShardJob) -> tuple[int, int | None, Report | None]:
-    """Stream through the parts -> their rows; of scoring also the rows with a score, and the report.
-
-    Memory is bounded whatever their number.
-    """
-    rows = scored = 0
-    gold: GoldColumn | None = None
-    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder, ReportBuilder(Path(folder)) as builder:
-        for part in parts:
-            with local_copy(f"{output.url}/{part}") as path:
-                count = int(pq.ParquetFile(path).metadata.num_rows)
-                if count and job.kind == "score":
-                    added, gold = _add_scores(path, rows, job, builder, gold)
-                    scored += added
-                rows += count
-        if job.kind != "score":
-            return rows, None, None
-        return rows, scored, builder.finish(gold.kind if gold else NUMBER)
-
-
-def _add_scores(
-    path: Path, rows_before: int, job: ShardJob, builder: ReportBuilder, gold_column: GoldColumn | None
-) -> tuple[int, GoldColumn | None]:
-    """Give the scores of a part to the report -> the number of rows that have one, and how the gold column is read.
-
-    ``gold_column`` is that of the first part; None for the first.
-    """
-    table = open_parquet(path)
-    # Scoring appends cosine, cross_encoder if there is one, and note, and ids before them.
-    count = 3 if job.cross_encoder else 2
-    given, (cosine_name, *cross_names) = table.columns[:-count], table.columns[-count:-1]
-    columns = pick_columns(_Given(path, tuple(name for name in given if name != ID), table), job.columns or None)
-    scored = 0
-    for batch in table.batches():
-        gold_column = gold_column or GoldColumn.of(batch, columns)
-        texts = [[as_text(cell) for cell in batch.rows[name]] for name in (columns.sentence1, columns.sentence2)]
-        cosine = np.array(batch.rows[cosine_name], dtype=np.float64)  # None becomes NaN
-        gold = None if gold_column is None else gold_column.read(batch.rows[gold_column.name])[0]
-        cross = np.array(batch.rows[cross_names[0]], dtype=np.float64) if cross_names else None
-        builder.add(rows_before + batch.first_row, (texts[0], texts[1]), cosine, gold, cross)
-        scored += int((~np.isnan(cosine)).sum())
-    return scored, gold_column
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The columns that a part had before it was scored."""
-
-    path: Path
-    columns: tuple[str, ...]
-    part: OpenedTable
-
-    def preview(self, rows: int = 10) -> RowBatch:
-        return self.part.preview(rows)
+    rates = round(seconds, 3), round(computed / max(seconds, 1e-9), 1)
+    parts, rows = output.count()
+    return JobResult(job.output, job.kind, len(files), parts, len(finished), rows, computed, *rates)

@@ -5,7 +5,7 @@ import pytest
 from sbert_app.services.compare.calibration import error_of_model, load_calibration
 from sbert_app.services.compare.comparison import compare
 from sbert_app.services.compare.examples import example_of, pairs
-from sbert_app.services.function_words import other_language
+from sbert_app.services.models.function_words import other_language
 from training.data.load import load_data
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sbert_app.cli import main
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
     SHIPPED,
@@ -24,7 +25,6 @@ from sbert_app.services.experiments.ablations import (
 from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
 from sbert_app.services.experiments.statistics import Paired, Summary, rows
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.ray_cluster import Cluster
 from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
@@ -366,7 +366,7 @@ def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, m
             return lease.end(RunResult(run_id, "finished", 1, 0.0))
 
     monkeypatch.setattr(on_ray, "executor", lambda cluster: executes)
-    monkeypatch.setattr(Cluster, "room", lambda self: 3)
+    monkeypatch.setattr(RayCluster, "room", lambda self: 3)
     monkeypatch.setenv("SBERT_RAY", "auto")
     asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]
     assert main([*asked, "--home", str(place), "--json"]) == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,14 @@ import pytest
 from waiting import wait_until
 
 from sbert_app.cli import main
+from sbert_app.services.background.ray_cluster import Lost, RayCluster
 from sbert_app.services.background.state import RESUMABLE, State
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import RunQueue, has_worker
 from sbert_app.services.jobs.worker import Worker
-from sbert_app.services.ray_cluster import Cluster, Lost
 from sbert_app.services.runs import on_ray
-from sbert_app.services.runs.on_ray import Files, News, RemoteRun, execute
+from sbert_app.services.runs.on_ray import RemoteRun, execute
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -53,64 +56,54 @@ def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
     return config
 
 
-def followed(actor: RemoteRun) -> News:
-    """All that an actor tells, as the run's folder would have it at the end."""
-    total = News()
-    while total.outcome is None:
-        news = actor.poll(None)
-        for name, (is_new, content) in news.texts.items():
-            before = b"" if is_new else total.texts.get(name, (True, b""))[1]
-            total.texts[name] = (True, before + content)
-        total.folders |= news.folders
-        total.outcome = news.outcome
-    return total
-
-
-def start(store: RunStore, config: RunConfig) -> tuple[Any, ...]:
-    """The arguments of `RemoteRun.start`."""
-    run, inputs = on_ray._packed(store.create(config, queue=False), store.home)
-    return run, inputs, {}, store.home, True
+def travel(actor: RemoteRun, store: RunStore, folder: Path, *begin: Any) -> RunResult:
+    """Execute a run by an actor, whose news are written into a folder."""
+    changes, result = actor.start(*begin, store.home, True)
+    while result is None:
+        for name, (start, content) in reversed(changes.items()):
+            on_ray._write(folder / name, start, content)
+        changes, result = actor.poll(None)
+    return result
 
 
 # ---------------------------------------------------------------- without Ray
 
 
 def test_files_and_runs_travel_by_their_content(store: RunStore, tiny: Any, tmp_path: Path):
-    actor = RemoteRun()
-    actor.start(*start(store, tiny()))
-    base = store.create(tiny(), queue=False)
-    on_ray._write_files(base.folder / "model", followed(actor).folders["model"])
-    begin = start(store, tiny(base=f"run:{base.id}", teacher=None))
+    actor, base = RemoteRun(), store.create(tiny(), queue=False)
+    travel(actor, store, base.folder, *on_ray._packed(base, store.home))
+    run = store.create(tiny(base=f"run:{base.id}", teacher=None), queue=False)
+    luggage = on_ray._packed(run, store.home)
     (tmp_path / "pairs.csv").unlink()
     (base.folder / "model").rename(tmp_path / "elsewhere")
-    actor.start(*begin)  # the same actor takes the next run
-    told = followed(actor)
-    assert isinstance(told.outcome, RunResult), told.outcome
-    assert (told.outcome.status, told.outcome.steps) == (State.FINISHED, 20)
-    assert "modules.json" in told.folders["model"]
-    assert b'"step": 20' in told.texts["events.jsonl"][1]
-    assert b"finished after 20 steps" in told.texts["log.txt"][1]
+    result = travel(actor, store, run.folder, *luggage)  # the same actor takes the next run
+    assert (result.status, result.steps) == (State.FINISHED, 20)
+    assert (run.folder / "model" / "modules.json").exists()
+    assert store.events(run.id)[-1]["step"] == 20
+    assert "finished after 20 steps" in store.log(run.id)
 
 
 def test_bad_data_is_the_same_sentence_as_here(store: RunStore, tiny: Any, tmp_path: Path):
     (bad := tmp_path / "bad.csv").write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
-    actor = RemoteRun()
-    actor.start(*start(store, tiny(train_data=str(bad))))
-    told = followed(actor)
-    assert isinstance(told.outcome, str)
-    assert "row 2" in told.outcome
+    run = store.create(tiny(train_data=str(bad)), queue=False)
+    with pytest.raises(InputError, match="row 2"):
+        travel(RemoteRun(), store, run.folder, *on_ray._packed(run, store.home))
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", "model/../../outside"])
 def test_no_file_of_a_node_leaves_the_runs_folder(tmp_path: Path, name: str):
-    with pytest.raises(InputError, match="outside of its folder"):
-        on_ray._write_files(tmp_path / "run", Files({name: b""}))
+    (tmp_path / "file").touch()
+    archive = on_ray._pack({tmp_path / "file": name})
+    with suppress(tarfile.FilterError):
+        on_ray._unpack(archive, tmp_path / "run")
+    assert {path.name for path in tmp_path.iterdir()} <= {"file", "run"}
+    assert not Path("/etc/outside").exists()
 
 
 def test_a_ray_that_is_away_is_one_sentence_and_the_run_can_be_resumed(store: RunStore, tiny: Any):
     run = store.create(tiny())
     with pytest.raises(InputError, match=r"there is no Ray cluster at 127.0.0.1:9: nothing answers"):
-        execute(store, run.id, Cluster("127.0.0.1:9"))
+        execute(store, run.id, RayCluster("127.0.0.1:9"))
     run = store.get(run.id)
     assert (run.state, run.record.reason) == (
         State.FAILED,
@@ -122,15 +115,15 @@ def test_a_ray_that_is_away_is_one_sentence_and_the_run_can_be_resumed(store: Ru
 def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch):
     begun: list[object] = []
 
-    def dies(_: Any, ray: Any) -> None:
-        begun.append(ray)
+    def dies(store: RunStore, run: Run, *_: Any) -> None:
+        begun.append(run)
         raise Lost("the node has died")
 
-    monkeypatch.setattr(on_ray._Submission, "submit", dies)
-    monkeypatch.setattr(Cluster, "connect", lambda self: None)
+    monkeypatch.setattr(on_ray, "_submit", dies)
+    monkeypatch.setattr(RayCluster, "connect", lambda self: None)
     run = store.create(tiny())
     with pytest.raises(InputError, match=r"Ray has lost the run 4 times \(the node has died\): resume it"):
-        execute(store, run.id, Cluster("auto"))
+        execute(store, run.id, RayCluster("auto"))
     assert len(begun) == 4
     assert store.get(run.id).state == State.FAILED
 
@@ -150,12 +143,12 @@ def test_the_worker_submits_as_many_runs_as_there_is_room_for(
             lease.state = State.FINISHED
 
     monkeypatch.setattr(worker_module, "executor", lambda cluster: executes)
-    monkeypatch.setattr(Cluster, "room", lambda self: 3)
+    monkeypatch.setattr(RayCluster, "room", lambda self: 3)
     jobs = RunQueue(store, ray="auto")
     jobs.starts_workers = False
     runs = [jobs.start(tiny()) for _ in range(7)]
     assert RunQueue(store).queued() == [], "a worker of this machine gets none of them"
-    Worker(store.home, 0, idle_seconds=0.5, cluster=Cluster("auto")).work()
+    Worker(store.home, 0, idle_seconds=0.5, cluster=RayCluster("auto")).work()
     assert [store.get(run.id).state for run in runs] == [State.FINISHED] * 7
     assert most == [3]
     assert not has_worker(store.home, "ray")
@@ -197,8 +190,8 @@ def nodes() -> Iterator[Any]:
 
 
 @pytest.fixture
-def cluster(nodes: Any) -> Iterator[Cluster]:
-    cluster = Cluster(nodes.address, cpus=1)
+def cluster(nodes: Any) -> Iterator[RayCluster]:
+    cluster = RayCluster(nodes.address, cpus=1)
     yield cluster
     cluster.release(is_over=False)
 
@@ -206,7 +199,7 @@ def cluster(nodes: Any) -> Iterator[Cluster]:
 class InThread:
     """`execute` in a thread."""
 
-    def __init__(self, store: RunStore, run_id: str, cluster: Cluster) -> None:
+    def __init__(self, store: RunStore, run_id: str, cluster: RayCluster) -> None:
         self.should_end = threading.Event()
         self._arguments = store, run_id, cluster
         self._thread = threading.Thread(target=self._execute)
@@ -236,7 +229,7 @@ def step_of(store: RunStore, run_id: str) -> int:
 
 @pytest.mark.slow
 def test_a_run_whose_node_is_killed_goes_on_from_its_checkpoint(
-    nodes: Any, cluster: Cluster, store: RunStore, tiny: Any
+    nodes: Any, cluster: RayCluster, store: RunStore, tiny: Any
 ):
     config = tiny(max_steps=4_000, eval_every=200)
     first = nodes.add_node(num_cpus=1)
@@ -265,7 +258,7 @@ def test_a_run_whose_node_is_killed_goes_on_from_its_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: Cluster, store: RunStore, tiny: Any):
+def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: RayCluster, store: RunStore, tiny: Any):
     node = nodes.add_node(num_cpus=1)
     run = store.create(tiny(max_steps=1_000_000, eval_every=1_000), queue=False)
 

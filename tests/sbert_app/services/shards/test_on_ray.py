@@ -23,7 +23,7 @@ from tiny_models import make_model
 from waiting import wait_until
 
 from sbert_app.services.shards import on_ray
-from sbert_app.services.shards.job import ShardJob
+from sbert_app.services.shards.blocks import ShardJob
 from sbert_app.services.shards.on_ray import RayEngine
 from sbert_app.services.shards.run import run_job
 from training.errors import InputError
@@ -94,24 +94,25 @@ def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch, i
 
 
 def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, inputs: Path, job: ShardJob):
-    exceptions = pytest.importorskip("ray.exceptions", reason="Ray is not installed")
+    data = pytest.importorskip("ray.data", reason="Ray is not installed")
+    from ray.exceptions import ActorDiedError
 
     class Ended:
-        """The part of `ray.data` that the engine uses, without a cluster."""
+        """A data set whose cluster ends as it is computed."""
 
-        ActorPoolStrategy = dict
-
-        def from_items(self, rows, **_):
+        def flat_map(self, *_, **__):
             return self
 
         def map(self, *_, **__):
             return self
 
         def iter_rows(self):
-            raise exceptions.ActorDiedError
+            raise ActorDiedError
+            yield
 
-    monkeypatch.setattr(on_ray.Cluster, "connect", lambda self: None)
-    monkeypatch.setattr(on_ray, "_ray_data", Ended)
+    monkeypatch.setattr(on_ray.RayCluster, "connect", lambda self: None)
+    monkeypatch.setattr(on_ray.RayCluster, "nodes", lambda self: [{"CPU": 1}])
+    monkeypatch.setattr(data, "from_items", lambda *_, **__: Ended())
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
 
@@ -180,14 +181,14 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(
 
     died = tmp_path / "died"
 
-    class DiesOnce(on_ray.ComputeBlock):
+    class DiesOnce(on_ray.Compute):
         def __init__(self) -> None:
             if not died.exists():
                 died.touch()
                 os._exit(1)
             super().__init__()
 
-    monkeypatch.setattr(on_ray, "ComputeBlock", DiesOnce)
+    monkeypatch.setattr(on_ray, "Compute", DiesOnce)
     try:
         result = run_job(job, str(inputs), RayEngine(nodes.address, concurrency=1))
     finally:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from written_home import Answers, look_at, open_home, write_home
 
-from sbert_app.services.backup import files_of
 from sbert_app.services.container import Services
+from sbert_app.services.runs.backup import files_of
 from sbert_app.services.store import HOME, Kept, kept_of
 
 FOLDER, LOOP = "a folder", "a loop of links"

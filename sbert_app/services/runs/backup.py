@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?:[^/\\:.][^/\\:]*/)+[^/\\:.][^/\\:]*")  # a path that lea
 
 
 class Saved(NamedTuple):
-    """What `back_up` did."""
+    """The outcome of `back_up`."""
 
     files: int
     left_out: tuple[str, ...]  # why files could not be read, one sentence for each
@@ -41,7 +41,7 @@ class Saved(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What `restore` did, as "runs/<id>", "experiments/<id>.json", …"""
+    """The outcome of `restore`, as "runs/<id>", "experiments/<id>.json", …"""
 
     restored: tuple[str, ...]
     there: tuple[str, ...]  # what the home folder had, which stays as it is
@@ -58,8 +58,8 @@ def back_up(home: Path, target: Path) -> Saved:
         archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
-            kept = kept_of(name)
-            if kept is None or not kept.is_work or file.name in NOT_SAVED or name.startswith(changing):
+            entry = kept_of(name)
+            if entry is None or not entry.is_work or file.name in NOT_SAVED or name.startswith(changing):
                 continue
             try:
                 _check_readable(file)
@@ -117,11 +117,11 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
     names = [member.filename for member in members]
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     for member, name in zip(members, names, strict=True):
-        kept = kept_of(name)
-        is_allowed = kept is not None and kept.is_work and _NAME.fullmatch(name) and name not in folders
-        if not is_allowed or kept is None or stat.S_ISLNK(member.external_attr >> 16) or names.count(name) > 1:
+        entry = kept_of(name)
+        is_allowed = entry is not None and entry.is_work and _NAME.fullmatch(name) and name not in folders
+        if not is_allowed or entry is None or stat.S_ISLNK(member.external_attr >> 16) or names.count(name) > 1:
             raise InputError(f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored")
-        thing = kept.name + name.removeprefix(kept.name).partition("/")[0]
+        thing = entry.name + name.removeprefix(entry.name).partition("/")[0]
         things.setdefault(thing, []).append(member)
     if (size := sum(max(member.file_size, BLOCK) for member in members)) > free:
         raise InputError(f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored")

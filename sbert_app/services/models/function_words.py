@@ -26,9 +26,9 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
     counts = Counter(words)
     total = max(1, counts.total())
     stopped: frozenset[str] = frozenset()
-    for known in function_words().values():
-        if sum(counts[word] for word in known) >= LANGUAGE_FROM * total:
-            stopped |= known
+    for own in function_words().values():
+        if sum(counts[word] for word in own) >= LANGUAGE_FROM * total:
+            stopped |= own
     return stopped
 
 
@@ -58,7 +58,7 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     script = max(set(scripts), key=scripts.count)  # of most letters, such as CYRILLIC
     if script not in ("LATIN", "UNKNOWN", "MODIFIER"):
         return f"{_SCRIPTS.get(script, script.capitalize())} script"
-    counts = {language: sum(word in known for word in words) for language, known in function_words().items()}
+    counts = {language: sum(word in own for word in words) for language, own in function_words().items()}
     best = max(counts, key=counts.__getitem__)
     is_foreign = best != "English" and counts[best] >= 2 and counts[best] > 2 * counts["English"]
     return best if is_foreign and subwords >= FOREIGN_SPLIT * len(words) else ""

@@ -1,0 +1,172 @@
+"""The connection to Ray, what a cluster has room for, and its errors as sentences.
+
+Runs (`sbert_app.services.runs.on_ray`) and files in parts (`sbert_app.services.shards.on_ray`) go through it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sbert_app.settings import Settings
+from training.errors import InputError, UserFacingError, first_line
+
+MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
+CONNECT_SECONDS = 5.0
+
+_connecting = threading.Lock()
+
+
+class Lost(Exception):  # noqa: N818 - reads as a state
+    """An actor has died, alone or with its node."""
+
+
+@dataclass
+class RayCluster:
+    """Where Ray runs, and what it gives each run.
+
+    Args:
+        address: auto, ray://host:10001; local starts Ray on this machine.
+        gpus: for a run; None is one if the cluster has any.
+        cpus: for a run; None is one beside a GPU, else as many as the smallest node has.
+    """
+
+    address: str
+    gpus: float | None = None
+    cpus: float | None = None
+    # Where Ray's process on this machine listens; "" for a client, ray://, which has none.
+    _raylet: str = ""
+    # Actors that have imported what a run needs. They hold their room until `release`.
+    idle: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, settings: Settings) -> RayCluster | None:
+        """The cluster that the settings name; None if runs are executed here."""
+        return cls(settings.ray, settings.ray_gpus, settings.ray_cpus) if settings.ray else None
+
+    def connect(self) -> Any:
+        """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
+        # No call starts a Ray by itself.
+        os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+        try:
+            import ray
+        except ImportError as error:
+            raise InputError(MISSING) from error
+        with _connecting:
+            place = _place(self.address)
+            if not ray.is_initialized():
+                _check_listening(self.address, place)
+                handler = signal.getsignal(signal.SIGTERM)
+                try:
+                    ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+                except (ConnectionError, ValueError, RuntimeError) as error:
+                    raise InputError(f"there is no Ray cluster at {self.address}: {first_line(error)}") from error
+                finally:
+                    # Ray's own handler would end the process at once.
+                    if threading.current_thread() is threading.main_thread():
+                        signal.signal(signal.SIGTERM, handler)
+            if not self._raylet and not place.startswith("ray://"):
+                here = ray.get_runtime_context().get_node_id()
+                (node,) = (node for node in ray.nodes() if node["NodeID"] == here)
+                self._raylet = f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+        return ray
+
+    def take(self, kind: type) -> Any:
+        """An actor for a run: an idle one, or a new one, which waits for room."""
+        with suppress(IndexError):
+            return self.idle.pop()
+        taken = self.resources()
+        return self.connect().remote(kind).options(num_cpus=taken["CPU"], num_gpus=taken["GPU"]).remote()
+
+    def release(self, is_over: bool) -> None:
+        """No run waits: give back the room of idle actors; if none is under way either, end the connection."""
+        with suppress(InputError, Lost), ray_errors():
+            while self.idle:
+                self.connect().kill(self.idle.pop())
+        if is_over:
+            disconnect()
+
+    def check(self) -> None:
+        """ConnectionError if Ray's process on this machine is gone; Ray would end ours without a word."""
+        if self._raylet:
+            _connect(self._raylet)
+
+    def resources(self) -> dict[str, float]:
+        """The resources of a run by the names that Ray gives them: CPU, GPU. InputError as `connect`."""
+        nodes = self.nodes()
+        gpus = self.gpus if self.gpus is not None else float(any(node.get("GPU") for node in nodes))
+        least = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
+        return {"CPU": least if self.cpus is None else self.cpus, "GPU": gpus}
+
+    def room(self) -> int:
+        """How many runs it can execute at once, at least one. InputError as `connect`."""
+        taken = {name: amount for name, amount in self.resources().items() if amount}
+        on_nodes = (
+            min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self.nodes() if taken
+        )
+        return max(1, int(sum(on_nodes)))
+
+    def nodes(self) -> list[dict[str, float]]:
+        """The resources of each node that is alive. InputError as `connect`."""
+        return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
+
+
+def disconnect() -> None:
+    """End the connection if there is one, and with it a Ray that `RayCluster.connect` has started."""
+    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+        ray.shutdown()
+
+
+def _place(address: str) -> str:
+    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS or the cluster that began last, by a file."""
+    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    if address != "auto":
+        return address
+    return os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
+
+
+def _check_listening(address: str, place: str) -> None:
+    """InputError at once if nothing answers at ``place``, as Ray itself would try for minutes; "local" is Ray's."""
+    if place.rpartition(":")[2].isdecimal():
+        try:
+            _connect(place)
+        except ConnectionError as error:
+            raise InputError(f"there is no Ray cluster at {address}: {error}") from error
+
+
+def _connect(place: str) -> None:
+    host, _, port = place.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(f"nothing answers at {host}:{port}") from error
+
+
+@contextmanager
+def ray_errors() -> Iterator[None]:
+    """Turn what Ray raises for a run into `Lost`, if the actor has died, and sentences."""
+    from ray.exceptions import RayActorError, RayError, RayTaskError
+
+    try:
+        yield
+    except RayTaskError as error:
+        cause = error.cause
+        reason = str(cause) if isinstance(cause, UserFacingError) else f"{type(cause).__name__}: {first_line(cause)}"
+        raise InputError(reason) from error
+    except (RayError, ConnectionError) as error:
+        if "creation task" in str(error):
+            reason = str(error).strip().rpartition("\n")[2]
+            raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
+        if isinstance(error, RayActorError):
+            raise Lost(first_line(error)) from error
+        raise InputError(f"Ray cannot go on: {first_line(error)}; resume the run when it is back") from error

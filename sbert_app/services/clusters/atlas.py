@@ -1,0 +1,79 @@
+"""A corpus with its map, its clusters and the neighbours of each sentence, as Apple's embedding-atlas opens them.
+
+export_atlas(embedded, clusters, Path("atlas.parquet"), MapSettings(), cache, home)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.summary import Cluster
+from sbert_app.services.corpus.corpus import CorpusLimits
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
+from sbert_app.services.corpus.neighbours import neighbours
+from sbert_app.services.files.writers import ADVICE, PARQUET, Column, cell_text, check_output, with_file_columns
+from sbert_app.services.maps.corpus_map import place_all
+from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import DiskCache
+from training.atomic import replace_file
+from training.errors import unwritable
+
+NEIGHBOURS = 10
+TEXT, X, Y, NEAREST = "sentence", "projection_x", "projection_y", "neighbors"
+# The options of embedding-atlas 0.26.
+OPTIONS = f"--text {TEXT} --x {X} --y {Y} --neighbors {NEAREST}"
+
+
+def export_atlas(
+    embedded: EmbeddedCorpus,
+    clusters: list[Cluster],
+    output: Path,
+    settings: MapSettings,
+    cache: DiskCache,
+    home: Path,
+    limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
+    watch: Watch = UNWATCHED,
+) -> int:
+    """Write a .parquet file with a row for each sentence, and the other columns of the corpus.
+
+    Returns how many sentences UMAP has drawn; the others are placed between their neighbours. InputError if there are
+    too few distinct ones, or the file cannot be written; then nothing is left behind.
+    """
+    check_output(output, PARQUET)
+    vectors, sample = np.asarray(embedded.vectors), sample_of(embedded, limits.map_points)
+    points = place_all(vectors, sample, settings, cache, home, watch)
+    searching = watch.stage("Looking for the nearest sentences")
+    rows, distances = neighbours(vectors, min(NEIGHBOURS + 1, len(vectors)), searching)
+    nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]
+    names = np.full(len(vectors), "none", dtype=object)
+    for cluster in (cluster for cluster in clusters if cluster.number):
+        names[cluster.rows] = cluster.name or f"{cluster.number}: {cluster.title}"
+    columns: dict[str, Any] = {
+        TEXT: embedded.corpus.sentences,
+        X: points[:, 0],
+        Y: points[:, 1],
+        "cluster": names.tolist(),
+        NEAREST: pa.StructArray.from_arrays(nearest, ["ids", "distances"]),
+    }
+    whole = with_file_columns(columns, embedded.corpus.columns)
+    watch.stage("Writing").check()
+    try:
+        with replace_file(output) as temporary:
+            pq.write_table(pa.table({name: _array(values) for name, values in whole.items()}), temporary)
+    except OSError as error:
+        raise unwritable(output, error, ADVICE) from error
+    return len(sample.rows)
+
+
+def _array(values: Column) -> Any:
+    """Values as an Arrow array; as text where they are of several types."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else cell_text(value) for value in values])
