@@ -41,7 +41,7 @@ GC_THRESHOLD = 100_000  # allocations between two collections; Python's default 
 is_ending = threading.Event()  # what is computed for an answer stops, and what fails is no fault
 # What is not part of every installation: the extra that has it, by the module that is imported.
 EXTRA_OF = dict.fromkeys(
-    ("gradio", "brotli", "gradio_client", "plotly", "starlette", "anyio", "jinja2", "markupsafe", "segno"), "app"
+    ("gradio", "brotli", "gradio_client", "plotly", "starlette", "anyio", "markupsafe", "segno"), "app"
 )
 EXTRA_OF |= dict.fromkeys(("faiss", "numba", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}

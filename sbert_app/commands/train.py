@@ -23,6 +23,7 @@ from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
+from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
     from sbert_app.services.experiments.experiment import Experiment
@@ -243,9 +244,9 @@ def _summary(result: RunResult) -> str:
     early = f": {result.reason}" if result.reason else ""
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
-        for measure in ("spearman", "average_precision", "accuracy", "ndcg@10", "mrr@10", "recall@10"):
-            if figures and figures.get(measure) is not None:
-                lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
+        for name, metric in RUN_METRICS.items():
+            if metric.factor > 1 and figures and figures.get(name) is not None:
+                lines.append(f"{what:7} {name} {metric.format(figures[name])} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.test:

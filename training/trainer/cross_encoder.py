@@ -41,7 +41,7 @@ from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
 from training.trainer.config import AUTO, CLASSIFIER, JOINT, RunConfig
-from training.trainer.events import Figures
+from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 
 SIGMOID = "torch.nn.modules.activation.Sigmoid"  # as sentence-transformers names it in a model's config

@@ -33,7 +33,7 @@ from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
-from training.trainer.events import Figures, selection_metric
+from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples
 
 RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
@@ -84,8 +84,7 @@ class Evaluator:
         if self.data is not None:
             columns = self._columns(self.data, vectors)
             figures |= _compare(self.data, columns)
-            if self.dims and (main := selection_metric(figures)):
-                name = main[0]
+            if self.dims and (name := main_metric(figures)):
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
                 figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
         if self.loss is not None:

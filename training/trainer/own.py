@@ -19,8 +19,8 @@ from training.atomic import write_text
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.objectives.base import is_own, own_name
-from training.trainer.events import EVALUATION, Figures, selection_metric
 from training.trainer.record import read_object
+from training.trainer.run_metrics import RESERVED, Figures, selection_metric
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +93,7 @@ class Own:
         figures: Figures = {}
         for each in self.evaluators:
             for name, value in dict(each(encoder)).items():
-                if name in EVALUATION or name in figures:
+                if name in RESERVED or name in figures:
                     raise InputError(f"{_place(each)} returns {name!r}, which is measured already; rename it")
                 try:
                     number = float(value)

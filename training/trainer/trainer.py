@@ -34,11 +34,13 @@ from training.parallel import run_parallel
 from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
-from training.trainer.events import EventLog, Figures, ThroughputMeter
+from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
 from training.trainer.own import Own
 from training.trainer.prepare import Preparation
+from training.trainer.run_metrics import Figures
+from training.trainer.schedule import ThroughputMeter, learning_rate
 from training.trainer.training_model import TrainingBatch
 
 if TYPE_CHECKING:
@@ -387,18 +389,3 @@ def _clip_gradients(module: nn.Module, max_norm: float, norm: Tensor) -> None:
     """Scale gradients of the given total norm to ``max_norm`` where they exceed it."""
     if norm.is_cuda or norm > max_norm:  # comparing on the host would make a GPU wait
         torch.nn.utils.clip_grads_with_norm_(module.parameters(), max_norm, norm)
-
-
-# ---------------------------------------------------------------- schedule
-
-
-def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
-    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
-
-    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
-    ``get_linear_schedule_with_warmup``.
-    """
-    warmup_steps = math.ceil(total * warmup)
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return peak * max(0, total - step) / max(1, total - warmup_steps)

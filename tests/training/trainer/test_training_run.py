@@ -104,7 +104,7 @@ def test_the_files_of_a_run(config, tmp_path):
     assert result.path == str(folder / "model")
     card = (folder / "model/README.md").read_text()
     assert "regression: (cos(u, v) − gold)²" in card
-    assert "| Spearman ρ ×100 (cosine) |" in card
+    assert "| Spearman ρ ×100 |" in card
     assert not list(folder.rglob("*.bin")) + list(folder.rglob("*.pt"))  # no pickle anywhere
 
 
