@@ -44,7 +44,7 @@ class _Head(BaseModel):
     """The first line of the file; ``rows`` is how many follow it."""
 
     notes: tuple[str, ...]
-    rows: int | None = None
+    rows: int
 
 
 class _Row(BaseModel):
@@ -99,7 +99,7 @@ class MinedNegatives:
             head, rows = _Head.model_validate_json(first), [_Row.model_validate_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
-        if head.rows not in (None, len(rows)):
+        if head.rows != len(rows):
             raise InputError(DAMAGED.format(file, f"it has {len(rows)} of {head.rows} rows"))
         columns = tuple(list(column) for column in zip(*(row.sentences for row in rows), strict=True))
         mined = replace(data, columns=columns, rows=[row.row for row in rows], notes=head.notes)

@@ -59,7 +59,7 @@ from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.trainer import negatives
 from training.trainer.batches import Batch
-from training.trainer.checkpoint import CheckpointState, read_checkpoint
+from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, OnEvent, read_events
 from training.trainer.language_model import VOCABULARY
@@ -177,7 +177,7 @@ def train(
     with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
         state = None if path is None else _open_folder(path, config, resume, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
-    step = state["step"] if state else None
+    step = state.step if state else None
     with (
         recorded(path if is_main else None, home) as record,
         printing(on_event, progress) as show,
@@ -218,7 +218,7 @@ def train(
     return result
 
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> CheckpointState | None:
+def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> TrainingState | None:
     """Prepare the run's folder -> the state to resume from, or None to start. Only the main process writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"

@@ -10,20 +10,19 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from training import parallel
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import InputError, Stopped, first_line
+from training.errors import Stopped
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder_checks import JOINT_HEAD
@@ -31,7 +30,7 @@ from training.models.modules.words import BigramTokenizer
 from training.models.scorer import load_scorer
 from training.names import DataName
 from training.parallel import run_parallel
-from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
+from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.events import EventLog
@@ -54,34 +53,6 @@ class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mista
     """The loss of a step was infinite or not a number."""
 
 
-@dataclass
-class Progress:
-    """The state of a run beside its weights; the checkpoint holds all of it."""
-
-    step: int = 0  # optimiser steps done
-    evaluated: int = -1  # the step of the last evaluation
-    losses: list[float] = field(default_factory=list)  # of the batches since the last train event
-    seconds: float = 0.0
-    micro_batches: int = 0  # per batch, which decides how sums are rounded and what dropout draws; 0 = not yet chosen
-    baseline: Figures | None = None
-    best: Figures | None = None
-    final: Figures | None = None
-    test: Figures | None = None  # of the best model, at the end
-
-    @classmethod
-    def from_state(cls, state: CheckpointState) -> Progress:
-        """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored.
-
-        InputError if it is none.
-        """
-        values = {"micro_batches" if key == "shares" else key: value for key, value in state.items()}
-        try:
-            return TypeAdapter(cls).validate_python(values)
-        except ValidationError as error:
-            why = first_line(error)
-            raise InputError(f"the checkpoint is damaged ({why}); remove its folder to begin the run anew") from error
-
-
 class Trainer:
     """The loop. Arguments as in `training.trainer.train.train`; ``state`` is that of a checkpoint, or None."""
 
@@ -92,14 +63,14 @@ class Trainer:
         events: EventLog,
         folder: Path | None,
         should_stop: Callable[[], bool],
-        state: CheckpointState | None,
+        state: TrainingState | None,
         home: str | Path | None,
         own: Own,
     ) -> None:
         self.config, self.accelerator = config, accelerator
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
         self._is_stopped_by_callback = False
-        self.progress = Progress.from_state(state or {})
+        self.progress = state or TrainingState(step=0)
         self._pending_losses: list[Tensor] = []  # still on the device
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
@@ -142,7 +113,7 @@ class Trainer:
             return
         self._fetch_losses()
         self.progress.seconds = self.meter.seconds()
-        save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, asdict(self.progress))
+        save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, self.progress)
         self._call("on_checkpoint", self.folder / "checkpoint")
         self.meter.end_checkpoint()
 

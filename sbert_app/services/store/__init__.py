@@ -35,8 +35,6 @@ HOME = (
         is_work=True,
     ),
     Kept("experiments/", "sweeps and folds: the settings and the id of each run", "experiments", ("*",), is_work=True),
-    Kept("sweeps/", "sweeps of earlier versions", "experiments", ("*",), is_work=True),
-    Kept("folds/", "folds of earlier versions, and their data", "experiments", ("*",), is_work=True),
     Kept(
         "annotations/",
         "Label: pairs and ratings",
@@ -52,7 +50,7 @@ HOME = (
     Kept("models/static/", "static models that were distilled here", "training.models", ("*/*",), is_work=True),
     Kept("data/", "data sets that were fetched", "training.data", ("*",)),
     Kept("models/", "models that were fetched", "training.models", ("*",)),
-    Kept("cache/", "embeddings, maps, results", "store.cache", anew=("*.npz", "*.npy")),
+    Kept("cache/", "embeddings, maps, results", "store.cache", anew=("*.npz",)),
     Kept("calibration/", "what a cosine means, for each model and pooling", "compare.calibration", anew=("*.json",)),
     Kept(
         "vectors/",

@@ -30,13 +30,10 @@ DEAR = (
 )  # to look at: a model is loaded or trained
 # What `write_home` does not write, and the tests of its readers.
 ELSEWHERE = {
-    "sweeps/*": "test_earlier_homes",
-    "folds/*": "test_earlier_homes",
     "models/static/*/*": "test_model_format",
     "models/*": "test_model_format",
     "data/*": "test_load",
     "numba/*": "test_projection",
-    "cache/*.npy": "test_cache",
     "vectors/*.f32.incomplete": "test_large_corpora",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
