@@ -156,16 +156,16 @@ _with_settings(train)
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.runs.estimate import preview_negatives
+    from training.trainer.negatives import PREVIEWED, mine_for
 
     config = _config(store, settings)
     if not config.mine_negatives:
         raise InputError("--preview shows mined negatives; add --mine-negatives")
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
-        found = preview_negatives(config, store.home, Watch.of(bar))
-    lines = [_triplet_lines(asdict(each)) for each in found.triplets]
-    print_result(asdict(found), as_json, "\n".join([*lines, found.note]))
+        mined = mine_for(config, store.home, on_progress=bar)
+    triplets, note = [asdict(triplet) for triplet in mined.examples(PREVIEWED)], mined.data.notes[-1]
+    preview = {"triplets": triplets, "rows": len(mined.data), "note": note}
+    print_result(preview, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
 
 
 def _triplet_lines(triplet: dict[str, Any]) -> str:

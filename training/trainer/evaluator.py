@@ -27,7 +27,7 @@ from training.catalogue import SCORED, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.retrieval import RetrievalData
 from training.data.transforms import POSITIVE_FROM
-from training.evaluation.diagnostics import alignment, collapsed, diagnose
+from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
 from training.evaluation.metrics import cosine, spearman
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
@@ -35,8 +35,6 @@ from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples
-
-RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
 Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the prompt of each role
 

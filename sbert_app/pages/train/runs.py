@@ -18,7 +18,8 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
@@ -123,7 +124,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
         if estimate.steps is not None
         else "the number of steps is known once the data is loaded"
     )
-    seconds = estimate.seconds(rate) if rate else None
+    seconds = rate.seconds(estimate) if rate else None
     of_seeds = [f"{seeds} seeds"] if seeds > 1 else []
     return estimate_plan(
         [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps, *of_seeds],

@@ -32,7 +32,8 @@ from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, ablation
 from sbert_app.services.experiments.statistics import Summary, VariantRow, rows
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.runs.estimate import ExperimentEstimate, estimate_run
+from sbert_app.services.runs.estimate import RunEstimate, estimate_run
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run, RunError, default_name, slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError
@@ -219,6 +220,23 @@ class Experiment:
 
 
 # ---------------------------------------------------------------- all of them
+
+
+@dataclass(frozen=True)
+class ExperimentEstimate:
+    """What an experiment would do: an estimate for each label, times seeds."""
+
+    estimates: Mapping[str, RunEstimate]
+    runs: int
+    bytes: int  # disk space of the models of all runs; 0 if it is not known
+
+    @property
+    def seeds(self) -> int:
+        return self.runs // len(self.estimates)
+
+    def seconds(self, rate: TrainingRate) -> float | None:
+        durations = [rate.seconds(estimate) for estimate in self.estimates.values()]
+        return None if None in durations else self.seeds * sum(filter(None, durations))
 
 
 class Experiments:
