@@ -27,15 +27,14 @@ import numpy as np
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.metrics import (
+from training.evaluation.bootstrap import (
     Estimate,
-    PrecisionRecall,
     affordable_resamples,
     percentile_interval,
-    precision_recall,
     resample_weights,
     wilson_interval,
 )
+from training.evaluation.metrics import PrecisionRecall, precision_recall
 from training.evaluation.scoring import row_scores
 from training.progress import Progress, ShouldStop
 

@@ -27,12 +27,11 @@ from training.objectives.pairs import (
     concatenate,
     width,
 )
-from training.objectives.ranking import METRICS, MultipleNegativesRanking, SimCSE, Triplet
+from training.objectives.ranking import MultipleNegativesRanking, SimCSE, Triplet
 from training.objectives.teacher import MarginMSE, MeanSquaredError
 
 __all__ = [
     "CONCATENATIONS",
-    "METRICS",
     "OBJECTIVES",
     "AnglE",
     "BinaryCrossEntropy",

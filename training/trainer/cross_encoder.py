@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from training.atomic import replace_folder
+from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman
 from training.models.cross_encoder import CrossEncoder
@@ -40,7 +41,7 @@ from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
-from training.trainer.config import AUTO, CLASSIFIER, JOINT, RunConfig
+from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 

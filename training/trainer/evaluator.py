@@ -28,10 +28,11 @@ from training.data.dataset import Dataset
 from training.data.retrieval import RetrievalData
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
 from training.progress import ShouldStop
+from training.similarities import cosine
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples

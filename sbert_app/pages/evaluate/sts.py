@@ -42,9 +42,9 @@ from sbert_app.services.results.results import (
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
-from training.evaluation.metrics import SIMILARITIES
 from training.models.scorer import ENCODER, kind_of
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 
 PEARSON_CAUTION = (
     "Pearson r measures how linear the relation is, not how well the order is kept. Reimers et al. (2016) show that it "

@@ -28,8 +28,8 @@ from sbert_app.services.results.results import data_label
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
+from training.evaluation.bootstrap import Interval, wilson_interval
 from training.evaluation.calibration import Calibration
-from training.evaluation.metrics import Interval, wilson_interval
 from training.models.scorer import ENCODER, fetched_kind
 from training.names import ModelName
 

@@ -21,8 +21,8 @@ from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.store.cache import DiskCache, digest
-from training.evaluation.metrics import dot
 from training.names import ModelName
+from training.similarities import dot
 
 SIMILAR = 4.0  # gold score of pairs that mean nearly the same, or more
 MOST_DRAWN = 200_000  # points that a browser draws; of more, a random sample

@@ -16,7 +16,7 @@ import numpy as np
 
 from sbert_app.services.results.results import Estimate, EvalResult, Metric, estimate_x100
 from training.data.dataset import Dataset
-from training.evaluation.metrics import bootstrap_replicates
+from training.evaluation.bootstrap import bootstrap_replicates
 
 MAX_ERRORS = 15  # over- and underestimates each
 MIN_PAIRS = 10  # of a slice that has a ρ

@@ -18,11 +18,11 @@ from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.transforms import positive_and_negative
 from training.errors import InputError
-from training.evaluation.metrics import wilson_interval
+from training.evaluation.bootstrap import wilson_interval
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
-    from training.evaluation.metrics import Interval
+    from training.evaluation.bootstrap import Interval
     from training.models.scorer import Scorer
 
 LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -80,7 +80,8 @@ def _label_values(data: Dataset) -> dict[str, float]:
 
 
 def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]) -> LabelScore:
-    from training.evaluation.metrics import bootstrap_interval, spearman
+    from training.evaluation.bootstrap import bootstrap_interval
+    from training.evaluation.metrics import spearman
 
     values = np.array([order[label] for label in labels])
     by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}

@@ -17,8 +17,8 @@ from sbert_app.services.results import paper
 from sbert_app.services.results.precomputed import System, shipped_systems
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Estimate, Metric, Results, averaged_of, data_label
 from training.catalogue import CROSS_ENCODERS
-from training.evaluation.metrics import SIMILARITIES
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
 MARK = "†"  # after an estimate on pairs that were in the model's training data

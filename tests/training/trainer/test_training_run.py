@@ -21,10 +21,11 @@ from training import parallel
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
+from training.similarities import cosine
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.evaluator import Evaluator
 from training.trainer.events import read_events

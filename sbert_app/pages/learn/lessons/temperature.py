@@ -22,7 +22,8 @@ from markupsafe import Markup
 from sbert_app.formats import format_count
 from sbert_app.pages.learn import samples
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, findings, measured, table
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
+from training.similarities import cosine
 
 if TYPE_CHECKING:
     from torch import Tensor

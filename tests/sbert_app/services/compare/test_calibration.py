@@ -19,8 +19,8 @@ from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.calibration import Calibration, fit_isotonic, meaning
-from training.evaluation.metrics import cosine
 from training.models.encoder import Encoder
+from training.similarities import cosine
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 5)), min_size=2, max_size=300))

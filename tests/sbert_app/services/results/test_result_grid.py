@@ -32,10 +32,10 @@ from scripts import measure_evaluation
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 from training.sources.home import is_offline
 
 ROWS = [
