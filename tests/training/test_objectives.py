@@ -314,7 +314,7 @@ def test_a_missing_target_is_not_taken_for_zero():
 
 def test_the_table_builds_what_the_config_says():
     assert tuple(OBJECTIVES) == CHOICES["objective"]
-    assert DISTANCES == CHOICES["triplet_metric"]
+    assert CHOICES["triplet_metric"] == DISTANCES
     assert set(CONCATENATIONS) == set(CHOICES["concatenation"])
     config = RunConfig("mnrl", concatenation="mul", triplet_metric="cosine", triplet_margin=2, mnrl_symmetric=True)
     classification = OBJECTIVES["classification"].build(config, D, 4)
