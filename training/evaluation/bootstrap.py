@@ -34,6 +34,9 @@ class Estimate(NamedTuple):
     high: float
 
 
+NO_ESTIMATE = Estimate(np.nan, np.nan, np.nan)
+
+
 class Interval(NamedTuple):
     """A 95% confidence interval and the method that gave it."""
 
