@@ -376,28 +376,13 @@ class RunConfig(BaseModel):
         """A copy with some fields changed, validated."""
         return RunConfig(**{**dict(self), **changes})
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunConfig:
-        """As in pydantic, but the update is validated. All fields are immutable, so ``deep`` makes no difference."""
-        return self.replace(**(update or {}))
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in self.model_dump().items()}
 
     def to_json(self) -> str:
-        """Indented JSON, which `from_json` reads back to an equal config."""
+        """Indented JSON, which ``model_validate_json`` reads back to an equal config."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> RunConfig:
-        """Read what `to_json` wrote. Raises InputError if the text is not the JSON of a config."""
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"the run's config is not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise InputError("the run's config is not a JSON object")
-        return cls(**values)
 
 
 SETTINGS = {name: describe(name, field) for name, field in RunConfig.model_fields.items()}

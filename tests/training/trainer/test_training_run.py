@@ -99,7 +99,7 @@ def test_patience_needs_something_to_wait_for():
 def test_the_files_of_a_run(config, tmp_path):
     result, events = run(config.replace(name="A <b>run</b>"), tmp_path / "r1")
     folder = tmp_path / "r1"
-    assert RunConfig.from_json((folder / "config.json").read_text()) == config.replace(name="A <b>run</b>")
+    assert RunConfig.model_validate_json((folder / "config.json").read_text()) == config.replace(name="A <b>run</b>")
     assert read_events(folder / "events.jsonl") == events
     assert not (folder / "checkpoint").exists()
     assert result.path == str(folder / "model")
@@ -333,7 +333,7 @@ def saving(self):
     return outcome(self)
 
 Trainer.outcome = saving
-result = train(RunConfig.from_json(sys.argv[1]), on_event=lambda event: None, folder=sys.argv[2])
+result = train(RunConfig.model_validate_json(sys.argv[1]), on_event=lambda event: None, folder=sys.argv[2])
 assert result.status == "finished", result
 """
 
