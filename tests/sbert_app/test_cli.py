@@ -353,7 +353,7 @@ def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
 
 def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: Path, home: Path):
     from training.data.load import load_data
-    from training.objectives import MultipleNegativesRanking
+    from training.objectives.ranking import MultipleNegativesRanking
 
     (folder / "home").mkdir()
     (folder / "home" / "models").symlink_to(home / "models")

@@ -12,23 +12,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from training.errors import InputError
-from training.objectives import (
+from training.objectives import OBJECTIVES
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
+from training.objectives.pairs import (
     CONCATENATIONS,
-    OBJECTIVES,
     AnglE,
     Classification,
     Contrastive,
     CoSENT,
-    MarginMSE,
-    MeanSquaredError,
-    MultipleNegativesRanking,
     Regression,
-    Triplet,
     concatenate,
     width,
 )
-from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
-from training.objectives.ranking import false_negatives
+from training.objectives.ranking import MultipleNegativesRanking, Triplet, false_negatives
+from training.objectives.teacher import MarginMSE, MeanSquaredError
 from training.similarities import DISTANCES
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims

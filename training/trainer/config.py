@@ -29,8 +29,9 @@ from pydantic import (
 from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
 from training.names import ENDPOINT, DataName
-from training.objectives import CONCATENATIONS, OBJECTIVES, Objective
+from training.objectives import OBJECTIVES, Objective
 from training.objectives.base import is_own, names, objective_class
+from training.objectives.pairs import CONCATENATIONS
 from training.pooling import POOLINGS
 from training.similarities import DISTANCES, SIMILARITIES
 from training.trainer.settings import Whole, describe, setting, whole_number

@@ -18,7 +18,7 @@ from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
 from training.models.scorer import CROSS, kind_of
 from training.models.tokenization import PairTokenizer, pad_pairs
-from training.objectives import BinaryCrossEntropy
+from training.objectives.pairs import BinaryCrossEntropy
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.events import read_events

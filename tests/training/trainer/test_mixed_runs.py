@@ -12,7 +12,8 @@ from run_helpers import Events, curve, of_kind, run, stop_at
 from torch.utils.data import BatchSampler, ConcatDataset, SequentialSampler
 
 from training.errors import InputError
-from training.objectives import CoSENT, Triplet
+from training.objectives.pairs import CoSENT
+from training.objectives.ranking import Triplet
 from training.trainer.batches import MixedBatches
 from training.trainer.config import MIXES, Part, RunConfig
 from training.trainer.events import read_events

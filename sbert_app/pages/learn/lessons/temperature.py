@@ -91,7 +91,7 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
     import torch
     import torch.nn.functional as F
 
-    from training.objectives import MultipleNegativesRanking
+    from training.objectives.ranking import MultipleNegativesRanking
 
     objective = MultipleNegativesRanking(scale=1 / temperature)
     weight = torch.eye(anchors.shape[1], requires_grad=True)
