@@ -13,14 +13,7 @@ from math import isnan, nan
 from typing import NamedTuple
 
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results.precomputed import (
-    FIRST,
-    PAPER,
-    PAPER_TABLES,
-    System,
-    paper_column,
-    shipped_systems,
-)
+from sbert_app.services.results.precomputed import FIRST, PAPER, PAPER_TABLES, System, paper_column, shipped_systems
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Estimate, Metric, Results, averaged_of, data_label
 from training.catalogue import CROSS_ENCODERS
 from training.names import ModelName

@@ -56,9 +56,7 @@ HOME = (
     ),
     HomeEntry("numba/", "compiled code of UMAP", recomputed=("*",)),
     HomeEntry(
-        "tmp/",
-        "uploads and results of the pages for a day, with Bulk's files and Explore's corpora",
-        skipped=("*",),
+        "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
     ),
     HomeEntry("jobs.sqlite", "the queue; a damaged one is set aside beside it", recomputed=("*",)),
     HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
