@@ -7,7 +7,6 @@ checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from training import parallel
 from training.atomic import write_text
@@ -32,7 +31,6 @@ from training.names import DataName
 from training.parallel import run_parallel
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
@@ -157,8 +155,10 @@ class Trainer:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
                 self._evaluate()
-                if self._any_process(self._has_no_patience()):
-                    return f"no better figure in {self.config.patience} evaluations"
+                patience, best = self.config.patience, self.progress.best
+                waited = step - best["step"] if best is not None and step < self.total_steps else 0
+                if self._any_process(patience is not None and waited >= patience * self.eval_every):
+                    return f"no better figure in {patience} evaluations"
             if step == self.total_steps:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
@@ -166,13 +166,6 @@ class Trainer:
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
-
-    def _has_no_patience(self) -> bool:
-        """Whether the last evaluations, as many as the patience, were no better than one before them."""
-        progress, patience = self.progress, self.config.patience
-        if patience is None or progress.best is None or progress.step == self.total_steps:
-            return False
-        return progress.step - progress.best["step"] >= patience * self.eval_every
 
     def _any_process(self, flag: bool) -> bool:
         """Whether it is true in any of the processes."""
@@ -183,30 +176,37 @@ class Trainer:
 
     def _train_step(self) -> None:
         """One optimiser step, on one batch or on as many as are accumulated."""
-        progress = self.progress
+        progress, config, schedule = self.progress, self.config, self.own.schedule
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
-        _clip_gradients(self.model, self.config.max_grad_norm, self._average_gradients(norm))
-        rates = [self._learning_rate(peak) for peak in self._peaks]
-        for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate
+        norm = self._average_gradients(norm)
+        # To compare on the host would make a GPU wait.
+        if norm.is_cuda or norm > config.max_grad_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), config.max_grad_norm, norm)
+        for group, peak in zip(self.optimiser.param_groups, self._peaks, strict=True):
+            group["lr"] = (
+                peak * schedule(progress.step, self.total_steps)
+                if schedule
+                else learning_rate(progress.step, self.total_steps, peak, config.warmup)
+            )
+        rate = self.optimiser.param_groups[0]["lr"]
         progress.step += 1
-        self._update_weights()
+        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host: the next batches are
+        # collated at the same time.
+        tasks: list[Callable[[], Any]] = [self.optimiser.step]
+        if progress.step < self.total_steps:
+            tasks.append(partial(self._collate, progress.step))
+        _, *collated = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
+        self._next_batches = collated[0] if collated else []
         self._pending_losses.append(losses)
         self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
-            self._emit_train(rates[0])
+            self._emit_train(rate)
         if self.own.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
-
-    def _learning_rate(self, peak: float) -> float:
-        step, schedule = self.progress.step, self.own.schedule
-        if schedule is not None:
-            return peak * schedule(step, self.total_steps)
-        return learning_rate(step, self.total_steps, peak, self.config.warmup)
 
     def _call(self, hook: str, *values: object) -> None:
         """Call a method of the callbacks; the run stops before its next step if one returns true."""
@@ -219,17 +219,6 @@ class Trainer:
             batch = self.batches.batch(number, self.accelerator.process_index)
             collated.append(self.model.collate(batch.columns, batch.target, number, batch.part))
         return collated
-
-    def _update_weights(self) -> None:
-        """A step of Adam, and at the same time the collation of the next batches.
-
-        Adam is bound by memory bandwidth, which leaves a core idle; on a GPU, the host.
-        """
-        tasks: list[Callable[[], Any]] = [self.optimiser.step]
-        if self.progress.step < self.total_steps:
-            tasks.append(partial(self._collate, self.progress.step))
-        _, *batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
-        self._next_batches = batches[0] if batches else []
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
         """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
@@ -256,11 +245,20 @@ class Trainer:
 
     def _emit_train(self, rate: float) -> None:
         progress = self.progress
+        by_data: dict[str, list[float]] = {}
+        if len(self.data) > 1:
+            # The losses of each part since the last train event, where it had a batch.
+            names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
+            recent = range(self.batches_done - len(progress.losses), self.batches_done)
+            parts = [self.batches.part(batch)[0] for batch in recent]
+            by_data = {name: [] for part, name in enumerate(names) if part in parts}
+            for part, loss in zip(parts, progress.losses, strict=True):
+                by_data[names[part]].append(loss)
         self.events.emit(
             "train",
             progress.step,
             loss=fmean(progress.losses),
-            **self._loss_by_data(),
+            **({"loss_by_data": {name: fmean(losses) for name, losses in by_data.items()}} if by_data else {}),
             lr=rate,
             epoch=round(self.batches_done / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
@@ -274,16 +272,6 @@ class Trainer:
     def batches_done(self) -> int:
         """The batches of all steps so far."""
         return self.config.gradient_accumulation_steps * self.progress.step
-
-    def _loss_by_data(self) -> dict[str, dict[str, float]]:
-        """Of several parts, the mean loss of each since the last train event, where it had a batch."""
-        if len(self.data) == 1:
-            return {}
-        progress, losses = self.progress, defaultdict[int, list[float]](list)
-        for batch, loss in enumerate(progress.losses, self.batches_done - len(progress.losses)):
-            losses[self.batches.part(batch)[0]].append(loss)
-        names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
-        return {"loss_by_data": {names[part]: fmean(values) for part, values in sorted(losses.items())}}
 
     def _evaluate(self) -> None:
         """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
@@ -303,7 +291,10 @@ class Trainer:
             is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
             if is_best:
                 progress.best = figures
-                self._save_model(encoder)
+            if is_best and self.folder is not None:
+                whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
+                whole.save(self.folder / "model")
+                self._write_card(encoder, self.folder)
             self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures
@@ -334,12 +325,6 @@ class Trainer:
                 self._write_card(model, self.folder)
                 self.events.emit("test", **self.progress.test)
 
-    def _save_model(self, encoder: Encoder | TrainableCrossEncoder) -> None:
-        if self.folder is not None:
-            whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
-            whole.save(self.folder / "model")
-            self._write_card(encoder, self.folder)
-
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
         # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
@@ -353,10 +338,3 @@ class Trainer:
         step, every = self.progress.step, self.eval_every
         evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
         return self.meter.seconds_left(self.total_steps - step, evaluations)
-
-
-@torch.no_grad()
-def _clip_gradients(module: nn.Module, max_norm: float, norm: Tensor) -> None:
-    """Scale gradients of the given total norm to ``max_norm`` where they exceed it."""
-    if norm.is_cuda or norm > max_norm:  # comparing on the host would make a GPU wait
-        torch.nn.utils.clip_grads_with_norm_(module.parameters(), max_norm, norm)
