@@ -71,8 +71,22 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     """
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
-    rows = [_row(results, model, names, metric) for model in results.models]
-    best = {name: _best(rows, name) for name in names}
+    rows = [
+        TableRow(
+            model,
+            ModelName.parse(model).label,
+            {name: results.estimate(model, name, metric) for name in names},
+            {name: reason for name in names if (reason := results.failures.get((model, name)))},
+            results.speed(model),
+            seen=frozenset(name for name in names if _has_seen(results, model, name)),
+        )
+        for model in results.models
+    ]
+    best: dict[str, set[str]] = {}
+    for name in names:
+        estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
+        values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
+        best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
     overlaps = [
         f"{ModelName.parse(model).label}: {each}"
         for (model, _), each in results.overlaps.items()
@@ -87,17 +101,6 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
 
 
-def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
-    return TableRow(
-        model,
-        ModelName.parse(model).label,
-        {name: results.estimate(model, name, metric) for name in names},
-        {name: reason for name in names if (reason := results.failures.get((model, name)))},
-        results.speed(model),
-        seen=frozenset(name for name in names if _has_seen(results, model, name)),
-    )
-
-
 def _has_seen(results: Results, model: str, name: str) -> bool:
     """Whether column ``name`` has pairs that the model was trained on.
 
@@ -107,12 +110,6 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
         return False
     sets = averaged_of(results) if name == AVERAGE else [name]
     return any(paper_column(each, results.sizes.get(each)) in SEMEVAL for each in sets)
-
-
-def _best(rows: list[TableRow], name: str) -> set[str]:
-    estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
-    values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
-    return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
 
 
 def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
