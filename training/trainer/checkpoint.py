@@ -65,7 +65,10 @@ def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
         tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
         save_file(tensors, fresh / "weights.safetensors")
-        save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
+        states = {f"{RANDOM}:cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
+        save_file({**moments, **states}, fresh / "optimiser.safetensors")
 
 
 def read_checkpoint(folder: Path) -> TrainingState | None:
@@ -120,13 +123,6 @@ def _load(file: Path) -> dict[str, Tensor]:
 def _damaged(file: Path, why: Exception | str) -> InputError:
     why = why if isinstance(why, str) else first_line(why)
     return InputError(f"{file} is damaged ({why}); {ANEW.format(file.parent)}")
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {f"{RANDOM}:cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
-    return states
 
 
 def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:
