@@ -122,9 +122,9 @@ def test_a_config_lists_its_parts():
     parts = RunConfig("mnrl", train_data="snli + all-nli=cosent").parts
     assert parts == (Part("snli", "mnrl"), Part("all-nli", "cosent"))
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)
-    assert RunConfig.from_json(config.to_json()) == config
+    assert RunConfig.model_validate_json(config.to_json()) == config
     old = {name: value for name, value in RunConfig("mnrl").to_dict().items() if name != "mix"}
-    assert RunConfig.from_json(json.dumps(old)) == RunConfig("mnrl")
+    assert RunConfig.model_validate_json(json.dumps(old)) == RunConfig("mnrl")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def on_event(event):
         time.sleep(600)  # so that the run cannot end before it is killed
 
 trainer.CHECKPOINT_SECONDS = 0.0
-train(RunConfig.from_json(sys.argv[1]), on_event=on_event, folder=sys.argv[2])
+train(RunConfig.model_validate_json(sys.argv[1]), on_event=on_event, folder=sys.argv[2])
 """
 
 
@@ -170,8 +170,6 @@ def test_what_cannot_be_resumed_is_refused(config, tmp_path):
 
 
 def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
-    from training.trainer import checkpoint
-
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(4, events))
     before = (tmp_path / "r/checkpoint/state.json").read_text()
@@ -179,7 +177,7 @@ def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
     def full(*args, **more):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_random_states", full)
+    monkeypatch.setattr(torch, "get_rng_state", full)
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
     result, told = run(config, tmp_path / "r", resume=True)
     assert (result.status, result.reason) == ("failed", "the disk is full: make room and resume the run")
