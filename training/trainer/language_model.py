@@ -239,7 +239,7 @@ class LanguageModelEvaluator:
                 raise Stopped
             batch = replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, int(rows[0])]))
             with torch.no_grad():
-                logits, targets = replica.forward(batch).vectors, batch.targets
+                logits, targets = replica.forward(batch).vectors, masked_targets([batch])
                 loss = float(objective([logits], targets))
             return loss * len(logits), int((logits.argmax(1) == targets).sum()), len(logits)
 
