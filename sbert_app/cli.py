@@ -79,10 +79,8 @@ app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show dem
 app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
 
 VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
-# Other spellings of options, of each command: those of earlier versions, and those that others are called by elsewhere.
+# Other spellings of options, of each command: those that other commands have for the same.
 SPELLINGS = {
-    "export": {"--column": "--columns"},
-    "encode": {"--column": "--columns"},
     "train": {"--model": "--base"},
     "ablate": {"--model": "--base"},
     "worker": {"--device": "--gpu"},

@@ -35,7 +35,7 @@ GC_THRESHOLD = 100_000
 is_ending = threading.Event()  # what is computed for an answer stops, and what fails is no fault
 # The extra that brings what is not part of every installation, by the module that is imported.
 EXTRA_OF = dict.fromkeys(
-    ("gradio", "fastapi", "uvicorn", "mcp", "plotly", "starlette", "anyio", "jinja2", "markupsafe", "segno"), "app"
+    ("gradio", "fastapi", "uvicorn", "mcp", "plotly", "starlette", "anyio", "markupsafe", "segno"), "app"
 )
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}

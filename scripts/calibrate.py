@@ -5,8 +5,10 @@ python -m scripts.calibrate
 
 from __future__ import annotations
 
-from sbert_app.services.compare.calibration import SHIPPED, fit_on_stsb, save_calibration
+from sbert_app.services.compare.calibration import SHIPPED
+from sbert_app.services.store.documents import write_document
 from training.catalogue import DEFAULT_MODEL
+from training.evaluation.calibration import FITTED_ON, Calibration, calibrate
 from training.models.encoder import Encoder
 from training.pooling import PAPER_POOLINGS
 from training.sources.home import home_folder
@@ -15,11 +17,11 @@ from training.sources.home import home_folder
 def main() -> None:
     """Encode in float32, so that every machine writes the same file."""
     home = home_folder()
-    encoder = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home)
+    encoder, curves = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home), dict[str, Calibration]()
     for pooling in PAPER_POOLINGS:
-        curve = fit_on_stsb(encoder.with_pooling(pooling), home)
-        save_calibration(DEFAULT_MODEL, pooling, curve, SHIPPED)
+        curve = curves[f"{DEFAULT_MODEL}|{pooling}"] = calibrate(encoder.with_pooling(pooling), FITTED_ON, home)
         print(f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}")
+    write_document(SHIPPED, curves)
 
 
 if __name__ == "__main__":

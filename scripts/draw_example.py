@@ -5,12 +5,11 @@ python -m scripts.draw_example      after a change of the example corpus, of the
 
 from __future__ import annotations
 
-import numpy as np
-
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
 
@@ -21,12 +20,11 @@ def main() -> None:
     models = ModelCache(home)
     embeddings = EmbeddingCache(models, home)
     embedded = encode(embeddings.corpus(embeddings.example()), models.encoder(DEFAULT_MODEL))
-    SHIPPED.mkdir(parents=True, exist_ok=True)
-    for old in SHIPPED.glob("*.npy"):
+    for old in SHIPPED.glob("*.npz"):
         old.unlink()
-    file = SHIPPED / f"{map_key(MapSettings(), embedded)}.npy"
-    np.save(file, draw(embedded.vectors, MapSettings(), home), allow_pickle=False)
-    print(file)
+    key = map_key(MapSettings(), embedded)
+    DiskCache(SHIPPED).put(key, draw(embedded.vectors, MapSettings(), home))
+    print(key)
 
 
 if __name__ == "__main__":

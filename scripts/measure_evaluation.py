@@ -29,8 +29,8 @@ from sbert_app.services.store.documents import read_document
 from scripts.measure_ablation import machine
 from training.atomic import write_text
 from training.errors import InputError
-from training.evaluation.metrics import SIMILARITIES
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 
 MODELS = (

@@ -149,15 +149,15 @@ def median(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 POOLINGS["median"] = Pooling(median, "median")
 '''
-SIMILARITY = '''
-
-def chebyshev(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row-wise negative Chebyshev distance. (N, D), (N, D) -> (N,)."""
-    return -np.abs(u - v).max(axis=1)
-
-
-SIMILARITIES["chebyshev"] = Similarity(chebyshev, "negative Chebyshev")
-'''
+# A line of `SIMILARITIES`.
+SIMILARITY = """    "chebyshev": Similarity(
+        "negative Chebyshev",
+        lambda u, v: -np.abs(u - v).max(axis=1),
+        lambda u, v: -(u - v).abs().amax(dim=1),
+        lambda u, v: -(u[:, None] - v).abs().amax(dim=2),
+        of_equals=0,
+    ),
+"""
 ASK_FOR_BOTH = """
 import json, sys
 from pathlib import Path
@@ -165,33 +165,43 @@ from sbert_app.services.results.results import Metric
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.background.watch import UNWATCHED
-from training import Encoder, RunConfig, load_data
-from training.evaluation.metrics import SIMILARITIES
+from training import Encoder, RunConfig, load_data, similarity, train
 from training.names import ModelName
+from training.similarities import SIMILARITIES
+from training.trainer.config import CHOICES
 
 home = sys.argv[1]
 name = ModelName.parse("scratch:1x32:median")
 Encoder.load(name, home=home).save("saved")
 result = evaluate_one(name, load_data("pairs.csv"), ModelCache(Path(home)), EvalResultCache(Path(".")), UNWATCHED)
+config = RunConfig("triplet", base="scratch:1x32", train_data="pairs.csv", triplet_metric="chebyshev", max_steps=1)
 print(json.dumps({
     "labels": [name.label, SIMILARITIES["chebyshev"].label],
     "config": RunConfig("regression", base="scratch:1x32", pooling="median").pooling,
     "again": Encoder.load("saved").pooling,
     "rho": result.estimate(Metric("chebyshev")).value,
+    "matrix": similarity([[0, 1], [1, 1]], [[0, 4]], "chebyshev").tolist(),
+    "choices": [name for name, choices in CHOICES.items() if "chebyshev" in choices],
+    "run": train(config.replace(eval_data=None), on_event=lambda event: None, home=home).status,
 }))
 """
 
 
-def test_a_pooling_and_a_similarity_are_a_function_and_a_line(project, home):
-    for file, addition in (("training/pooling.py", POOLING), ("training/evaluation/metrics.py", SIMILARITY)):
-        with (project / file).open("a", encoding="utf-8") as opened:
-            opened.write(addition)
+def test_a_pooling_and_a_similarity_are_a_file_each(project, home):
+    with (project / "training/pooling.py").open("a", encoding="utf-8") as file:
+        file.write(POOLING)
+    similarities = project / "training/similarities.py"
+    table = similarities.read_text(encoding="utf-8")
+    similarities.write_text(table.replace("SIMILARITIES = {\n", f"SIMILARITIES = {{\n{SIMILARITY}"), encoding="utf-8")
     rows = [f"a cat and {i} mice,a dog and {i * i} hares,{i % 6}" for i in range(12)]
     (project / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
     found = json.loads(python(project, ASK_FOR_BOTH, home).splitlines()[-1])
     assert found["labels"] == ["scratch:1x32, median pooling", "negative Chebyshev"]
     assert (found["config"], found["again"]) == ("median", "median")
     assert -100 <= found["rho"] <= 100
+    assert found["matrix"] == [[-3], [-3]]
+    assert found["choices"] == ["triplet_metric", "margin_similarity"]
+    assert found["run"] == "finished"
 
 
 FORMAT = '''

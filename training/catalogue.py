@@ -1,6 +1,6 @@
-"""What there is to choose by name: the built-in models and data sets, with their words, forms and sizes.
+"""What there is to choose by name: the built-in models and data sets, and precisions, with their words and sizes.
 
-Poolings and similarities are listed beside their functions (`training.pooling`, `training.evaluation.metrics`), the
+Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), the
 objectives in `training.objectives`.
 """
 
@@ -36,6 +36,15 @@ MODEL_LABELS = {
 }
 # What has to be downloaded before the first use; the default model and its adapter come with the app.
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
+
+# The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.
+AUTO = "auto"
+DTYPES = {
+    AUTO: "auto: bfloat16 where the processor has it",
+    "float32": "float32: the reference",
+    "bfloat16": "bfloat16",
+    "int8": "int8: fastest, slightly less exact",
+}
 
 # ---------------------------------------------------------------- data sets
 

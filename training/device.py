@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.catalogue import AUTO, DTYPES
 from training.errors import InputError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 DEVICE_TYPES = ("cpu", "cuda", "mps")
 GB = 1 << 30
 CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of processors that multiply bfloat16, in /proc/cpuinfo
@@ -42,11 +42,11 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
 
     int8 is never chosen by auto: it costs some accuracy (`training.inference.int8`).
     """
-    if name == "auto":
-        return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
     if name not in DTYPES:
-        raise InputError(f"dtype {name!r} is unknown; choose auto, {', '.join(DTYPES)}")
-    return DTYPES[name]
+        raise InputError(f"dtype {name!r} is unknown; choose {', '.join(DTYPES)}")
+    if name == AUTO:
+        return torch.bfloat16 if has_native_bfloat16(device.type) else torch.float32
+    return getattr(torch, name)
 
 
 @cache

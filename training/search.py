@@ -39,16 +39,10 @@ from training.device import has_native_bfloat16
 from training.errors import InputError
 from training.pooling import normalize_rows
 from training.progress import Progress, ShouldStop, steps
+from training.similarities import SIMILARITIES
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
-
-SCORE_FUNCTIONS: dict[str, ScoreFunction] = {
-    "cosine": lambda u, v: F.normalize(u, dim=1) @ F.normalize(v, dim=1).T,
-    "dot": lambda u, v: u @ v.T,
-    "euclidean": lambda u, v: -torch.cdist(u, v),
-    "manhattan": lambda u, v: -torch.cdist(u, v, p=1.0),
-}
 
 
 class CanEncode(Protocol):
@@ -63,7 +57,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     Args:
         u: NumPy or tensor; the result is of the same kind.
         v: likewise.
-        function: cosine, dot, or the negative distances euclidean and manhattan.
+        function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
 
     Raises:
         InputError: there is no such function, or the vectors differ in length.
@@ -77,9 +71,9 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 def _score_function(function: str | ScoreFunction) -> ScoreFunction:
     if callable(function):
         return function
-    if function not in SCORE_FUNCTIONS:
-        raise InputError(f"similarity {function!r} is unknown; choose {', '.join(SCORE_FUNCTIONS)}")
-    return SCORE_FUNCTIONS[function]
+    if function not in SIMILARITIES:
+        raise InputError(f"similarity {function!r} is unknown; choose {', '.join(SIMILARITIES)}")
+    return SIMILARITIES[function].matrix
 
 
 def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
@@ -116,9 +110,9 @@ class SearchIndex:
     exact = True
 
     def __init__(self, vectors: np.ndarray | Tensor, function: str | ScoreFunction = "cosine") -> None:
-        """``vectors``: (N, D). ``function``: of `SCORE_FUNCTIONS`, or what computes (Q, D), (N, D) -> (Q, N)."""
+        """``vectors``: (N, D). ``function``: of `SIMILARITIES`, or what computes (Q, D), (N, D) -> (Q, N)."""
         self._is_cosine = function == "cosine"
-        self._score = SCORE_FUNCTIONS["dot"] if self._is_cosine else _score_function(function)
+        self._score = SIMILARITIES["dot"].matrix if self._is_cosine else _score_function(function)
         self._vectors = F.normalize(as_rows(vectors), dim=1) if self._is_cosine else as_rows(vectors)
 
     def __len__(self) -> int:

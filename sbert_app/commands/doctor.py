@@ -61,7 +61,7 @@ def _packages() -> str:
 
 
 def _extras() -> str:
-    """Those of which nothing is missing: other packages bring some of an extra's modules, such as jinja2."""
+    """Those of which nothing is missing: other packages bring some of an extra's modules, such as anyio."""
     missing = {extra for module, extra in EXTRA_OF.items() if not find_spec(module)}
     return ", ".join(extra for extra in dict.fromkeys(EXTRA_OF.values()) if extra not in missing) or "none"
 

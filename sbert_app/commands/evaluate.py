@@ -116,8 +116,7 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
     """Fit the calibration of a bi-encoder, and say how good it is on other pairs."""
     place = computing.prepare()
     from sbert_app.services.background.watch import UNWATCHED
-    from sbert_app.services.compare.calibration import curve_key, own_curves
-    from sbert_app.services.compare.reliability import calibrate_on, check
+    from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
     from sbert_app.services.models.cache import ModelCache
 
     name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)

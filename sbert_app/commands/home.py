@@ -28,11 +28,11 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 
 def _show(place: Path, as_json: bool) -> None:
     from sbert_app.services.runs.backup import files_of
-    from sbert_app.services.store import HOME, kept_of
+    from sbert_app.services.store import HOME, home_entry
 
     sizes = dict.fromkeys((kept.name for kept in HOME), 0)
     for file in files_of(place):
-        if (kept := kept_of(file.relative_to(place).as_posix())) is not None:
+        if (kept := home_entry(file.relative_to(place).as_posix())) is not None:
             sizes[kept.name] += file.stat().st_size
     lines = [str(place)]
     for is_work, title in ((True, "people's work: home backup FILE saves it"), (False, "can be deleted")):

@@ -22,7 +22,7 @@ import typer
 
 from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout
-from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, DTYPES, ENCODERS
 from training.data.tables.columns import split_names
 from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
@@ -215,9 +215,7 @@ class Computing:
 
     dtype: Annotated[
         str,
-        typer.Option(
-            "--dtype", metavar="auto|float32|bfloat16|int8", help="Precision; auto is bfloat16 where it is fast."
-        ),
+        typer.Option("--dtype", metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast."),
     ] = "auto"
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
     home: Home = None

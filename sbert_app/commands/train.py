@@ -23,6 +23,7 @@ from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
+from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
@@ -155,16 +156,16 @@ _with_settings(train)
 
 
 def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.runs.estimate import preview_negatives
+    from training.trainer.negatives import PREVIEWED, mine_for
 
     config = _config(store, settings)
     if not config.mine_negatives:
         raise InputError("--preview shows mined negatives; add --mine-negatives")
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
-        found = preview_negatives(config, store.home, Watch.of(bar))
-    lines = [_triplet_lines(asdict(each)) for each in found.triplets]
-    print_result(asdict(found), as_json, "\n".join([*lines, found.note]))
+        mined = mine_for(config, store.home, on_progress=bar)
+    triplets, note = [asdict(triplet) for triplet in mined.examples(PREVIEWED)], mined.data.notes[-1]
+    preview = {"triplets": triplets, "rows": len(mined.data), "note": note}
+    print_result(preview, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
 
 
 def _triplet_lines(triplet: dict[str, Any]) -> str:
@@ -243,9 +244,9 @@ def _summary(result: RunResult) -> str:
     early = f": {result.reason}" if result.reason else ""
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
-        for measure in ("spearman", "average_precision", "accuracy", "ndcg@10", "mrr@10", "recall@10"):
-            if figures and figures.get(measure) is not None:
-                lines.append(f"{what:7} {measure} {100 * figures[measure]:.2f} at step {figures['step']:,}")
+        for name, metric in RUN_METRICS.items():
+            if metric.factor > 1 and figures and figures.get(name) is not None:
+                lines.append(f"{what:7} {name} {metric.format(figures[name])} at step {figures['step']:,}")
         for dim, value in ((figures or {}).get("by_dimension") or {}).items():
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.test:

@@ -16,8 +16,9 @@ from itertools import cycle
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, short_label
-from sbert_app.services.runs.events import MEASURES, Event
+from sbert_app.services.runs.events import Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
+from training.trainer.run_metrics import RUN_METRICS
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
 DASHES = ("solid", "dash", "dashdot", "longdash")  # of the losses of several data sets
@@ -32,13 +33,13 @@ class Curve:
     colour: str
     events: Sequence[Event]
     steps: int | None  # in total
-    measure: str | None  # a key of MEASURES
+    measure: str | None  # a key of RUN_METRICS
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with another metric are left out."""
     chosen = next((curve.measure for curve in curves if curve.measure), "spearman")
-    title, factor = MEASURES[chosen]
+    title, factor, _ = RUN_METRICS[chosen]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", chosen)

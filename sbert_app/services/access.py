@@ -96,7 +96,7 @@ class AccessPolicy:
         for name in filter(None, (config.train_data, config.eval_data)):
             self.check_data(name)
         if self._is_public and not 1 <= (config.max_steps or 0) <= MOST_PUBLIC_STEPS:
-            config = config.model_copy(update={"max_steps": MOST_PUBLIC_STEPS})
+            config = config.replace(max_steps=MOST_PUBLIC_STEPS)
         return config
 
     def _in_allowed_folder(self, name: str) -> bool:

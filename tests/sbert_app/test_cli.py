@@ -70,14 +70,14 @@ def test_distill_makes_a_static_model_that_encode_opens(run: Run, folder: Path, 
     found = run("distill", "static", "--model", model, "--dim", "8", "--data", "pairs.csv", "--json").json
     assert (found["dimension"], found["teacher"]) == (8, str(model))
     assert found["tokens"] > 50
-    run("encode", "pairs.csv", "static.npy", "--column", "sentence1", "--model", folder / "static")
+    run("encode", "pairs.csv", "static.npy", "--columns", "sentence1", "--model", folder / "static")
     assert np.load(folder / "static.npy").shape[1] == 8
 
 
 def test_encode_takes_a_dimension_and_a_prompt(run: Run, folder: Path, model: Path):
-    run("encode", "pairs.csv", "whole.npy", "--column", "sentence1", "--model", model, "--prompt", "the ")
-    run("encode", "pairs.csv", "cut.npy", "--column", "sentence1", "--model", f"{model}?dim=8&prompt=the+")
-    run("encode", "pairs.csv", "plain.npy", "--column", "sentence1", "--model", model, "--dim", "8")
+    run("encode", "pairs.csv", "whole.npy", "--columns", "sentence1", "--model", model, "--prompt", "the ")
+    run("encode", "pairs.csv", "cut.npy", "--columns", "sentence1", "--model", f"{model}?dim=8&prompt=the+")
+    run("encode", "pairs.csv", "plain.npy", "--columns", "sentence1", "--model", model, "--dim", "8")
     whole, cut, plain = (np.load(folder / f"{name}.npy") for name in ("whole", "cut", "plain"))
     assert cut.shape[1] == plain.shape[1] == 8
     expected = whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True)
@@ -88,7 +88,9 @@ def test_encode_takes_a_dimension_and_a_prompt(run: Run, folder: Path, model: Pa
 def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, model: Path):
     from training.models.encoder import Encoder
 
-    run("encode", "pairs.csv", "b.npy", "--column", "sentence2", "--model", model, "--pooling", "max", "--no-normalize")
+    run(
+        "encode", "pairs.csv", "b.npy", "--columns", "sentence2", "--model", model, "--pooling", "max", "--no-normalize"
+    )
     expected = Encoder.load(str(model), "max").encode(["a man", "a dog", "on a guitar"], normalize=False)
     np.testing.assert_allclose(np.load(folder / "b.npy"), expected, rtol=0, atol=1e-5)
 
@@ -351,7 +353,7 @@ def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
 
 def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: Path, home: Path):
     from training.data.load import load_data
-    from training.objectives import MultipleNegativesRanking
+    from training.objectives.ranking import MultipleNegativesRanking
 
     (folder / "home").mkdir()
     (folder / "home" / "models").symlink_to(home / "models")
@@ -441,12 +443,12 @@ WRONG: dict[str, tuple[str, str]] = {
     "a folder in place of a file": ("encode . out.npy", "not a file"),
     "an empty file": ("encode empty.csv out.npy", "empty.csv"),
     "no column of sentences": ("encode pairs3.csv out.npy", "a, b, c"),
-    "no such column": ("encode pairs.csv out.npy --column zork", "zork"),
-    "an output of no known kind": ("encode pairs.csv out.txt --column score", ".npy, .jsonl, .parquet"),
-    "an output without an ending": ("encode pairs.csv out --column score", ".npy, .jsonl, .parquet"),
-    "an output in no folder": ("encode pairs.csv no/such/out.npy --column score", "no folder"),
+    "no such column": ("encode pairs.csv out.npy --columns zork", "zork"),
+    "an output of no known kind": ("encode pairs.csv out.txt --columns score", ".npy, .jsonl, .parquet"),
+    "an output without an ending": ("encode pairs.csv out --columns score", ".npy, .jsonl, .parquet"),
+    "an output in no folder": ("encode pairs.csv no/such/out.npy --columns score", "no folder"),
     "an output that may not be written": ("encode sentences.jsonl /proc/out.npy --model MODEL", "/proc"),
-    "an output that is a folder": ("encode pairs.csv folder.npy --column score", "is a folder"),
+    "an output that is a folder": ("encode pairs.csv folder.npy --columns score", "is a folder"),
     "an output that is the input": ("encode in.parquet in.parquet", "in.parquet"),
     "no such pooling": ("encode sentences.jsonl out.npy --pooling sum", "choose mean, max, cls"),
     "distil to too many dimensions": ("distill static --model MODEL --dim 33", "keep 2 to 32"),
@@ -487,13 +489,13 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such run to export": ("runs export nobody out", "there is no run"),
     "no such verb for runs": ("runs frobnicate", "No such command"),
     "export to no known kind": ("export sentences.jsonl out.csv", "has to end with .parquet"),
-    "export no such column": ("export pairs.csv out.parquet --column zork", "zork"),
+    "export no such column": ("export pairs.csv out.parquet --columns zork", "zork"),
     "export into no folder": ("export sentences.jsonl no/such/out.parquet", "no folder no"),
     "export onto itself": ("export in.parquet in.parquet", "in.parquet"),
     "export a map of a few points": ("export sentences.jsonl out.parquet --map-points 5", "--map-points"),
     "export fewer than no clusters": ("export sentences.jsonl out.parquet --clusters -1", "--clusters"),
     "export too few sentences": (
-        "export pairs.csv out.parquet --column sentence1 --model MODEL",
+        "export pairs.csv out.parquet --columns sentence1 --model MODEL",
         "5 different sentences",
     ),
     "parts from nowhere": ("score nosuch://bucket/x.csv out/", "Protocol not known"),

@@ -80,7 +80,7 @@ def test_from_pairs_in_memory_to_a_model_that_searches(tmp_path):
     encoder = Encoder.load(result.path)
     assert pearson(encoder)["pearson"] == pytest.approx(result.best["pearson"], abs=1e-6)
     with pytest.raises(InputError, match="objects of the program that started it"):
-        train(RunConfig.from_json((tmp_path / "run/config.json").read_bytes()), folder=tmp_path / "other")
+        train(RunConfig.model_validate_json((tmp_path / "run/config.json").read_bytes()), folder=tmp_path / "other")
 
     # Search, mining, clusters, fewer bits.
     corpus, query = encoder.encode(FIRST), encoder.encode(SECOND[0])

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from training.device import DTYPES, has_native_bfloat16, pick_device, pick_dtype
+from training.catalogue import AUTO, DTYPES
+from training.device import has_native_bfloat16, pick_device, pick_dtype
 from training.errors import InputError
 
 
@@ -23,9 +24,9 @@ def test_a_device_that_is_not_there_is_named(name: str):
     assert repr(name) in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "dtype"), DTYPES.items())
-def test_a_dtype_by_name(name: str, dtype: torch.dtype):
-    assert pick_dtype(name, torch.device("cpu")) == dtype
+@pytest.mark.parametrize("name", [name for name in DTYPES if name != AUTO])
+def test_a_dtype_by_name(name: str):
+    assert str(pick_dtype(name, torch.device("cpu"))) == f"torch.{name}"
 
 
 def test_auto_is_bfloat16_only_where_the_hardware_has_it():

@@ -12,24 +12,21 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from training.errors import InputError
-from training.objectives import (
+from training.objectives import OBJECTIVES
+from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
+from training.objectives.pairs import (
     CONCATENATIONS,
-    METRICS,
-    OBJECTIVES,
     AnglE,
     Classification,
     Contrastive,
     CoSENT,
-    MarginMSE,
-    MeanSquaredError,
-    MultipleNegativesRanking,
     Regression,
-    Triplet,
     concatenate,
     width,
 )
-from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
-from training.objectives.ranking import false_negatives
+from training.objectives.ranking import MultipleNegativesRanking, Triplet, false_negatives
+from training.objectives.teacher import MarginMSE, MeanSquaredError
+from training.similarities import DISTANCES
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims
 
@@ -98,7 +95,7 @@ def test_regression_is_their_cosine_similarity_loss():
     )
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", DISTANCES)
 @pytest.mark.parametrize("margin", [1.0, 5.0])
 def test_triplet_is_their_triplet_loss(metric, margin):
     columns = vectors(3)
@@ -314,7 +311,7 @@ def test_a_missing_target_is_not_taken_for_zero():
 
 def test_the_table_builds_what_the_config_says():
     assert tuple(OBJECTIVES) == CHOICES["objective"]
-    assert tuple(METRICS) == CHOICES["triplet_metric"]
+    assert CHOICES["triplet_metric"] == DISTANCES
     assert set(CONCATENATIONS) == set(CHOICES["concatenation"])
     config = RunConfig("mnrl", concatenation="mul", triplet_metric="cosine", triplet_margin=2, mnrl_symmetric=True)
     classification = OBJECTIVES["classification"].build(config, D, 4)

@@ -8,8 +8,8 @@ import torch
 from sentence_transformers.util import quantize_embeddings
 
 from training.errors import InputError
-from training.evaluation.metrics import cosine
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
+from training.similarities import cosine
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.search import (
     BITS,
-    SCORE_FUNCTIONS,
     QuantizedIndex,
     SearchIndex,
     checked_index,
     semantic_search,
     similarity,
 )
+from training.similarities import SIMILARITIES
 
 DIMENSION = 96
 
@@ -62,7 +62,7 @@ def real() -> np.ndarray:
     return Encoder.load("all-MiniLM-L6-v2").encode(sentences)
 
 
-@pytest.mark.parametrize("function", SCORE_FUNCTIONS)
+@pytest.mark.parametrize("function", SIMILARITIES)
 def test_the_similarity_of_each_with_each(vectors, function):
     u, v = 3 * vectors[:7], vectors[7:12]
     expected = THEIRS[function](u, v).numpy()
@@ -72,7 +72,7 @@ def test_the_similarity_of_each_with_each(vectors, function):
     assert similarity(u[0], v[0], function).shape == (1, 1)
 
 
-@pytest.mark.parametrize("function", [*SCORE_FUNCTIONS, util.dot_score])
+@pytest.mark.parametrize("function", [*SIMILARITIES, util.dot_score])
 def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
     monkeypatch.setattr(search_index, "ROWS", 500)
     queries, corpus = real[:200], 2 * real[200:]

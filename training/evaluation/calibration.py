@@ -2,6 +2,7 @@
 
     curve = calibrate(Encoder.load("all-MiniLM-L6-v2"), "stsb:train")
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
+    reliability(curve, pairs, cosines).describe     how well it holds on pairs that it was not fitted on
 
 The same cosine means different things under different models and poolings. Isotonic regression on pairs with gold
 scores gives the monotone curve from cosine to gold score with the least squared error, and the scale's definitions (Cer
@@ -10,28 +11,34 @@ et al. 2017, Table 1) describe the score in words.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from training.data.dataset import Data, Dataset, as_dataset
+from training.data.dataset import Data, Dataset, as_dataset, folded
 from training.data.gold import TOP_SCORE
 from training.data.load import load_data
 from training.errors import InputError
+from training.evaluation.bootstrap import Interval, wilson_interval
 from training.evaluation.scoring import row_scores
+from training.names import DataName
 from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
     from training.models.scorer import Scorer
 
+# The pairs on which curves are fitted that are not a user's own.
+FITTED_ON = "stsb:train"
 KNOTS = 40
 BAND = (10, 90)  # percentiles of the gold scores of pairs with about the same cosine
 LEAST_PAIRS = 50
 GROUP = 10  # pairs of a knot, at least
 EQUAL = 1 - 1e-6  # the cosine from which on two sentences are equal, in float32; knots have five digits
+BINS, LEAST_CHECKED = 10, 20
 
 # The scale of the STS benchmark, shortened: gold score -> meaning
 MEANINGS = (
@@ -48,31 +55,31 @@ MEANINGS = (
 class Calibration:
     """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
 
-    ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores; curves of earlier versions have none.
-    ``fitted_on`` is the name of a data set or file, ``pairs`` how many pairs it had; 0: not known. In curves that the
-    app keeps ``seen`` identifies the pairs of a user's own, ``weights`` those of the model; "" if they are not known.
+    ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores. ``fitted_on`` is the name of a data
+    set or file, ``pairs`` how many pairs it had. In curves that the app keeps ``seen`` identifies the pairs of a
+    user's own, ``weights`` those of the model; "" in the curves that ship.
     """
 
     cosines: tuple[float, ...]
     gold: tuple[float, ...]
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-    fitted_on: str = "stsb:train"
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    fitted_on: str = FITTED_ON
     pairs: int = 0
     seen: tuple[str, ...] = ()
     weights: str = ""
 
     def __post_init__(self) -> None:
-        if {len(self.gold), len(self.low) or len(self.gold), len(self.high) or len(self.gold)} != {len(self.cosines)}:
+        if {len(self.gold), len(self.low), len(self.high)} != {len(self.cosines)}:
             raise ValueError("its columns differ in length")  # pydantic makes it the sentence about a damaged file
 
     def gold_score(self, cosine: float) -> float:
         """The expected gold score (0–5) of a pair with this cosine."""
         return self._at(cosine, self.gold)
 
-    def band(self, cosine: float) -> tuple[float, float] | None:
-        """Between which gold scores 80% of the pairs with this cosine lie; None where that is not known."""
-        return (self._at(cosine, self.low), self._at(cosine, self.high)) if self.low else None
+    def band(self, cosine: float) -> tuple[float, float]:
+        """The gold scores between which 80% of the pairs with this cosine lie."""
+        return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
         below = sum(knot < 1 for knot in self.cosines)  # what annotators say of equal sentences counts for nothing
@@ -147,3 +154,76 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
 
 def _rounded(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
     return tuple(round(float(value), digits) for value in values)
+
+
+# ---------------------------------------------------------------- on other pairs
+
+
+class Bin(NamedTuple):
+    """Pairs with about the same predicted score."""
+
+    predicted: float  # mean
+    gold: float  # mean
+    pairs: int
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A curve on pairs that it was not fitted on."""
+
+    fitted_on: str
+    data: str
+    pairs: int
+    left_out: int  # pairs of the data that it was fitted on
+    bins: tuple[Bin, ...]
+    coverage: float  # the share of gold scores in the 80% band
+    interval: Interval  # of the coverage
+    error: float  # mean distance from the gold scores, in points of 5
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON, as `evaluate --calibrate --json` prints it."""
+        bins = [each._asdict() for each in self.bins]
+        return {**asdict(self), "bins": bins, "interval": self.interval._asdict()}
+
+    @property
+    def describe(self) -> str:
+        """In words."""
+        low, high = (f"{100 * end:.1f}" for end in self.interval[:2])
+        out = f"; {self.left_out:,} more are left out, as it was fitted on them" if self.left_out else ""
+        return (
+            f"The band that is to hold 80% of the gold scores holds {100 * self.coverage:.1f}% (95% {low} to {high}) "
+            f"of those of {self.pairs:,} pairs of {DataName.parse(self.data).label}{out}. “x of 5” is "
+            f"{self.error:.2f} points from the gold score on average."
+        )
+
+
+def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None) -> Reliability:
+    """A curve on those pairs, with their cosines (N,), that it was not fitted on. InputError for fewer than 20."""
+    seen = set(curve.seen or pair_keys(load_data(FITTED_ON, home)))
+    rows = [row for row, key in enumerate(pair_keys(data)) if key not in seen]
+    if len(rows) < LEAST_CHECKED:
+        raise InputError(
+            f"{data.name} has {len(rows)} pairs that the calibration was not fitted on; it is checked on at least "
+            f"{LEAST_CHECKED} others: choose another set"
+        )
+    gold = np.asarray(data.scores)[rows]
+    predicted = np.array([curve.gold_score(value) for value in cosines[rows]])
+    low, high = np.array([curve.band(value) for value in cosines[rows]]).T
+    groups = np.array_split(np.argsort(predicted, kind="stable"), BINS)
+    inside = int(((low <= gold) & (gold <= high)).sum())
+    return Reliability(
+        curve.fitted_on,
+        data.name,
+        pairs=len(rows),
+        left_out=len(data) - len(rows),
+        bins=tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups),
+        coverage=inside / len(rows),
+        interval=wilson_interval(inside, len(rows)),
+        error=float(np.abs(predicted - gold).mean()),
+    )
+
+
+def pair_keys(data: Dataset) -> list[str]:
+    """A short text for each pair, the same for equal ones: in either order, case and white space aside."""
+    texts = ("\0".join(sorted(map(folded, pair))) for pair in zip(*data.columns, strict=True))
+    return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12] for text in texts]

@@ -22,6 +22,8 @@ import numpy as np
 from training.pooling import normalize_rows
 
 COLLAPSED_FROM = 0.9
+# The sentences of the training data that an evaluation draws: 32,640 pairs.
+RANDOM_SENTENCES = 256
 
 
 def random_cosines(vectors: np.ndarray) -> tuple[float, float]:

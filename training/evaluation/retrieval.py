@@ -27,8 +27,7 @@ import numpy as np
 
 from training.data.retrieval import RetrievalData, load_retrieval
 from training.errors import InputError
-from training.evaluation.metrics import RESAMPLES, Estimate, percentile_interval, resample_weights
-from training.evaluation.paired import Difference
+from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, percentile_interval, resample_weights
 from training.models.retrievers import Retriever, as_retriever
 
 if TYPE_CHECKING:

@@ -24,12 +24,14 @@ from training.data.load import load_data
 from training.data.retrieval import RetrievalData
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
-from training.evaluation.metrics import bootstrap_interval, classify_pairs, pearson, similarities, spearman
+from training.evaluation.bootstrap import bootstrap_interval
+from training.evaluation.metrics import classify_pairs, pearson, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.baselines import SparseVectors
 from training.names import DataName
 from training.progress import Progress, ShouldStop
+from training.similarities import row_similarities
 
 if TYPE_CHECKING:
     from training.models.retrievers import Retriever
@@ -87,7 +89,7 @@ def row_scores(
     vectors = sentence_vectors(cast("BiEncoder", scorer), sentences, on_progress, should_stop)
     report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
-    return [similarities(parts[a], parts[b]) for a, b in pairs]
+    return [row_similarities(parts[a], parts[b]) for a, b in pairs]
 
 
 def evaluate(

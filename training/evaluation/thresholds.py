@@ -27,15 +27,15 @@ import numpy as np
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.metrics import (
+from training.evaluation.bootstrap import (
+    NO_ESTIMATE,
     Estimate,
-    PrecisionRecall,
     affordable_resamples,
     percentile_interval,
-    precision_recall,
     resample_weights,
     wilson_interval,
 )
+from training.evaluation.metrics import PrecisionRecall, precision_recall
 from training.evaluation.scoring import row_scores
 from training.progress import Progress, ShouldStop
 
@@ -86,9 +86,9 @@ class Choice:
 
     criterion: str
     threshold: Estimate  # its interval is NaN where it would cover too little
-    precision: Estimate
-    recall: Estimate
-    f1: Estimate
+    precision: Estimate = NO_ESTIMATE
+    recall: Estimate = NO_ESTIMATE
+    f1: Estimate = NO_ESTIMATE
     more_pairs: int = 0  # about so many more are needed to show the precision; 0 where it exists or none reaches it
 
     @property
@@ -102,9 +102,6 @@ class Choice:
         if self.more_pairs:
             return f"too few pairs to be sure of it: about {self.more_pairs:,} more needed"
         return "no threshold reaches it on the pairs that thresholds are chosen on"
-
-
-_NONE = (Estimate(np.nan, np.nan, np.nan),) * 4  # threshold, precision, recall, F1 of a criterion that none fulfils
 
 
 @dataclass(frozen=True)
@@ -189,26 +186,41 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
         ValueError: there are only matches, or none, or a score is not a number.
     """
     scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
-    parsed = parse_criteria(criteria)
-    whole = precision_recall(scores, matches)
+    parsed, whole = parse_criteria(criteria), precision_recall(scores, matches)
+    n, positives = len(scores), int(matches.sum())
+    chosen_on = reported_on = np.arange(n)
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
-    held_out = is_chosen and min(int(matches.sum()), int((~matches).sum())) >= EACH_FOR_HALVES
-    chosen_on, reported_on = _halves(matches, seed) if held_out else (np.arange(len(scores)),) * 2
-    chosen = _choose(scores[chosen_on], matches[chosen_on], parsed, len(scores), seed)
-    measured = _measure(scores[reported_on], matches[reported_on], [threshold for threshold, _ in chosen], seed)
+    held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
+    if held_out:
+        # Two halves with the same share of matches, at random.
+        random = np.random.default_rng(seed)
+        shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
+        halves = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
+        chosen_on, reported_on = (np.sort(np.concatenate(half)) for half in halves)
+    parts = scores[chosen_on], matches[chosen_on]
+    curve = precision_recall(*parts)
+    thresholds = [_choose(*parts, curve, criterion, seed) for criterion in parsed]
+    measured = _measure(scores[reported_on], matches[reported_on], thresholds, seed)
+    # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one). The percentile interval holds
+    # the true figure in 56 to 84% of samples of 20 pairs, in 88 to 95% of 200 and more.
+    average = whole.average_precision
+    low, high, _ = wilson_interval(average * positives, positives)
+    # Evenly spaced in rank where there are too many points to draw.
+    points = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
+    drawn = np.stack(whole[:3], axis=1)[points.astype(int)].tolist()
     return Decision(
-        n=len(scores),
-        matches=int(matches.sum()),
-        average_precision=_average_precision(int(matches.sum()), whole),
+        n=n,
+        matches=positives,
+        average_precision=Estimate(average, low, high),
         choices=tuple(
-            Choice(str(criterion), threshold, *figures, more_pairs=more)
-            for criterion, (threshold, more), figures in zip(parsed, chosen, measured, strict=True)
+            Choice(str(criterion), threshold, **figures, more_pairs=_more_pairs(curve, criterion, threshold, n))
+            for criterion, threshold, figures in zip(parsed, thresholds, measured, strict=True)
         ),
         chosen_on=len(chosen_on),
         reported_on=len(reported_on),
         held_out=held_out,
-        interval_method=f"bootstrap, {affordable_resamples(len(scores)):,} resamples",
-        curve=_thinned(whole),
+        interval_method=f"bootstrap, {affordable_resamples(n):,} resamples",
+        curve=[(threshold, precision, recall) for threshold, precision, recall in drawn],
     )
 
 
@@ -227,13 +239,32 @@ def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 
         InputError: there are too few pairs (the message says how many more are needed), or no threshold reaches it.
         ValueError: there are only matches, or none, or a score is not a number.
     """
-    criterion = Criterion.parse(f"{PRECISION}={precision}")
-    curve = precision_recall(scores, labels)
-    place = _most_recall(curve, criterion.value)
-    if place < 0:
-        none = Choice(str(criterion), *_NONE, more_pairs=_more_pairs(curve, criterion.value, len(scores)))
-        raise InputError(f"{criterion}: {none.why_none}")
-    return float(curve.threshold[place])
+    criterion, curve = Criterion.parse(f"{PRECISION}={precision}"), precision_recall(scores, labels)
+    threshold = _choose(scores, labels, curve, criterion)
+    choice = Choice(str(criterion), threshold, more_pairs=_more_pairs(curve, criterion, threshold, len(scores)))
+    if not choice.exists:
+        raise InputError(f"{criterion}: {choice.why_none}")
+    return threshold.value
+
+
+def _choose(
+    scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, criterion: Criterion, seed: int = 0
+) -> Estimate:
+    """The threshold of a criterion on these pairs, whose curve is ``curve``; `NO_ESTIMATE` where none fulfils it.
+
+    That of the best F1 has an interval from `INTERVAL_FROM` pairs on.
+    """
+    if criterion.kind == FIXED:
+        return Estimate(*(criterion.value,) * 3)
+    if criterion.kind == PRECISION:
+        place = _most_recall(curve, criterion.value)
+        return NO_ESTIMATE if place < 0 else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
+    threshold = float(curve.threshold[int(curve.f1.argmax())])
+    if len(scores) < INTERVAL_FROM:
+        return NO_ESTIMATE._replace(value=threshold)
+    counts = _resampled_counts(scores, matches, curve, seed)
+    f1 = np.concatenate([2 * hits / np.maximum(predicted + hits[:, -1:], 1) for hits, predicted in counts])
+    return percentile_interval(threshold, curve.threshold[f1.argmax(axis=1)])
 
 
 def _most_recall(curve: PrecisionRecall, precision: float) -> int:
@@ -272,90 +303,50 @@ def _fewest(precision: float, error: float) -> int:
     return int(np.ceil(np.log(error) / np.log(precision)))
 
 
-def _more_pairs(curve: PrecisionRecall, precision: float, n: int) -> int:
-    """About how many pairs are missing of ``n`` if the shares of the curve are the true ones; 0 where none suffices.
+def _more_pairs(curve: PrecisionRecall, criterion: Criterion, threshold: Estimate, n: int) -> int:
+    """About how many pairs are missing of ``n`` if the shares of the curve are the true ones.
 
-    By Wilson's bound, at a confidence of 99%, which allows for the search: k pairs with a share q of matches show a
-    precision p from k (q - p)² = z² p (1 - p) on.
+    0 where none suffices, and where there is a threshold. By Wilson's bound, at a confidence of 99%, which allows for
+    the search: k pairs with a share q of matches show a precision p from k (q - p)² = z² p (1 - p) on.
     """
+    if not np.isnan(threshold.value):
+        return 0
+    precision = criterion.value
     better = np.maximum(curve.precision - precision, 0)
     evidence = float((curve.predicted * better**2).max() / (NORMAL_99**2 * precision * (1 - precision)))
     return 0 if evidence == 0 else max(int(np.ceil(n / evidence)) - n, n // 10, 1)
 
 
-def _halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two halves with the same share of matches, drawn at random."""
-    random = np.random.default_rng(seed)
-    drawn = [random.permutation(rows) for rows in (np.flatnonzero(matches), np.flatnonzero(~matches))]
-    first, second = zip(*(np.array_split(rows, 2) for rows in drawn), strict=True)
-    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
-
-
-def _choose(
-    scores: np.ndarray, matches: np.ndarray, criteria: Sequence[Criterion], n: int, seed: int
-) -> list[tuple[Estimate, int]]:
-    """The threshold of each criterion on these of ``n`` pairs; where there is none, how many pairs are missing."""
-    curve = precision_recall(scores, matches)
-    found: list[tuple[Estimate, int]] = []
-    for kind, value in criteria:
-        if kind == FIXED:
-            found.append((Estimate(value, value, value), 0))
-        elif kind == BEST_F1:
-            found.append((_best_f1_threshold(scores, matches, curve, seed), 0))
-        elif (place := _most_recall(curve, value)) >= 0:
-            found.append((Estimate(float(curve.threshold[place]), np.nan, np.nan), 0))
-        else:
-            found.append((_NONE[0], _more_pairs(curve, value, n)))
-    return found
-
-
-def _best_f1_threshold(scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, seed: int) -> Estimate:
-    """The threshold with the highest F1; its interval from `INTERVAL_FROM` pairs on."""
-    threshold = float(curve.threshold[int(curve.f1.argmax())])
-    if len(scores) < INTERVAL_FROM:
-        return Estimate(threshold, np.nan, np.nan)
-    counts = _resampled_counts(scores, matches, curve, seed)
-    f1 = np.concatenate([2 * hits / np.maximum(predicted + hits[:, -1:], 1) for hits, predicted in counts])
-    return percentile_interval(threshold, curve.threshold[f1.argmax(axis=1)])
-
-
 def _measure(
     scores: np.ndarray, matches: np.ndarray, thresholds: Sequence[Estimate], seed: int
-) -> list[tuple[Estimate, Estimate, Estimate]]:
-    """Precision, recall and F1 of each threshold on these pairs, with their intervals."""
+) -> list[dict[str, Estimate]]:
+    """The figures of a `Choice` for each threshold: precision, recall and F1 on these pairs, with their intervals."""
     above = np.stack([scores >= threshold.value for threshold in thresholds]).astype(np.float64)  # (C, N)
     counted = np.concatenate([above, above * matches, matches[None].astype(np.float64)])  # (2C + 1, N)
-    counts = counted.sum(axis=1)
-    value = _figures(counts[None])
-    resamples = affordable_resamples(len(scores))
-    replicates = np.concatenate([_figures(w @ counted.T) for w in resample_weights(len(scores), resamples, seed + 1)])
-    return [
-        _NONE[1:]
-        if np.isnan(threshold.value)
-        else (
-            _proportion(float(value[0, 0, c]), replicates[:, 0, c], float(counts[c])),
-            _proportion(float(value[0, 1, c]), replicates[:, 1, c], float(counts[-1])),
-            percentile_interval(float(value[0, 2, c]), replicates[:, 2, c]),
-        )
-        for c, threshold in enumerate(thresholds)
-    ]
 
+    def figures(counts: np.ndarray) -> np.ndarray:
+        """(R, 2C + 1), pairs above each threshold, matches among them, all matches -> precision, recall, F1."""
+        predicted, hits, positives = np.split(counts, [len(above), 2 * len(above)], axis=1)
+        # Nothing above the threshold: precision is not defined.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.stack([hits / predicted, hits / positives, 2 * hits / (predicted + positives)], axis=1)
 
-def _figures(counts: np.ndarray) -> np.ndarray:
-    """(R, 2C + 1), pairs above each threshold, matches among them, all matches -> precision, recall, F1 (R, 3, C)."""
-    c = counts.shape[1] // 2
-    predicted, hits, positives = counts[:, :c], counts[:, c : 2 * c], counts[:, 2 * c :]
-    with np.errstate(invalid="ignore", divide="ignore"):  # nothing above the threshold: precision is not defined
-        return np.stack([hits / predicted, hits / positives, 2 * hits / (predicted + positives)], axis=1)
-
-
-def _average_precision(matches: int, curve: PrecisionRecall) -> Estimate:
-    """Average precision with Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one).
-
-    The percentile interval holds the true figure in 56 to 84% of samples of 20 pairs, in 88 to 95% of 200 and more.
-    """
-    value = curve.average_precision
-    return Estimate(value, *wilson_interval(value * matches, matches)[:2])
+    totals = counted.sum(axis=1)
+    values = figures(totals[None])[0]  # (3, C)
+    draws = resample_weights(len(scores), affordable_resamples(len(scores)), seed + 1)
+    replicates = np.concatenate([figures(weights @ counted.T) for weights in draws])  # (R, 3, C)
+    measured: list[dict[str, Estimate]] = []
+    for c, threshold in enumerate(thresholds):
+        if np.isnan(threshold.value):
+            measured.append({})
+            continue
+        estimates = [percentile_interval(float(value), replicates[:, row, c]) for row, value in enumerate(values[:, c])]
+        # Where a share is 0 or 1 resamples cannot differ.
+        for row, n in enumerate((int(totals[c]), int(totals[-1]))):
+            if (value := estimates[row].value) in (0, 1):
+                estimates[row] = Estimate(value, *wilson_interval(value * n, n)[:2])
+        measured.append(dict(zip(("precision", "recall", "f1"), estimates, strict=True)))
+    return measured
 
 
 def average_precision_replicates(scores: np.ndarray, matches: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -380,18 +371,3 @@ def _resampled_counts(
     for drawn in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
         weights = drawn[:, order]  # by pair and not by rank: the same pairs for every model
         yield np.cumsum(weights * matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
-
-
-def _proportion(value: float, replicates: np.ndarray, n: float) -> Estimate:
-    """A proportion of ``n`` with its interval: Wilson's where it is 0 or 1."""
-    if value not in (0.0, 1.0):
-        return percentile_interval(value, replicates)
-    interval = wilson_interval(int(value * n), int(n))
-    return Estimate(value, interval.low, interval.high)
-
-
-def _thinned(curve: PrecisionRecall) -> list[tuple[float, float, float]]:
-    """Points of the curve, evenly spaced in rank where there are too many to draw."""
-    points = np.stack([curve.threshold, curve.precision, curve.recall], axis=1)
-    kept = np.unique(np.linspace(0, len(points) - 1, min(len(points), CURVE_POINTS)).round().astype(int))
-    return list(map(tuple, points[kept].tolist()))

@@ -21,7 +21,7 @@ from training.errors import InputError
 from training.models.folder_checks import only_pickles, read_json, read_object, write_json
 from training.models.modules import INPUT_MODULES, KINDS, POOLING, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
 from training.pooling import POOLINGS, parse_pooling
-from training.search import SCORE_FUNCTIONS
+from training.similarities import SIMILARITIES
 
 # The flags with which older folders name their pooling.
 _FLAGS = {
@@ -64,7 +64,7 @@ class ModelFormat:
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name
     default_prompt: str | None = None  # the name of the one that is put before every sentence
     dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
-    similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SCORE_FUNCTIONS`
+    similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SIMILARITIES`
     expansion: tuple[int, int, str] | None = None  # shorter texts are filled up: to how many tokens, which id, token
 
     @property
@@ -236,7 +236,7 @@ def general_settings(folder: Path, kinds: Collection[str] = ("SentenceTransforme
         raise InputError(f"the model {folder.name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
     prompts = {str(name): text or "" for name, text in prompts.items()}
     stated = general.get("similarity_fn_name")
-    similarity = stated if isinstance(stated, str) and stated in SCORE_FUNCTIONS else "cosine"
+    similarity = stated if isinstance(stated, str) and stated in SIMILARITIES else "cosine"
     return {"prompts": prompts, "default_prompt": default, "dimension": dimension, "similarity": similarity}
 
 

@@ -15,43 +15,8 @@ import pkgutil
 from importlib import import_module
 
 from training.objectives.base import OBJECTIVES, Objective, Vectors, training_data
-from training.objectives.language import MaskedLanguageModelling
-from training.objectives.pairs import (
-    CONCATENATIONS,
-    AnglE,
-    BinaryCrossEntropy,
-    Classification,
-    Contrastive,
-    CoSENT,
-    Regression,
-    concatenate,
-    width,
-)
-from training.objectives.ranking import METRICS, MultipleNegativesRanking, SimCSE, Triplet
-from training.objectives.teacher import MarginMSE, MeanSquaredError
 
-__all__ = [
-    "CONCATENATIONS",
-    "METRICS",
-    "OBJECTIVES",
-    "AnglE",
-    "BinaryCrossEntropy",
-    "Classification",
-    "CoSENT",
-    "Contrastive",
-    "MarginMSE",
-    "MaskedLanguageModelling",
-    "MeanSquaredError",
-    "MultipleNegativesRanking",
-    "Objective",
-    "Regression",
-    "SimCSE",
-    "Triplet",
-    "Vectors",
-    "concatenate",
-    "training_data",
-    "width",
-]
+__all__ = ["OBJECTIVES", "Objective", "Vectors", "training_data"]
 
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

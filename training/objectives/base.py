@@ -63,9 +63,13 @@ class Objective:
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:
         """The fields of a `RunConfig` that mean something to this objective, but not to all."""
-        negatives = ("mine_negatives", "negative_margin") if cls.can_mine_negatives else ()
-        head, vocabulary = ("head",) * cls.scores_pairs, ("vocabulary_size",) * cls.predicts_tokens
-        return (*cls.fields, *head, *vocabulary, *("teacher",) * cls.needs_teacher(), *negatives)
+        by_fact = {
+            ("head",): cls.scores_pairs,
+            ("vocabulary_size",): cls.predicts_tokens,
+            ("teacher",): cls.needs_teacher(),
+            ("mine_negatives", "negative_margin"): cls.can_mine_negatives,
+        }
+        return (*cls.fields, *(field for fields, is_its in by_fact.items() if is_its for field in fields))
 
     @classmethod
     def needs_teacher(cls) -> bool:

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from training.data.transforms import POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
 from training.objectives.base import TEXTS, Objective, Vectors
+from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-METRICS = ("euclidean", "cosine", "manhattan")
-
-
-def distance(x: Tensor, y: Tensor, metric: str) -> Tensor:
-    """The distances of rows by one of `METRICS`: (B, D), (B, D) -> (B,)."""
-    import torch.nn.functional as F
-
-    if metric == "cosine":
-        return 1 - F.cosine_similarity(x, y)
-    return F.pairwise_distance(x, y, p={"euclidean": 2, "manhattan": 1}[metric])
 
 
 @dataclass(eq=False)
@@ -32,7 +22,7 @@ class Triplet(Objective):
     of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
 
     Args:
-        metric: the distance d, one of `METRICS`.
+        metric: the distance d, one of `training.similarities.DISTANCES`.
         margin: by how much the negative has to be further away, in units of d.
     """
 
@@ -47,8 +37,8 @@ class Triplet(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         anchor, positive, negative = vectors
-        difference = distance(anchor, positive, self.metric) - distance(anchor, negative, self.metric)
-        return (difference + self.margin).relu().mean()
+        distance = SIMILARITIES[self.metric].distance
+        return (distance(anchor, positive) - distance(anchor, negative) + self.margin).relu().mean()
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from training.data.transforms import ANY_ROWS, TRIPLET_ROWS
 from training.objectives.base import TEACHER_MARGINS, TEACHER_OUTPUT, Objective, Vectors, required
+from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ class MarginMSE(Objective):
     Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.
 
     Args:
-        similarity: s, "dot" as in the paper, or "cosine". They are the same for vectors of length 1.
+        similarity: s, one of `training.similarities.SIMILARITIES`, "dot" as in the paper.
     """
 
     name = "margin-mse"
@@ -67,8 +68,6 @@ class MarginMSE(Objective):
         import torch.nn.functional as F
 
         anchor, positive, negative = vectors
-        if self.similarity == "dot":
-            margin = (anchor * positive).sum(dim=1) - (anchor * negative).sum(dim=1)
-        else:
-            margin = F.cosine_similarity(anchor, positive) - F.cosine_similarity(anchor, negative)
+        similarity = SIMILARITIES[self.similarity].tensor_rows
+        margin = similarity(anchor, positive) - similarity(anchor, negative)
         return F.mse_loss(margin, required(target).to(margin.dtype))

@@ -12,31 +12,45 @@ replaces the previous one atomically: a process that dies at any moment leaves o
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from training.atomic import replace_folder
 from training.errors import InputError, first_line
-from training.trainer.record import read_object
+from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingModel
-
-CheckpointState = dict[str, Any]
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what AdamW keeps of each weight
 ANEW = "remove the folder {} to begin the run anew"
 RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
-_RENAMED = {  # names of weights in checkpoints of earlier versions
-    "words.rows": "embeddings.weight",
-    **{f"objective.objective.classifier.{each}": f"objective.classifier.{each}" for each in ("weight", "bias")},
-}
 
 
-def save_checkpoint(
-    folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: CheckpointState
-) -> None:
+@dataclass
+class TrainingState:
+    """The state of a run beside its weights."""
+
+    # Optimiser steps so far.
+    step: int
+    # The step of the last evaluation.
+    evaluated: int = -1
+    # The losses of the batches since the last train event.
+    losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    # The number per batch decides how sums are rounded and what dropout draws; 0 = not determined yet.
+    micro_batches: int = 0
+    baseline: Figures | None = None
+    best: Figures | None = None
+    final: Figures | None = None
+    # The figures of the best model on the test split, at the end.
+    test: Figures | None = None
+
+
+def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
     """Replace the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
     from safetensors.torch import save_file
 
@@ -48,19 +62,24 @@ def save_checkpoint(
         if value is not None
     }
     with replace_folder(folder) as fresh:
-        (fresh / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
         tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
         save_file(tensors, fresh / "weights.safetensors")
-        save_file({**moments, **_random_states()}, fresh / "optimiser.safetensors")
+        states = {f"{RANDOM}:cpu": torch.get_rng_state()}
+        if torch.cuda.is_available():
+            states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
+        save_file({**moments, **states}, fresh / "optimiser.safetensors")
 
 
-def read_checkpoint(folder: Path) -> CheckpointState | None:
+def read_checkpoint(folder: Path) -> TrainingState | None:
     """The state of the checkpoint in ``folder``; None if there is no checkpoint. InputError if it is damaged."""
     file = folder / "state.json"
-    state = read_object(file, ANEW.format(folder))
-    if state is not None and type(state.get("step")) is not int:
-        raise _damaged(file, "it has no step")
-    return state
+    if not os.path.lexists(file):
+        return None
+    try:
+        return TypeAdapter(TrainingState).validate_json(file.read_bytes(), strict=True)
+    except (OSError, ValidationError) as error:
+        raise _damaged(file, error) from error
 
 
 @torch.no_grad()
@@ -91,31 +110,19 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file under the present names: "words.rows" or "exp_avg:words.rows" are renamed."""
+    """The tensors of a file. InputError if it is damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    tensors = {}
     try:
-        saved = load_file(file)
+        return load_file(file)
     except (OSError, SafetensorError) as error:
         raise _damaged(file, error) from error
-    for key, value in saved.items():
-        kind, colon, name = key.rpartition(":")
-        tensors[kind + colon + _RENAMED.get(name, name)] = value
-    return tensors
 
 
 def _damaged(file: Path, why: Exception | str) -> InputError:
     why = why if isinstance(why, str) else first_line(why)
     return InputError(f"{file} is damaged ({why}); {ANEW.format(file.parent)}")
-
-
-def _random_states() -> dict[str, Tensor]:
-    states = {f"{RANDOM}:cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
-    return states
 
 
 def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -26,12 +26,14 @@ from pydantic import (
     model_validator,
 )
 
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
+from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
 from training.names import ENDPOINT, DataName
-from training.objectives import CONCATENATIONS, METRICS, OBJECTIVES, Objective
+from training.objectives import OBJECTIVES, Objective
 from training.objectives.base import is_own, names, objective_class
+from training.objectives.pairs import CONCATENATIONS
 from training.pooling import POOLINGS
+from training.similarities import DISTANCES, SIMILARITIES
 from training.trainer.settings import Whole, describe, setting, whole_number
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
@@ -91,7 +93,7 @@ def _stated_objective(data: Any) -> dict[str, str]:
     return {"objective": stated[0]} if stated and stated[0] and all(stated) else {}
 
 
-AUTO, JOINT, CLASSIFIER = HEADS = ("auto", "joint", "classifier")  # see `training.trainer.cross_encoder`
+JOINT, CLASSIFIER = "joint", "classifier"  # see `training.trainer.cross_encoder`
 PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")  # as sentence-transformers calls them
 OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
 REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
@@ -202,9 +204,11 @@ class RunConfig(BaseModel):
     max_length: Whole | None = setting(
         None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8_192
     )
-    dtype: str = setting("auto", "Precision", "precision of the transformer", choices=("auto", "float32", "bfloat16"))
+    dtype: str = setting(
+        AUTO, "Precision", "precision of the transformer", choices=[name for name in DTYPES if name != "int8"]
+    )
     lora_rank: Whole = setting(0, "LoRA rank", "the rank of LoRA, 0 for full fine-tuning", ge=0, le=512)
-    triplet_metric: str = setting("euclidean", "Triplet distance", "the distance", choices=METRICS)
+    triplet_metric: str = setting("euclidean", "Triplet distance", "the distance", choices=DISTANCES)
     triplet_margin: float = setting(1.0, "Triplet margin ε", "the margin ε", gt=0, le=1_000)
     mnrl_scale: float = setting(20.0, "mnrl scale", "the factor on the cosine", gt=0, le=1_000)
     mnrl_symmetric: bool = setting(False, "mnrl symmetric", "also from the positive to the anchor")
@@ -214,7 +218,7 @@ class RunConfig(BaseModel):
         AUTO,
         "Head",
         "joint starts as the bi-encoder; classifier is new, and sentence-transformers opens it; auto prefers joint",
-        choices=HEADS,
+        choices=(AUTO, JOINT, CLASSIFIER),
     )
     teacher: str | None = setting(
         None,
@@ -223,7 +227,7 @@ class RunConfig(BaseModel):
         metavar="NAME",
         pattern=r"\S",
     )
-    margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=("dot", "cosine"))
+    margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES)
     matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = setting(
         (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
     )
@@ -373,28 +377,13 @@ class RunConfig(BaseModel):
         """A copy with some fields changed, validated."""
         return RunConfig(**{**dict(self), **changes})
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> RunConfig:
-        """As in pydantic, but the update is validated. All fields are immutable, so ``deep`` makes no difference."""
-        return self.replace(**(update or {}))
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in self.model_dump().items()}
 
     def to_json(self) -> str:
-        """Indented JSON, which `from_json` reads back to an equal config."""
+        """Indented JSON, which ``model_validate_json`` reads back to an equal config."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> RunConfig:
-        """Read what `to_json` wrote. Raises InputError if the text is not the JSON of a config."""
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"the run's config is not JSON: {error}") from error
-        if not isinstance(values, dict):
-            raise InputError("the run's config is not a JSON object")
-        return cls(**values)
 
 
 SETTINGS = {name: describe(name, field) for name, field in RunConfig.model_fields.items()}

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from training.atomic import replace_folder
+from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman
 from training.models.cross_encoder import CrossEncoder
@@ -40,8 +41,8 @@ from training.models.tokenization import Pair, PairRow, PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
-from training.trainer.config import AUTO, CLASSIFIER, JOINT, RunConfig
-from training.trainer.events import Figures
+from training.trainer.config import CLASSIFIER, JOINT, RunConfig
+from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 
 SIGMOID = "torch.nn.modules.activation.Sigmoid"  # as sentence-transformers names it in a model's config

@@ -27,16 +27,15 @@ from training.catalogue import SCORED, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.retrieval import RetrievalData
 from training.data.transforms import POSITIVE_FROM
-from training.evaluation.diagnostics import alignment, collapsed, diagnose
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
+from training.evaluation.metrics import spearman
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
 from training.progress import ShouldStop
+from training.similarities import cosine
 from training.trainer.config import RunConfig
-from training.trainer.events import Figures, selection_metric
+from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples
-
-RANDOM_SENTENCES = 256  # of the training data: 32,640 pairs
 
 Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the prompt of each role
 
@@ -82,37 +81,32 @@ class Evaluator:
             found = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
             figures |= {name: float(values.mean()) for name, values in found.values.items()}
         if self.data is not None:
-            columns = self._columns(self.data, vectors)
+            columns = [self._of(column, vectors, self.role(number)) for number, column in enumerate(self.data.columns)]
             figures |= _compare(self.data, columns)
-            if self.dims and (main := selection_metric(figures)):
-                name = main[0]
+            if self.dims and (name := main_metric(figures)):
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
                 figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
         if self.loss is not None:
-            figures["loss"] = self._mean_loss(vectors, self.loss, objective)
+            of_loss = enumerate(self.loss.data.columns)
+            columns = [self._of(column, vectors, self.role(number)) for number, column in of_loss]
+            figures["loss"] = self._mean_loss(columns, self.loss, objective)
         figures |= diagnose(*(self._of(each, vectors) for each in (self.random_sentences, self.plain_sentences)))
         figures["collapsed"] = collapsed(figures)
         return figures
-
-    def _columns(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
-        return [self._of(column, vectors, self.role(number)) for number, column in enumerate(data.columns)]
 
     def _of(self, column: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
         return vectors[role][[self._rows[role][text] for text in column]]
 
     @torch.no_grad()
-    def _mean_loss(self, vectors: Vectors, examples: Examples, objective: nn.Module) -> float:
+    def _mean_loss(self, columns: list[np.ndarray], examples: Examples, objective: nn.Module) -> float:
         """The objective's mean loss over the rows, in batches as large as in training."""
-        device = next(objective.parameters(), torch.empty(0)).device
-        data, targets = examples.data, examples.targets
-        columns = [torch.from_numpy(column).to(device) for column in self._columns(data, vectors)]
-        total = 0.0
-        for start in range(0, len(data), self.batch_size):
-            rows = slice(start, start + self.batch_size)
-            target = None if targets is None else targets[rows].to(device)
-            batch = [column[rows] for column in columns]
+        device, total, rows = next(objective.parameters(), torch.empty(0)).device, 0.0, len(examples.data)
+        for start in range(0, rows, self.batch_size):
+            part = slice(start, start + self.batch_size)
+            target = None if examples.targets is None else examples.targets[part].to(device)
+            batch = [torch.from_numpy(column[part]).to(device) for column in columns]
             total += float(objective(batch, target, examples.part)) * len(batch[0])
-        return total / len(data)
+        return total / rows
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:

@@ -46,8 +46,8 @@ from training.objectives.language import mask_tokens
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator
-from training.trainer.events import Figures
 from training.trainer.replica import ForwardOutput, MicroBatch, Replica, TokenIds, use_generator
+from training.trainer.run_metrics import Figures
 
 # The tokenizer that was trained for a run, in its folder.
 VOCABULARY = "vocabulary.json"

@@ -30,11 +30,14 @@ from training.catalogue import PAIRS, TRIPLETS
 from training.data.dataset import Dataset
 from training.errors import InputError, first_line
 from training.models.encoder import Encoder
+from training.objectives import training_data
 from training.progress import ShouldStop
+from training.trainer.config import RunConfig
 
 MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
 ANCHORS = 1_024  # that are searched for at a time
-EXAMPLES = 20  # that a run's first event has
+# The examples of a run's first event, and of a preview.
+EXAMPLES, PREVIEWED = 20, 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
 FILE = "negatives.jsonl"  # in the run's folder: a resumed run learns from the same triplets
@@ -44,7 +47,7 @@ class _Head(BaseModel):
     """The first line of the file; ``rows`` is how many follow it."""
 
     notes: tuple[str, ...]
-    rows: int | None = None
+    rows: int
 
 
 class _Row(BaseModel):
@@ -99,11 +102,23 @@ class MinedNegatives:
             head, rows = _Head.model_validate_json(first), [_Row.model_validate_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
-        if head.rows not in (None, len(rows)):
+        if head.rows != len(rows):
             raise InputError(DAMAGED.format(file, f"it has {len(rows)} of {head.rows} rows"))
         columns = tuple(list(column) for column in zip(*(row.sentences for row in rows), strict=True))
         mined = replace(data, columns=columns, rows=[row.row for row in rows], notes=head.notes)
         return cls(mined, np.array([row.cosines for row in rows]))
+
+
+def mine_for(
+    config: RunConfig,
+    home: str | Path | None = None,
+    should_stop: ShouldStop | None = None,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> MinedNegatives:
+    """The triplets that a run would learn from. InputError and Stopped as `mine_negatives`."""
+    data = training_data(config.train_data, config.objective, config.seed, home)
+    encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
+    return mine_negatives(encoder, data, config.negative_margin, config.seed, should_stop, on_progress)
 
 
 def mine_negatives(

@@ -19,8 +19,8 @@ from training.atomic import write_text
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.objectives.base import is_own, own_name
-from training.trainer.events import EVALUATION, Figures, selection_metric
 from training.trainer.record import read_object
+from training.trainer.run_metrics import RESERVED, Figures, selection_metric
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,11 @@ class Own:
     def listed(self) -> dict[str, str]:
         """What there is, in words, by its name; equal words are taken for the same."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, *UNNAMED)}
-        words = {name: _words(part) for name, part in parts.items() if part is not None}
+        words = {name: _place(part) for name, part in parts.items() if part is not None}
+        for name in ("train_data", "eval_data"):
+            if (data := parts[name]) is not None:
+                content = json.dumps([data.columns, data.scores, data.labels, data.label_names]).encode()
+                words[name] = f"{data.name}, {len(data):,} {data.kind}, {blake2b(content, digest_size=4).hexdigest()}"
         several = {"evaluators": self.evaluators, "callbacks": self.callbacks}
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
 
@@ -93,7 +97,7 @@ class Own:
         figures: Figures = {}
         for each in self.evaluators:
             for name, value in dict(each(encoder)).items():
-                if name in EVALUATION or name in figures:
+                if name in RESERVED or name in figures:
                     raise InputError(f"{_place(each)} returns {name!r}, which is measured already; rename it")
                 try:
                     number = float(value)
@@ -131,13 +135,6 @@ def _refusal(parts: Iterable[str]) -> str:
 
 def _read(folder: Path) -> dict[str, str]:
     return read_object(folder / FILE, "remove it, and name the same objects") or {}
-
-
-def _words(part: object) -> str:
-    if not isinstance(part, Dataset):
-        return _place(part)
-    content = json.dumps([part.columns, part.scores, part.labels, part.label_names]).encode()
-    return f"{part.name}, {len(part):,} {part.kind}, {blake2b(content, digest_size=4).hexdigest()}"
 
 
 def _place(part: object) -> str:

@@ -70,34 +70,45 @@ class Preparation:
             InputError: data, base or teacher cannot be used.
             Stopped: ``should_stop`` returned true.
         """
-        config = self.config
+        config, own = self.config, self.own
         torch.manual_seed(config.seed)
-        learner = config.objective_class
-        data, evaluation = self._load_data()
-        retrieval = evaluation if isinstance(evaluation, RetrievalData) else None
-        evaluation = None if isinstance(evaluation, RetrievalData) else evaluation
+        data, dev = self._load_data()
+        evaluation, learner = dev if isinstance(dev, Dataset) else None, config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            data = [learner.transform(data[0], config.seed)]  # of several sets, too, each different sentence once
-        encoder, dimension = self._load_encoder(data)
-        notes = [f"the {part} is {words}" for part, words in self.own.listed().items() if part in UNNAMED]
+            # Of several sets, too, each different sentence once.
+            data = [learner.transform(data[0], config.seed)]
+        device = str(self.accelerator.device)
+        encoder, dimension = self._load_encoder(data, device)
+        notes = [f"the {part} is {words}" for part, words in own.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
-            encode = default_encode(self.home, str(self.accelerator.device), self.should_stop)
-            notes.append(str(overlap(evaluation, data, encode)))
+            notes.append(str(overlap(evaluation, data, default_encode(self.home, device, self.should_stop))))
         mined = self._mine_negatives(encoder, data[0]) if config.mine_negatives else None
         training, loss = self._with_targets(encoder, data if mined is None else [mined.data], evaluation)
-        batches = MixedBatches([self._tokenized(encoder, examples) for examples in training], config)
-        data = [examples.data for examples in training]
+        tokenized = []
+        for examples in training:
+            facts = config.parts[examples.part].facts
+            uses_batch = getattr(own.objective if facts is OwnObjective else facts, "uses_batch", False)
+            processes = self.accelerator.num_processes
+            tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
+        batches, data = MixedBatches(tokenized, config), [examples.data for examples in training]
+        retrieval = dev if isinstance(dev, RetrievalData) else None
         evaluator: Any = PairEvaluator(loss)
         if learner.predicts_tokens:
             vectors = Evaluator(data, evaluation, None, config, retrieval)
             evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
         elif not learner.scores_pairs:
             evaluator = Evaluator(data, evaluation, loss, config, retrieval)
+        made = [*data[0].notes]
+        if len(data) > 1:
+            made = [
+                f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
+                for part, of, steps in zip(data, config.parts, batches.steps, strict=True)
+            ]
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
-        return Parts(model, batches, evaluator, data, (*self._notes(data, batches), *notes), negatives, dimension)
+        return Parts(model, batches, evaluator, data, (*made, *notes), negatives, dimension)
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
@@ -112,34 +123,16 @@ class Preparation:
             return data, load_retrieval(config.eval_data, self.home)
         return data, load_data(config.eval_data, self.home, split="dev")
 
-    def _notes(self, data: Sequence[Dataset], batches: MixedBatches) -> list[str]:
-        """What was done to each part of the data, and how many batches of it an epoch has."""
-        if len(data) == 1:
-            return [*data[0].notes]
-        return [
-            f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
-            for part, of, steps in zip(data, self.config.parts, batches.steps, strict=True)
-        ]
-
-    def _tokenized(self, encoder: Encoder, examples: Examples) -> TokenizedBatches:
-        config = self.config
-        facts = config.parts[examples.part].facts
-        uses_batch = facts.uses_batch if facts is not OwnObjective else getattr(self.own.objective, "uses_batch", False)
-        processes = self.accelerator.num_processes
-        return TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
-
-    def _load_encoder(self, data: Sequence[Dataset]) -> tuple[Any, int | None]:
+    def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
         config = self.config
         if config.objective_class.scores_pairs:
-            return TrainableCrossEncoder.load(config, str(self.accelerator.device), self.home), None
+            return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
-            device = str(self.accelerator.device)
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
-        known = chain.from_iterable(column for part in data for column in part.columns)
-        device = str(self.accelerator.device)
+        sentences = chain.from_iterable(column for part in data for column in part.columns)
         encoder = Encoder.load(
-            config.base, config.pooling, config.dtype, device, self.home, config.seed, vocabulary_of=known
+            config.base, config.pooling, config.dtype, device, self.home, config.seed, vocabulary_of=sentences
         )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
@@ -176,22 +169,18 @@ class Preparation:
         self, encoder: Encoder, data: Sequence[Dataset], evaluation: Dataset | None
     ) -> tuple[list[Examples], Examples | None]:
         """The training data with its targets, and the evaluation data in the form of the first part that it fits."""
+        config = self.config
         training: list[Examples] = []
         loss: Examples | None = None
-        for number, (part, rows) in enumerate(zip(self.config.parts, data, strict=True)):
-            label = self._labels(encoder, part.facts)
+        for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
+            label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
+            if config.teacher is not None and part.facts.needs_teacher():
+                how = config.margin_similarity, config.dtype, self.home, self.should_stop
+                label = Teacher(config.teacher, encoder, part.facts.target, *how).label
             training.append(replace(label(rows), part=number))
             form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
             loss = loss if form is None else replace(label(form), part=number)
         return training, loss
-
-    def _labels(self, encoder: Encoder, objective: type[Objective]) -> Callable[[Dataset], Examples]:
-        """What gives rows the targets of an objective."""
-        config = self.config
-        if config.teacher is None or not objective.needs_teacher():
-            return partial(own_targets, target=objective.target)
-        similarity, dtype, stop = config.margin_similarity, config.dtype, self.should_stop
-        return Teacher(config.teacher, encoder, objective.target, similarity, dtype, self.home, stop).label
 
     def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
         """The evaluation data in the form that the objective needs; None if its loss there is not comparable."""

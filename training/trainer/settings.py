@@ -1,10 +1,10 @@
-"""Setting: all that is to be known of a field of `RunConfig`: form, command, endpoint and docs are made from it."""
+"""Setting: the facts of a field of `RunConfig`, of which form, command, endpoint and docs/train.md are made."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Annotated, Any, NamedTuple, cast, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
@@ -18,20 +18,6 @@ def whole_number(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(whole_number)]
-
-
-def setting(default: Any, label: str, help: str, **more: Any) -> Any:
-    """A field of `RunConfig` with the words for it: form, command, endpoint and docs/train.md are made from them.
-
-    Args:
-        default: its default; ``...`` if there is none.
-        label: what it is called in a form.
-        help: what it is, as a noun phrase: "passes over the training data".
-        more: the bounds of a number (gt, ge, lt, le), pattern; and of `Setting` words, option, metavar, choices, joint.
-    """
-    facts = ("words", "option", "metavar", "choices", "joint")
-    words: dict[str, Any] = {name: more.pop(name) for name in facts if name in more}
-    return Field(default, title=label, description=help, json_schema_extra=words, **more)
 
 
 class Range(NamedTuple):
@@ -51,12 +37,12 @@ class Range(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """All that is to be known of a field of `RunConfig`."""
+    """The facts of a field of `RunConfig`."""
 
     name: str
     label: str
     help: str
-    type: type  # bool, int, float or str; str too of what may be several words with commas
+    type: type  # bool, int, float or str; str too for several words with commas
     default: Any
     words: str  # the default in words; empty if there is none, and of a flag
     option: str  # of the command
@@ -69,7 +55,7 @@ class Setting(NamedTuple):
     @property
     def choices(self) -> tuple[Any, ...]:
         """The values that it can have, with None first if it is optional; empty if any will do."""
-        return (None,) * (self.is_optional and bool(self.allowed)) + tuple(self.allowed)
+        return (None, *self.allowed) if self.is_optional and self.allowed else tuple(self.allowed)
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -77,41 +63,47 @@ class Setting(NamedTuple):
         return names(lambda objective: self.name in objective.own_fields())
 
     def sentence(self) -> str:
-        """What it is, beginning with the objectives that it is for, if not all."""
+        """The help as a sentence, beginning with the objectives that it is for, if not all."""
         *others, last = self.objectives or ("",)
         text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
         return text[:1].upper() + text[1:].rstrip(",")
 
 
+def setting(default: Any, label: str, help: str, *, pattern: str | None = None, **facts: Any) -> Any:
+    """A field of `RunConfig` with its facts.
+
+    Args:
+        default: its default; ``...`` if there is none.
+        label: its name in a form.
+        help: a noun phrase: "passes over the training data".
+        pattern: of a text.
+        facts: the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
+    """
+    bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
+    return Field(default, title=label, description=help, json_schema_extra=facts, pattern=pattern, **bounds)
+
+
 def describe(name: str, field: FieldInfo) -> Setting:
-    bounds = {
-        bound: getattr(each, bound)
-        for each in field.metadata
-        for bound in ("ge", "gt", "le", "lt")
-        if hasattr(each, bound)
-    }
+    facts: Any = field.json_schema_extra
     arguments = get_args(field.annotation)
     is_optional = type(None) in arguments
     annotation = arguments[0] if is_optional else field.annotation
     kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
-    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt", math.inf))
-    has_words = isinstance(field.default, int | float | str) and not isinstance(field.default, bool)
-    in_words = (field.default if isinstance(field.default, str) else f"{field.default:g}") if has_words else ""
-    given = {
-        "option": f"--{name.replace('_', '-')}",
-        "metavar": None,
-        "joint": "",
-        **cast("dict[str, Any]", field.json_schema_extra),
-    }
+    low, high = facts.get("ge", facts.get("gt")), facts.get("le", facts.get("lt", math.inf))
+    words = facts.get("words", "")
+    if not words and isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+        words = field.default if isinstance(field.default, str) else f"{field.default:g}"
     return Setting(
         name=name,
         label=field.title or name,
         help=field.description or "",
         type=kind,
         default=field.default,
-        words=given.pop("words", None) or in_words,
-        allowed=given.pop("choices", ()),
-        range=None if low is None else Range(low, high, "ge" in bounds, kind is int, "lt" not in bounds),
+        words=words,
+        option=facts.get("option", f"--{name.replace('_', '-')}"),
+        metavar=facts.get("metavar"),
+        joint=facts.get("joint", ""),
+        allowed=facts.get("choices", ()),
+        range=None if low is None else Range(low, high, "ge" in facts, kind is int, "lt" not in facts),
         is_optional=is_optional,
-        **given,
     )

@@ -29,7 +29,7 @@ eval event has the figures of such evaluators too. ``own.json`` in the folder li
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.reporters`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -59,13 +59,15 @@ from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.trainer import negatives
 from training.trainer.batches import Batch
-from training.trainer.checkpoint import CheckpointState, read_checkpoint
+from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.events import EventLog, Figures, OnEvent, printing, read_events, shown_figures
+from training.trainer.events import EventLog, OnEvent, read_events
 from training.trainer.language_model import VOCABULARY
 from training.trainer.own import Own
 from training.trainer.record import read_object, recorded, run_folder
 from training.trainer.replica import TokenIds
+from training.trainer.reporters import printing
+from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
@@ -98,11 +100,11 @@ class RunResult:
         )
 
     def _repr_html_(self) -> str:
-        shown = [shown_figures(each) for each in self.evaluations]
-        names = list(dict.fromkeys(chain.from_iterable(shown)))
+        lines = [line_of_figures(event) for event in self.evaluations]
+        names = list(dict.fromkeys(chain.from_iterable(lines)))
         rows = [
-            (each["step"], *(f"{figures[name]:.4f}" if name in figures else "" for name in names))
-            for each, figures in zip(self.evaluations, shown, strict=True)
+            (event["step"], *(f"{figures[name]:.4f}" if name in figures else "" for name in names))
+            for event, figures in zip(self.evaluations, lines, strict=True)
         ]
         metric = self.metric or ""
         points = [(each["step"], each[metric]) for each in self.evaluations if each.get(metric) is not None]
@@ -175,7 +177,7 @@ def train(
     with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
         state = None if path is None else _open_folder(path, config, resume, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
-    step = state["step"] if state else None
+    step = state.step if state else None
     with (
         recorded(path if is_main else None, home) as record,
         printing(on_event, progress) as show,
@@ -216,7 +218,7 @@ def train(
     return result
 
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> CheckpointState | None:
+def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> TrainingState | None:
     """Prepare the run's folder -> the state to resume from, or None to start. Only the main process writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"

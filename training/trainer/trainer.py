@@ -7,23 +7,21 @@ checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from training import parallel
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import InputError, Stopped, first_line
+from training.errors import Stopped
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder_checks import JOINT_HEAD
@@ -31,14 +29,15 @@ from training.models.modules.words import BigramTokenizer
 from training.models.scorer import load_scorer
 from training.names import DataName
 from training.parallel import run_parallel
-from training.trainer.checkpoint import CheckpointState, load_checkpoint, save_checkpoint
+from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.cross_encoder import TrainableCrossEncoder
-from training.trainer.events import EventLog, Figures, ThroughputMeter
+from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
 from training.trainer.own import Own
 from training.trainer.prepare import Preparation
+from training.trainer.run_metrics import Figures
+from training.trainer.schedule import ThroughputMeter, learning_rate
 from training.trainer.training_model import TrainingBatch
 
 if TYPE_CHECKING:
@@ -52,34 +51,6 @@ class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mista
     """The loss of a step was infinite or not a number."""
 
 
-@dataclass
-class Progress:
-    """The state of a run beside its weights; the checkpoint holds all of it."""
-
-    step: int = 0  # optimiser steps done
-    evaluated: int = -1  # the step of the last evaluation
-    losses: list[float] = field(default_factory=list)  # of the batches since the last train event
-    seconds: float = 0.0
-    micro_batches: int = 0  # per batch, which decides how sums are rounded and what dropout draws; 0 = not yet chosen
-    baseline: Figures | None = None
-    best: Figures | None = None
-    final: Figures | None = None
-    test: Figures | None = None  # of the best model, at the end
-
-    @classmethod
-    def from_state(cls, state: CheckpointState) -> Progress:
-        """Read a checkpoint's state, also one that calls ``micro_batches`` "shares"; other unknown keys are ignored.
-
-        InputError if it is none.
-        """
-        values = {"micro_batches" if key == "shares" else key: value for key, value in state.items()}
-        try:
-            return TypeAdapter(cls).validate_python(values)
-        except ValidationError as error:
-            why = first_line(error)
-            raise InputError(f"the checkpoint is damaged ({why}); remove its folder to begin the run anew") from error
-
-
 class Trainer:
     """The loop. Arguments as in `training.trainer.train.train`; ``state`` is that of a checkpoint, or None."""
 
@@ -90,14 +61,14 @@ class Trainer:
         events: EventLog,
         folder: Path | None,
         should_stop: Callable[[], bool],
-        state: CheckpointState | None,
+        state: TrainingState | None,
         home: str | Path | None,
         own: Own,
     ) -> None:
         self.config, self.accelerator = config, accelerator
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
         self._is_stopped_by_callback = False
-        self.progress = Progress.from_state(state or {})
+        self.progress = state or TrainingState(step=0)
         self._pending_losses: list[Tensor] = []  # still on the device
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
@@ -140,7 +111,7 @@ class Trainer:
             return
         self._fetch_losses()
         self.progress.seconds = self.meter.seconds()
-        save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, asdict(self.progress))
+        save_checkpoint(self.folder / "checkpoint", self.model, self.optimiser, self.progress)
         self._call("on_checkpoint", self.folder / "checkpoint")
         self.meter.end_checkpoint()
 
@@ -184,8 +155,10 @@ class Trainer:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
                 self._evaluate()
-                if self._any_process(self._has_no_patience()):
-                    return f"no better figure in {self.config.patience} evaluations"
+                patience, best = self.config.patience, self.progress.best
+                waited = step - best["step"] if best is not None and step < self.total_steps else 0
+                if self._any_process(patience is not None and waited >= patience * self.eval_every):
+                    return f"no better figure in {patience} evaluations"
             if step == self.total_steps:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
@@ -193,13 +166,6 @@ class Trainer:
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
-
-    def _has_no_patience(self) -> bool:
-        """Whether the last evaluations, as many as the patience, were no better than one before them."""
-        progress, patience = self.progress, self.config.patience
-        if patience is None or progress.best is None or progress.step == self.total_steps:
-            return False
-        return progress.step - progress.best["step"] >= patience * self.eval_every
 
     def _any_process(self, flag: bool) -> bool:
         """Whether it is true in any of the processes."""
@@ -210,30 +176,37 @@ class Trainer:
 
     def _train_step(self) -> None:
         """One optimiser step, on one batch or on as many as are accumulated."""
-        progress = self.progress
+        progress, config, schedule = self.progress, self.config, self.own.schedule
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
-        _clip_gradients(self.model, self.config.max_grad_norm, self._average_gradients(norm))
-        rates = [self._learning_rate(peak) for peak in self._peaks]
-        for group, rate in zip(self.optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate
+        norm = self._average_gradients(norm)
+        # To compare on the host would make a GPU wait.
+        if norm.is_cuda or norm > config.max_grad_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), config.max_grad_norm, norm)
+        for group, peak in zip(self.optimiser.param_groups, self._peaks, strict=True):
+            group["lr"] = (
+                peak * schedule(progress.step, self.total_steps)
+                if schedule
+                else learning_rate(progress.step, self.total_steps, peak, config.warmup)
+            )
+        rate = self.optimiser.param_groups[0]["lr"]
         progress.step += 1
-        self._update_weights()
+        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host: the next batches are
+        # collated at the same time.
+        tasks: list[Callable[[], Any]] = [self.optimiser.step]
+        if progress.step < self.total_steps:
+            tasks.append(partial(self._collate, progress.step))
+        _, *collated = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
+        self._next_batches = collated[0] if collated else []
         self._pending_losses.append(losses)
         self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
-            self._emit_train(rates[0])
+            self._emit_train(rate)
         if self.own.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
-
-    def _learning_rate(self, peak: float) -> float:
-        step, schedule = self.progress.step, self.own.schedule
-        if schedule is not None:
-            return peak * schedule(step, self.total_steps)
-        return learning_rate(step, self.total_steps, peak, self.config.warmup)
 
     def _call(self, hook: str, *values: object) -> None:
         """Call a method of the callbacks; the run stops before its next step if one returns true."""
@@ -246,17 +219,6 @@ class Trainer:
             batch = self.batches.batch(number, self.accelerator.process_index)
             collated.append(self.model.collate(batch.columns, batch.target, number, batch.part))
         return collated
-
-    def _update_weights(self) -> None:
-        """A step of Adam, and at the same time the collation of the next batches.
-
-        Adam is bound by memory bandwidth, which leaves a core idle; on a GPU, the host.
-        """
-        tasks: list[Callable[[], Any]] = [self.optimiser.step]
-        if self.progress.step < self.total_steps:
-            tasks.append(partial(self._collate, self.progress.step))
-        _, *batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
-        self._next_batches = batches[0] if batches else []
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
         """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
@@ -283,11 +245,20 @@ class Trainer:
 
     def _emit_train(self, rate: float) -> None:
         progress = self.progress
+        by_data: dict[str, list[float]] = {}
+        if len(self.data) > 1:
+            # The losses of each part since the last train event, where it had a batch.
+            names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
+            recent = range(self.batches_done - len(progress.losses), self.batches_done)
+            parts = [self.batches.part(batch)[0] for batch in recent]
+            by_data = {name: [] for part, name in enumerate(names) if part in parts}
+            for part, loss in zip(parts, progress.losses, strict=True):
+                by_data[names[part]].append(loss)
         self.events.emit(
             "train",
             progress.step,
             loss=fmean(progress.losses),
-            **self._loss_by_data(),
+            **({"loss_by_data": {name: fmean(losses) for name, losses in by_data.items()}} if by_data else {}),
             lr=rate,
             epoch=round(self.batches_done / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
@@ -301,16 +272,6 @@ class Trainer:
     def batches_done(self) -> int:
         """The batches of all steps so far."""
         return self.config.gradient_accumulation_steps * self.progress.step
-
-    def _loss_by_data(self) -> dict[str, dict[str, float]]:
-        """Of several parts, the mean loss of each since the last train event, where it had a batch."""
-        if len(self.data) == 1:
-            return {}
-        progress, losses = self.progress, defaultdict[int, list[float]](list)
-        for batch, loss in enumerate(progress.losses, self.batches_done - len(progress.losses)):
-            losses[self.batches.part(batch)[0]].append(loss)
-        names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
-        return {"loss_by_data": {names[part]: fmean(values) for part, values in sorted(losses.items())}}
 
     def _evaluate(self) -> None:
         """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
@@ -330,7 +291,10 @@ class Trainer:
             is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
             if is_best:
                 progress.best = figures
-                self._save_model(encoder)
+            if is_best and self.folder is not None:
+                whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
+                whole.save(self.folder / "model")
+                self._write_card(encoder, self.folder)
             self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures
@@ -361,12 +325,6 @@ class Trainer:
                 self._write_card(model, self.folder)
                 self.events.emit("test", **self.progress.test)
 
-    def _save_model(self, encoder: Encoder | TrainableCrossEncoder) -> None:
-        if self.folder is not None:
-            whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
-            whole.save(self.folder / "model")
-            self._write_card(encoder, self.folder)
-
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
         # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
@@ -380,25 +338,3 @@ class Trainer:
         step, every = self.progress.step, self.eval_every
         evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
         return self.meter.seconds_left(self.total_steps - step, evaluations)
-
-
-@torch.no_grad()
-def _clip_gradients(module: nn.Module, max_norm: float, norm: Tensor) -> None:
-    """Scale gradients of the given total norm to ``max_norm`` where they exceed it."""
-    if norm.is_cuda or norm > max_norm:  # comparing on the host would make a GPU wait
-        torch.nn.utils.clip_grads_with_norm_(module.parameters(), max_norm, norm)
-
-
-# ---------------------------------------------------------------- schedule
-
-
-def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
-    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
-
-    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
-    ``get_linear_schedule_with_warmup``.
-    """
-    warmup_steps = math.ceil(total * warmup)
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return peak * max(0, total - step) / max(1, total - warmup_steps)

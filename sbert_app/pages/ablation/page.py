@@ -28,9 +28,17 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable, precomputed
-from sbert_app.services.experiments.experiment import SWEEP, Experiment, ExperimentRecord, Experiments, new_sweep
+from sbert_app.services.experiments.experiment import (
+    SWEEP,
+    Experiment,
+    ExperimentEstimate,
+    ExperimentRecord,
+    Experiments,
+    new_sweep,
+)
 from sbert_app.services.experiments.statistics import VariantRow, rank_variants
-from sbert_app.services.runs.estimate import ExperimentEstimate, RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import TrainingRate
 from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))

@@ -153,10 +153,9 @@ def _encoder_card(
 def _basis(curve: Calibration, cosine: float) -> str:
     """How sure a calibrated score is, and what its curve was fitted on."""
     count = f"{format_count(curve.pairs, 'pair')} of " if curve.pairs else ""
-    band, fitted = curve.band(cosine), f"fitted on {count}{data_label(curve.fitted_on)}"
-    if band is None:
-        return fitted
-    return f"8 of 10 pairs with this cosine lie from {band[0]:.1f} to {band[1]:.1f}; {fitted}"
+    low, high = curve.band(cosine)
+    fitted = f"fitted on {count}{data_label(curve.fitted_on)}"
+    return f"8 of 10 pairs with this cosine lie from {low:.1f} to {high:.1f}; {fitted}"
 
 
 def _cross_encoder_card(

@@ -131,9 +131,7 @@ def status_of(experiment: Experiment) -> Markup:
 
 def shared_settings(experiment: Experiment) -> str:
     """The settings that all runs of an experiment share, in one line."""
-    configs = [RunConfig(**plan.config) for plan in experiment.record.runs if plan.config]
-    if not configs:  # folds of an earlier version
-        return ""
+    configs = [RunConfig(**plan.config) for plan in experiment.record.runs]
     first = configs[0]
     texts = {
         "base": first.base,

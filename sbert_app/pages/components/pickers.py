@@ -13,6 +13,7 @@ from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
 from training.catalogue import (
+    AUTO,
     BILSTM,
     CROSS_ENCODERS,
     DAN,
@@ -20,6 +21,7 @@ from training.catalogue import (
     DEFAULT_CROSS_ENCODER,
     DEFAULT_MODEL,
     DOWNLOADS,
+    DTYPES,
     ENCODERS,
     LABELLED,
     SCORED,
@@ -194,13 +196,6 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model
 
 ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
-AUTO = "auto"
-PRECISIONS = [
-    ("auto: bfloat16 where the processor has it", AUTO),
-    ("float32: the reference", "float32"),
-    ("bfloat16", "bfloat16"),
-    ("int8: fastest, slightly less exact", "int8"),
-]
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 
@@ -217,7 +212,7 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         hint = "Text before every sentence, or the name of a prompt in the model's folder"
         prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
         precision = gr.Dropdown(
-            PRECISIONS,
+            [(label, name) for name, label in DTYPES.items()],
             value=AUTO,
             label="Precision",
             info="Number format of the computation; Evaluate › Cost compares them",

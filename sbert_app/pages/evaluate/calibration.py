@@ -14,11 +14,11 @@ from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.evaluate.pickers import DATA, OR_HUB
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.compare.calibration import FITTED_ON
-from sbert_app.services.compare.reliability import calibrate_on, check, forget
+from sbert_app.services.compare.calibration import calibrate_on, check, forget
 from sbert_app.services.container import Services
 from sbert_app.services.results.results import Results, data_label
 from training.errors import InputError
+from training.evaluation.calibration import FITTED_ON
 from training.models.scorer import ENCODER, kind_of
 from training.names import ModelName
 

@@ -26,9 +26,15 @@ from sbert_app.pages.evaluate.calibration import CalibrationSection
 from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results import paper
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
-from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, shipped_systems
+from sbert_app.services.results.precomputed import (
+    FIRST,
+    PAPER,
+    PAPER_TABLES,
+    SHIPPED,
+    PrecomputedResults,
+    shipped_systems,
+)
 from sbert_app.services.results.ranking import rank_models
 from sbert_app.services.results.results import (
     AVERAGE,
@@ -42,9 +48,9 @@ from sbert_app.services.results.results import (
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
-from training.evaluation.metrics import SIMILARITIES
 from training.models.scorer import ENCODER, kind_of
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 
 PEARSON_CAUTION = (
     "Pearson r measures how linear the relation is, not how well the order is kept. Reimers et al. (2016) show that it "
@@ -71,7 +77,7 @@ class _Display(NamedTuple):
 
     similarity: str = "cosine"
     pearson: bool = False
-    papers: str = paper.FIRST
+    papers: str = FIRST
     text_format: str = "Markdown"
 
     @property
@@ -123,7 +129,7 @@ class _SimilarityTab:
                 options = {"min_width": 320, "scale": 3, "elem_id": "similarity"}
                 self.similarity = gr.Radio(similarities, value="cosine", label="Similarity", **options)
                 options = {"min_width": 260, "scale": 2, "elem_id": "paper"}
-                self.paper = gr.Radio(list(paper.TABLES), value=paper.FIRST, label="Rows from the paper", **options)
+                self.paper = gr.Radio(list(PAPER_TABLES), value=FIRST, label="Rows from the paper", **options)
             label = "Pearson r instead of Spearman ρ"
             self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         table = tabulate(shipped, Metric())
@@ -269,7 +275,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
         similarity=SIMILARITIES[table.metric.similarity].label,
         table=table,
         mark=MARK,
-        paper_source=paper.SOURCE,
+        paper_source=PAPER,
         speed_tooltip=SPEED_TOOLTIP,
         notes=_notes(table),
         failures=_failures(table),

@@ -22,8 +22,9 @@ from sbert_app.services.results.results import data_label
 from training.assets import asset
 from training.catalogue import SCORED
 from training.errors import InputError
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows
+from training.similarities import cosine
 
 SIMILAR_FROM = 4.0  # gold score
 EXAMPLES, DATA = "examples", "data"  # where sentences to search in are from

@@ -24,7 +24,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
 from sbert_app.services.models.distillation import distill_to_home
-from sbert_app.services.runs.estimate import RunEstimate, estimate_run, preview_negatives
+from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
@@ -192,10 +192,13 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     )
 
     def preview(watch: Watch, *values: Any) -> Update:
+        from training.trainer.negatives import PREVIEWED, mine_for
+
         chosen = dict(zip(names, values, strict=True))
         config = to_config({**chosen, "mine_negatives": True}, services.access)
-        found = preview_negatives(config, services.settings.home, watch.stage("Encoding the training data"))
-        return {tab.status: negatives(found)}
+        stage = watch.stage("Encoding the training data")
+        mined = mine_for(config, services.settings.home, stage.should_stop, stage.on_progress)
+        return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
 
     tab.wire(preview, [fields[name] for name in names], {})
 

@@ -15,7 +15,7 @@ from sbert_app.services.runs.store import RunStore
 from training.errors import without_folders
 from training.objectives.base import is_own
 from training.trainer.config import SETTINGS, RunConfig, default_learning_rate
-from training.trainer.model_card import NAMES
+from training.trainer.run_metrics import RUN_METRICS
 
 
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
@@ -24,10 +24,23 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
     record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
     curve = Curve(run.name, COLOURS[0], run.events, progress.steps, progress.measure)
     figures = [make([curve]) for make in FIGURES.values()]
-    names = [name for name in NAMES if any(event.get(name) is not None for event in evaluations)]
+    metrics = {
+        name: metric
+        for name, metric in RUN_METRICS.items()
+        if any(event.get(name) is not None for event in evaluations)
+    }
     table = macro("table")(
-        [("step", ""), *((NAMES[name], "number") for name in names)],
-        [[f"{event['step']:,}", *(_figure(name, event.get(name)) for name in names)] for event in evaluations],
+        [("step", ""), *((metric.label, "number") for metric in metrics.values())],
+        [
+            [
+                f"{event['step']:,}",
+                *(
+                    MISSING if event.get(name) is None else metric.format(event[name])
+                    for name, metric in metrics.items()
+                ),
+            ]
+            for event in evaluations
+        ],
     )
     objectives = {part.objective for part in run.config.parts}
     own = [name for name, each in SETTINGS.items() if not each.objectives or objectives & {*each.objectives}]
@@ -70,7 +83,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _figure(name: str, value: float | None) -> str:
-    return MISSING if value is None else f"{100 * value:.2f}" if name == "spearman" else f"{value:.4f}"

@@ -18,13 +18,14 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.state import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
-from sbert_app.services.runs.events import MEASURES
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
 from training.pooling import pooling_label
 from training.trainer.config import RunConfig
+from training.trainer.run_metrics import RUN_METRICS
 
 NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
 ADVICE = {
@@ -123,7 +124,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
         if estimate.steps is not None
         else "the number of steps is known once the data is loaded"
     )
-    seconds = estimate.seconds(rate) if rate else None
+    seconds = rate.seconds(estimate) if rate else None
     of_seeds = [f"{seeds} seeds"] if seeds > 1 else []
     return estimate_plan(
         [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps, *of_seeds],
@@ -202,24 +203,23 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     progress = run.progress
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
     latest, digits = progress.latest, _digits(run)
-    metric = MEASURES[progress.measure or "loss"][0]
+    metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     if best is not None and progress.best is not None:
         after = " after training" if base is not None and best < base else ""  # the base was better
-        tiles.append((f"{best:.{digits}f}", f"best {metric}{after}", f"at step {progress.best['step']:,}"))
+        tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", f"at step {progress.best['step']:,}"))
         if base is not None:
             tiles.append((format_number(best - base, digits, "+"), "against the base", f"which has {base:.{digits}f}"))
         last = progress.figure(latest)
         if latest is not None and last is not None and latest is not progress.best:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
-        tiles.append((f"{base:.{digits}f}", metric, "of the base, before the first step"))
+        tiles.append((f"{base:.{digits}f}", metric.label, "of the base, before the first step"))
     if progress.test is not None:
         tiles.append((f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "not used to choose"))
     shorter = (progress.best or latest or {}).get("by_dimension") or {}
-    factor = MEASURES[progress.measure or "loss"][1]
     for dimension, value in shorter.items():
-        tiles.append((f"{factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
+        tiles.append((f"{metric.factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         remark = "narrow: unrelated sentences look related" if cosine > NARROW_FROM else "the space is open"

@@ -87,7 +87,8 @@ class Quality:
 
 
 def agreement(project: Project) -> Agreement:
-    from training.evaluation.metrics import krippendorff_alpha, spearman
+    from training.evaluation.agreement import krippendorff_alpha
+    from training.evaluation.metrics import spearman
 
     ratings = project.ratings()
     table = np.full((len(ratings), len(project.pairs)), np.nan)
@@ -170,7 +171,8 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 
 def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
-    from training.evaluation.metrics import bootstrap_interval, spearman
+    from training.evaluation.bootstrap import bootstrap_interval
+    from training.evaluation.metrics import spearman
 
     low, high, _ = bootstrap_interval(scores, gold)
     return Estimate(100 * spearman(scores, gold), 100 * low, 100 * high)
@@ -257,7 +259,7 @@ def last_training(project: Project) -> Training | None:
 
 def compare(training: Training, models: ModelCache) -> BeforeAfter:
     """Base and run on the held-out pairs. InputError if a model cannot be loaded."""
-    from training.evaluation.metrics import bootstrap_replicates
+    from training.evaluation.bootstrap import bootstrap_replicates
 
     pairs = [(first, second) for first, second, _ in training.held_out]
     gold = np.array([rating for *_, rating in training.held_out])

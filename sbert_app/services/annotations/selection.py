@@ -92,12 +92,12 @@ def pick(
     The random third is drawn first and from all pairs, so that it is a sample of them. Of the scores of both models,
     (N,) each, the ranks are compared, as the scales differ; ``threshold`` is on the scale of ``first``.
     """
-    from training.evaluation.metrics import ranks
+    from scipy.stats import rankdata
 
     count = min(count, len(first))
     reasons = dict.fromkeys(random.permutation(len(first))[: count - 2 * (count // 3)].tolist(), RANDOM)
     orders = {
-        DISAGREE: np.argsort(-np.abs(ranks(first) - ranks(second)), kind="stable"),
+        DISAGREE: np.argsort(-np.abs(rankdata(first) - rankdata(second)), kind="stable"),
         THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
     }
     for reason, order in orders.items():

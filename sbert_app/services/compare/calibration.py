@@ -3,6 +3,9 @@
 They are in the home folder, for each model and pooling, and belong to the weights: where another model has taken the
 name, they do not count. Those of the default model ship in ``assets/calibration.json``, made by
 ``scripts/calibrate.py``.
+
+curve = calibrate_on(models, ModelName.parse("all-MiniLM-L6-v2"), "mine.csv", home, watch)
+check(models, model, "stsb:test", home, watch)       mean predicted and mean gold score of each bin, and the band
 """
 
 from __future__ import annotations
@@ -15,21 +18,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.embedded import weights_key
-from sbert_app.services.store.cache import digest
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
 from sbert_app.services.store.documents import DocumentStore, read_document
 from training.assets import asset
-from training.data.dataset import Dataset, folded
+from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.calibration import Calibration, fit_pairs
+from training.evaluation.calibration import (
+    FITTED_ON,
+    Calibration,
+    Reliability,
+    calibrate,
+    fit_pairs,
+    pair_keys,
+    reliability,
+)
+from training.models.scorer import ENCODER, fetched_kind
+from training.names import ModelName
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 log = logging.getLogger("sbert_lab.services")
 
+# By "model|pooling".
 SHIPPED = asset("calibration.json")
-FITTED_ON = "stsb:train"
 QUICK_PAIRS = 2_000  # of a model that has no shipped curve: a person is waiting
 
 
@@ -46,18 +62,19 @@ def error_of_model(score: float, gold: float | None, expected: tuple[float, floa
     return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."
 
 
-def fit_on_stsb(encoder: Encoder, home: Path, pairs: int | None = None) -> Calibration:
-    """Fit on STSb train, 5,749 pairs, or on ``pairs`` of it at equal distances.
+def own_curves(home: Path) -> DocumentStore[Calibration]:
+    """The curves that users have fitted, by `curve_key`."""
+    return DocumentStore(home / "calibration" / "own", Calibration, what="calibration")
 
-    Raises InputError if the data cannot be loaded.
-    """
-    from training.data.load import load_data
-    from training.evaluation.calibration import calibrate
 
-    data = load_data(FITTED_ON, home)
-    if pairs is not None and pairs < len(data):
-        data = data.select(np.linspace(0, len(data) - 1, pairs).round().astype(int).tolist())
-    return calibrate(encoder, data)
+def computed_curves(home: Path) -> DocumentStore[dict[str, Calibration]]:
+    """The curves that were fitted on STSb train, by `curve_key`; each as in `SHIPPED`."""
+    return DocumentStore(home / "calibration", dict[str, Calibration], what="calibration")
+
+
+def curve_key(model: str, pooling: str) -> str:
+    """The name of the file of a model's curve."""
+    return hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
 
 
 def load_calibration(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
@@ -79,24 +96,23 @@ def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
 
 def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
     """The curve that was fitted on STSb train, in the home folder or the shipped file; else None."""
-    found = (_curves(file).get(f"{model}|{pooling}") for file in (_file(model, pooling, home), SHIPPED))
-    return next((curve for curve in found if curve and _is_of(curve, weights)), None)
+    for file in (computed_curves(home).path(curve_key(model, pooling)), SHIPPED):
+        try:
+            curve = read_document(file, dict[str, Calibration]).get(f"{model}|{pooling}")
+        except FileNotFoundError:
+            continue
+        except InputError as error:
+            # A damaged one is written over.
+            log.warning("%s", error)
+            continue
+        if curve is not None and _is_of(curve, weights):
+            return curve
+    return None
 
 
 def _is_of(curve: Calibration, weights: str) -> bool:
-    """Whether a curve may be that of these weights. Those of earlier versions do not say whose they are."""
+    """Whether a curve may be that of these weights. Those that ship do not say whose they are."""
     return not weights or curve.weights in ("", weights)
-
-
-def _curves(file: Path) -> dict[str, Calibration]:
-    """The curves in a file; none in one that is damaged, which is written over."""
-    try:
-        return read_document(file, dict[str, Calibration])
-    except FileNotFoundError:
-        return {}
-    except InputError as error:
-        log.warning("%s", error)
-        return {}
 
 
 def stored_curve(encoder: Encoder, home: Path) -> Calibration:
@@ -104,18 +120,15 @@ def stored_curve(encoder: Encoder, home: Path) -> Calibration:
     name, pooling, weights = encoder.name, encoder.pooling, weights_key(encoder)
     curve = computed_curve(name, pooling, home, weights)
     if curve is None:
-        curve = replace(fit_on_stsb(encoder, home, QUICK_PAIRS), weights=weights)
+        data = load_data(FITTED_ON, home)
+        rows = np.linspace(0, len(data) - 1, min(QUICK_PAIRS, len(data))).round().astype(int).tolist()
+        curve = replace(calibrate(encoder, data.select(rows)), weights=weights)
         try:
-            save_calibration(name, pooling, curve, _file(name, pooling, home))
-        except InputError as error:  # the disk is full, or may not be written to
+            computed_curves(home).put(curve_key(name, pooling), {f"{name}|{pooling}": curve})
+        except InputError as error:
+            # The disk is full, or may not be written to.
             log.warning("%s", error)
     return curve
-
-
-def save_calibration(model: str, pooling: str, curve: Calibration, file: Path) -> None:
-    """Add a curve to a file, which is replaced atomically. InputError if it cannot be written."""
-    curves = {**_curves(file), f"{model}|{pooling}": curve}
-    DocumentStore(file.parent, dict[str, Calibration]).put(file.stem, curves)
 
 
 def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: Path, weights: str = "") -> Calibration:
@@ -128,20 +141,33 @@ def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: 
     return curve
 
 
-def own_curves(home: Path) -> DocumentStore[Calibration]:
-    """The curves that users have fitted, by `curve_key`."""
-    return DocumentStore(home / "calibration" / "own", Calibration, what="calibration")
+def calibrate_on(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Calibration:
+    """Fit the calibration of a bi-encoder on pairs with gold scores by name, and keep it. InputError as `fit_own`."""
+    encoder, pairs, cosines = _scored(models, model, data, home, watch)
+    return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 
 
-def pair_keys(data: Dataset) -> list[str]:
-    """A short text for each pair, the same for equal ones: in either order, case and white space aside."""
-    return [digest(sorted(map(folded, pair)))[:12] for pair in zip(*data.columns, strict=True)]
+def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Reliability:
+    """The calibration in use on other pairs. InputError if there is none, or there are no other pairs."""
+    encoder, pairs, cosines = _scored(models, model, data, home, watch)
+    curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
+    if curve is None:
+        raise InputError(f"{model.label} has no calibration; fit one")
+    return reliability(curve, pairs, cosines, home)
 
 
-def curve_key(model: str, pooling: str) -> str:
-    """The name of the file of a model's curve."""
-    return hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
+def forget(models: ModelCache, model: ModelName, home: Path) -> None:
+    """Delete the user's own curve of a model, so that the one on STSb train counts again."""
+    encoder = models.encoder(model)
+    own_curves(home).delete(curve_key(encoder.name, encoder.pooling))
 
 
-def _file(model: str, pooling: str, home: Path) -> Path:
-    return home / "calibration" / f"{curve_key(model, pooling)}.json"
+def _scored(
+    models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch
+) -> tuple[Encoder, Dataset, np.ndarray]:
+    """The encoder, the pairs, and their cosines (N,) float32."""
+    if fetched_kind(models.canonical(model), home) != ENCODER:
+        raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
+    pairs = load_scored_pairs(data, home)
+    result = evaluate_one(model, pairs, models, EvalResultCache(home), watch)
+    return models.encoder(model), pairs, result.scores_by("cosine")

@@ -10,8 +10,6 @@ experiment's record lists the config and the id of each, so that any process can
 that of its runs. A run that was deleted gets a new one when the experiment is resumed.
 
     home/experiments/<id>.json        the record
-    home/sweeps/<id>.json             those of earlier versions, which are read as well
-    home/folds/<id>/folds.json
 """
 
 from __future__ import annotations
@@ -34,7 +32,8 @@ from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, ablation
 from sbert_app.services.experiments.statistics import Summary, VariantRow, rows
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.runs.estimate import ExperimentEstimate, estimate_run
+from sbert_app.services.runs.estimate import RunEstimate, estimate_run
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run, RunError, default_name, slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError
@@ -54,7 +53,7 @@ class PlannedRun(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     label: str  # the variant of the ablation, or the fold
-    config: dict[str, Any] = {}  # fields of its `RunConfig`; none of folds of an earlier version
+    config: dict[str, Any]  # fields of its `RunConfig`
     run: str | None = None  # its id; None until it is created
     pairs: int | None = None  # of a fold: how many are held out
 
@@ -73,34 +72,11 @@ class ExperimentRecord(BaseModel):
     changes: dict[str, Any] = {}  # fields of a RunConfig that were changed for all runs of a sweep
     runs: tuple[PlannedRun, ...] = Field(min_length=1)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_version(cls, values: Any) -> Any:
-        earlier = {"ablation": _from_sweep, "folds": _from_folds}
-        try:
-            return next((read(values) for key, read in earlier.items() if key in values), values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it has another form than sweeps and folds of earlier versions: {error!r}") from error
-
     @model_validator(mode="after")
     def _is_known(self) -> ExperimentRecord:
         if self.kind == SWEEP:
             ablation(self.name)
         return self
-
-
-def _from_sweep(old: dict[str, Any]) -> dict[str, Any]:
-    """``sweeps/<id>.json``: the id of each run by "variant/seed"."""
-    changes, runs = old.get("changes", {}), old.get("runs", {})
-    grid = _grid(old["ablation"], old["seeds"], changes)
-    planned = [each.model_copy(update={"run": runs.get(f"{each.label}/{each.seed}")}) for each in grid]
-    return {"kind": SWEEP, "name": old["ablation"], "created": old["created"], "changes": changes, "runs": planned}
-
-
-def _from_folds(old: dict[str, Any]) -> dict[str, Any]:
-    """``folds/<id>/folds.json``: the name and the run of each fold."""
-    runs = [PlannedRun(label=fold["name"], run=fold["run"], pairs=fold["test_pairs"]) for fold in old["folds"]]
-    return {"kind": FOLDS, "name": old["data"], "by": old["by"], "created": old["created"], "runs": runs}
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
@@ -173,7 +149,7 @@ class Cell:
     @property
     def can_resume(self) -> bool:
         """Whether `Experiments.resume` would queue it."""
-        return bool(self.plan.config) if self.run is None else self.state in RESUMABLE
+        return self.run is None or self.state in RESUMABLE
 
 
 @dataclass(frozen=True)
@@ -246,31 +222,47 @@ class Experiment:
 # ---------------------------------------------------------------- all of them
 
 
+@dataclass(frozen=True)
+class ExperimentEstimate:
+    """What an experiment would do: an estimate for each label, times seeds."""
+
+    estimates: Mapping[str, RunEstimate]
+    runs: int
+    bytes: int  # disk space of the models of all runs; 0 if it is not known
+
+    @property
+    def seeds(self) -> int:
+        return self.runs // len(self.estimates)
+
+    def seconds(self, rate: TrainingRate) -> float | None:
+        durations = [rate.seconds(estimate) for estimate in self.estimates.values()]
+        return None if None in durations else self.seeds * sum(filter(None, durations))
+
+
 class Experiments:
     """The experiments of a home folder. They have no state in memory."""
 
     def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config) -> None:
         """``check_config`` returns what is trained; it raises InputError for a run that may not be started."""
         self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
-        self._stores = stores(jobs.store.home)
+        self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
         """Raises InputError if there is no such experiment, or its file is damaged."""
-        return self._current(experiment_id, self._store(experiment_id).get(experiment_id))
+        return self._current(experiment_id, self._records.get(experiment_id))
 
     def list(self, kind: str, name: str | None = None) -> list[Experiment]:
         """Those of a kind (and of one ablation), the newest first. Damaged ones are left out, see `damaged`."""
-        found = [
+        experiments = [
             self._current(experiment_id, record)
-            for store in self._stores
-            for experiment_id, record in store.list().documents.items()
+            for experiment_id, record in self._records.list().documents.items()
             if record.kind == kind and name in (None, record.name)
         ]
-        return sorted(found, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
+        return sorted(experiments, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
 
     def damaged(self) -> Sequence[InputError]:
         """Why files of experiments cannot be read, one error for each."""
-        return [error for store in self._stores for error in store.list().damaged]
+        return self._records.list().damaged
 
     def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
         """What an experiment would do. Raises InputError if a run could not start."""
@@ -296,7 +288,7 @@ class Experiments:
         """A new experiment without runs: `resume` queues them, `run_here` executes them."""
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
-        return self.get(self._stores[0].create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
+        return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
 
     def stop(self, experiment_id: str) -> Experiment:
         """Stop all queued and running runs. Finished ones stay."""
@@ -333,11 +325,10 @@ class Experiments:
             raise InputError(f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it")
         for run in experiment.runs:
             self.store.delete(run.id)
-        self._store(experiment_id).delete(experiment_id)
+        self._records.delete(experiment_id)
 
     def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
         """Create the missing runs. The file is written after each, so that none is created twice."""
-        store = self._store(experiment.id)
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
@@ -348,7 +339,7 @@ class Experiments:
                 return record.model_copy(update={"runs": tuple(runs)})
 
             if cell.run is None and cell.can_resume:
-                store.change(experiment.id, with_run)
+                self._records.change(experiment.id, with_run)
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
@@ -360,15 +351,11 @@ class Experiments:
                 return self.store.get(plan.run)
         return None
 
-    def _store(self, experiment_id: str) -> DocumentStore[ExperimentRecord]:
-        return next((store for store in self._stores if store.path(experiment_id).exists()), self._stores[0])
-
 
 def is_experiment(home: Path, experiment_id: str) -> bool:
-    return any(experiment_id in store.ids() for store in stores(home))
+    return experiment_id in records(home).ids()
 
 
-def stores(home: Path) -> list[DocumentStore[ExperimentRecord]]:
-    """Of the records in a home folder; the one for new experiments first."""
-    folders = ("experiments", ".json"), ("sweeps", ".json"), ("folds", "/folds.json")
-    return [DocumentStore(home / folder, ExperimentRecord, suffix, "experiment") for folder, suffix in folders]
+def records(home: Path) -> DocumentStore[ExperimentRecord]:
+    """The records of the experiments in a home folder."""
+    return DocumentStore(home / "experiments", ExperimentRecord, what="experiment")

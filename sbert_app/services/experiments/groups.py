@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sbert_app.services.experiments.ablations import ablation
-from sbert_app.services.experiments.experiment import SEEDS, SWEEP, ExperimentRecord, stores
+from sbert_app.services.experiments.experiment import SEEDS, SWEEP, ExperimentRecord, records
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document
 from training.errors import InputError
@@ -30,11 +30,12 @@ class RunGroup:
 def run_groups(home: Path) -> dict[str, RunGroup]:
     """The experiment of each run of a home folder that is part of one. Files that are damaged are left out."""
     groups: dict[str, RunGroup] = {}
-    for store in stores(home):
-        for key in store.ids():
-            with suppress(InputError, OSError):  # deleted meanwhile, or a link that leads nowhere
-                group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
-                groups |= dict.fromkeys(group.runs, group)
+    store = records(home)
+    for key in store.ids():
+        # It may have been deleted meanwhile, or be a link that leads nowhere.
+        with suppress(InputError, OSError):
+            group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
+            groups |= dict.fromkeys(group.runs, group)
     return groups
 
 

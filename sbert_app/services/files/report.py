@@ -21,7 +21,8 @@ import numpy as np
 from sbert_app.formats import format_count, format_duration, json_values
 from training.data.gold import NUMBER, matches_of
 from training.data.tables.columns import PairColumns
-from training.evaluation.metrics import affordable_resamples, bootstrap_interval, pearson, ranks, spearman
+from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval
+from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
 BINS = 80  # of the histogram, from -1 to 1
@@ -160,9 +161,11 @@ class ReportBuilder:
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
         """The rows whose ranks by cosine and by the other score lie furthest apart."""
+        from scipy.stats import rankdata
+
         if len(sample) < 2:
             return []
-        cosine_rank, other_rank = ((ranks(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
+        cosine_rank, other_rank = ((rankdata(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
         apart = np.abs(cosine_rank - other_rank)
         disagreements = []
         for at in np.argsort(-apart, kind="stable")[:WORST].tolist():

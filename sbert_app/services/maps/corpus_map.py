@@ -21,8 +21,8 @@ from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.store.cache import DiskCache, digest
-from training.evaluation.metrics import dot
 from training.names import ModelName
+from training.similarities import dot
 
 # Pairs with this gold score or more mean nearly the same.
 SIMILAR = 4.0

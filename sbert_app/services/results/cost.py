@@ -23,11 +23,13 @@ from sbert_app.services.results.results import Estimate, estimate_x100
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import affordable_resamples, bootstrap_replicates, cosine, spearman
+from training.evaluation.bootstrap import affordable_resamples, bootstrap_replicates
+from training.evaluation.metrics import spearman
 from training.evaluation.scoring import sentence_vectors
 from training.models.baselines import SparseVectors
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
+from training.similarities import cosine
 
 if TYPE_CHECKING:
     from training.models.scorer import BiEncoder, Scorer

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.results import Estimate, EvalResult, Metric, estimate_x100
+from sbert_app.services.results.results import Estimate, EvalResult, estimate_x100
 from training.data.dataset import Dataset
-from training.evaluation.metrics import bootstrap_replicates
+from training.evaluation.bootstrap import bootstrap_replicates
+from training.evaluation.metrics import spearman
 
 MAX_ERRORS = 15  # over- and underestimates each
 MIN_PAIRS = 10  # of a slice that has a ρ
@@ -74,28 +75,21 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
         ]
 
     over, under = order[::-1][: (differences > 0).sum()], order[: (differences < 0).sum()]
-    return ErrorAnalysis(errors(over), errors(under), _slices(scores, result.gold, data))
-
-
-def _slices(scores: np.ndarray, gold: np.ndarray, data: Dataset) -> list[Slice]:
-    tokenized = [(_words(a), _words(b)) for a, b in zip(*data.columns, strict=True)]
+    tokenized = [
+        tuple(WORD.findall(text.lower().replace("’", "'")) for text in pair) for pair in zip(*data.columns, strict=True)
+    ]
     slices = []
     for by, (names, classify) in SLICINGS.items():
         classes = np.array([classify(a, b) for a, b in tokenized])
         for index, name in enumerate(names):
             rows = classes == index
-            if rows.any():
-                slices.append(Slice(by, name, int(rows.sum()), _rho(scores[rows], gold[rows])))
-    return slices
-
-
-def _rho(scores: np.ndarray, gold: np.ndarray) -> Estimate | None:
-    from training.evaluation.metrics import spearman
-
-    value = spearman(scores, gold) if len(scores) >= MIN_PAIRS else float("nan")
-    if np.isnan(value):
-        return None
-    return estimate_x100(value, bootstrap_replicates(scores, gold, Metric().statistic))
+            if not rows.any():
+                continue
+            n, parts = int(rows.sum()), (scores[rows], result.gold[rows])
+            value = spearman(*parts) if n >= MIN_PAIRS else np.nan
+            rho = None if np.isnan(value) else estimate_x100(value, bootstrap_replicates(*parts))
+            slices.append(Slice(by, name, n, rho))
+    return ErrorAnalysis(errors(over), errors(under), slices)
 
 
 def _length(a: list[str], b: list[str]) -> int:
@@ -118,10 +112,6 @@ SLICINGS: dict[str, Slicing] = {
     "negation": (("in neither sentence", "in one of the two", "in both"), lambda a, b: _is_negated(a) + _is_negated(b)),
     "words in common": (("under a quarter", "a quarter to a half", "half or more"), _overlap),
 }
-
-
-def _words(text: str) -> list[str]:
-    return WORD.findall(text.lower().replace("’", "'"))
 
 
 def _unit_ranks(values: np.ndarray) -> np.ndarray:

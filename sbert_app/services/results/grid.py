@@ -41,11 +41,11 @@ from training.data.load import load_data
 from training.data.overlap import Overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, summary_of
-from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.baselines import SAVED_MODEL
 from training.models.scorer import BASELINE, kind_of
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 from training.sources.resolve import glove_folder, model_folder
 

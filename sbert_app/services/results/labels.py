@@ -18,11 +18,11 @@ from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.transforms import positive_and_negative
 from training.errors import InputError
-from training.evaluation.metrics import wilson_interval
+from training.evaluation.bootstrap import Interval, bootstrap_interval, wilson_interval
+from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
-    from training.evaluation.metrics import Interval
     from training.models.scorer import Scorer
 
 LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -61,27 +61,18 @@ def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Tri
         return TripletScore(len(near), accuracy, interval, int((near == far).sum()))
     if data.kind != LABELLED:
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
-    order = _label_values(data)
-    (scores,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
-    return _score_labels(next(iter(scores.values())), [data.label_names[label] for label in data.labels or ()], order)
-
-
-def _label_values(data: Dataset) -> dict[str, float]:
-    """The order of the labels: those of inference, or a positive one 1 and a negative one −1."""
-    if set(data.label_names) <= set(LABEL_VALUES):
-        return LABEL_VALUES
-    positive, negative = positive_and_negative(data)
-    if len(data.label_names) > 2:
-        raise InputError(
-            f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs {', '.join(LABEL_VALUES)}, "
-            "or two labels such as 1 and 0"
-        )
-    return {data.label_names[positive]: 1.0, data.label_names[negative]: -1.0}
-
-
-def _score_labels(scores: np.ndarray, labels: list[str], order: dict[str, float]) -> LabelScore:
-    from training.evaluation.metrics import bootstrap_interval, spearman
-
-    values = np.array([order[label] for label in labels])
+    order = LABEL_VALUES
+    if not set(data.label_names) <= set(LABEL_VALUES):
+        # A positive label and a negative one.
+        together, apart = positive_and_negative(data)
+        if len(data.label_names) > 2:
+            raise InputError(
+                f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs "
+                f"{', '.join(LABEL_VALUES)}, or two labels such as 1 and 0"
+            )
+        order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
+    (by_similarity,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
+    scores = next(iter(by_similarity.values()))
+    values = np.array([order[data.label_names[label]] for label in data.labels or ()])
     by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
-    return LabelScore(len(labels), spearman(scores, values), bootstrap_interval(scores, values), by_label)
+    return LabelScore(len(values), spearman(scores, values), bootstrap_interval(scores, values), by_label)

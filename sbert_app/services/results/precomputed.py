@@ -1,4 +1,5 @@
-"""The precomputed tables that ship: models in ``assets/evaluation.json``, systems made here in ``assets/systems.json``.
+"""The tables that ship: models in ``assets/evaluation.json``, systems made here in ``assets/systems.json``, and the
+figures of Reimers & Gurevych (EMNLP 2019) in ``assets/paper.json``.
 
 Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
 `scripts/measure_evaluation.py` writes the first from a `ResultGrid`, so it holds what the page would measure, and
@@ -130,3 +131,37 @@ class Systems:
 @lru_cache(maxsize=1)
 def shipped_systems() -> list[System]:
     return read_document(SHIPPED_SYSTEMS, Systems).systems
+
+
+# ---------------------------------------------------------------- the paper
+
+PAPER = "Reimers & Gurevych 2019"
+PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sickr")
+PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186, "stsb:test": 1_379}
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """Spearman ρ ×100 of the cosine.
+
+    Table 1 has models without STS training data, on the test sets of STS12–16, STSb and SICK-R. Table 2 is STSb test
+    alone, with some models trained on STSb. Table 7 is sentences per second on an Intel i7-5820K; here the fastest of
+    its rows for each model.
+    """
+
+    model: str
+    figures: dict[str, list[float]]  # data set -> [ρ ×100]
+    std: float | None = None  # over ten seeds, Table 2
+    speed: float | None = None  # sentences per second, Table 7
+
+
+TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[PaperRow]]).values()
+FIRST = "Table 1"
+PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
+
+
+def paper_column(data: str, size: int | None) -> str | None:
+    """The paper's column that a data set is: by its name, or a file with the column's name and size. None otherwise."""
+    named = next((column for column in PAPER_COLUMNS if data in (column, f"{column}:test")), None)
+    stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
+    return named or (stem if PAPER_SIZES.get(stem) == size is not None else None)

@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from sbert_app.services.results.results import Difference, Metric, Results
-from training.evaluation.paired import ALPHA
+from training.evaluation.bootstrap import ALPHA
 
 NORMAL = NormalDist()
 

@@ -15,8 +15,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from training.data.overlap import Overlap
-from training.evaluation.metrics import Estimate, bootstrap_interval, bootstrap_replicates, percentile_interval
-from training.evaluation.paired import Difference
+from training.evaluation.bootstrap import (
+    Difference,
+    Estimate,
+    bootstrap_interval,
+    bootstrap_replicates,
+    percentile_interval,
+)
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 

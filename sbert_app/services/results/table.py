@@ -13,12 +13,11 @@ from math import isnan, nan
 from typing import NamedTuple
 
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results import paper
-from sbert_app.services.results.precomputed import System, shipped_systems
+from sbert_app.services.results.precomputed import FIRST, PAPER, PAPER_TABLES, System, paper_column, shipped_systems
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Estimate, Metric, Results, averaged_of, data_label
 from training.catalogue import CROSS_ENCODERS
-from training.evaluation.metrics import SIMILARITIES
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
 MARK = "†"  # after an estimate on pairs that were in the model's training data
@@ -65,15 +64,29 @@ class ResultTable:
         return self.columns[-1].name == AVERAGE
 
 
-def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> ResultTable:
+def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
     """The table of results under one metric. The paper's rows and the systems are added for the paper's metric only.
 
     That is Spearman ρ of the cosine.
     """
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
-    rows = [_row(results, model, names, metric) for model in results.models]
-    best = {name: _best(rows, name) for name in names}
+    rows = [
+        TableRow(
+            model,
+            ModelName.parse(model).label,
+            {name: results.estimate(model, name, metric) for name in names},
+            {name: reason for name in names if (reason := results.failures.get((model, name)))},
+            results.speed(model),
+            seen=frozenset(name for name in names if _has_seen(results, model, name)),
+        )
+        for model in results.models
+    ]
+    best: dict[str, set[str]] = {}
+    for name in names:
+        estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
+        values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
+        best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
     overlaps = [
         f"{ModelName.parse(model).label}: {each}"
         for (model, _), each in results.overlaps.items()
@@ -81,22 +94,11 @@ def tabulate(results: Results, metric: Metric, papers: str = paper.FIRST) -> Res
     ]
     if metric != Metric():
         return ResultTable(metric, columns, rows, [], [], best, overlaps)
-    shown = paper.TABLES[papers]
+    shown = PAPER_TABLES[papers]
     systems = [_reported_row(results, system) for system in shipped_systems()] if shown else []
     reported = [_reported_row(results, System(each.model, "", each.figures), each.speed, each.std) for each in shown]
     system_rows, paper_rows = ([row for row in part if row.estimates] for part in (systems, reported))
     return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
-
-
-def _row(results: Results, model: str, names: list[str], metric: Metric) -> TableRow:
-    return TableRow(
-        model,
-        ModelName.parse(model).label,
-        {name: results.estimate(model, name, metric) for name in names},
-        {name: reason for name in names if (reason := results.failures.get((model, name)))},
-        results.speed(model),
-        seen=frozenset(name for name in names if _has_seen(results, model, name)),
-    )
 
 
 def _has_seen(results: Results, model: str, name: str) -> bool:
@@ -107,18 +109,12 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
     if model not in CROSS_ENCODERS:
         return False
     sets = averaged_of(results) if name == AVERAGE else [name]
-    return any(paper.column_of(each, results.sizes.get(each)) in SEMEVAL for each in sets)
-
-
-def _best(rows: list[TableRow], name: str) -> set[str]:
-    estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
-    values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
-    return {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
+    return any(paper_column(each, results.sizes.get(each)) in SEMEVAL for each in sets)
 
 
 def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
     """A row that was not measured now, under our columns; its average only if it has all data sets of ours."""
-    own = {name: paper.column_of(name, results.sizes.get(name)) or name for name in results.data}
+    own = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
     columns = {name: [key] for name, key in own.items() if key in system.figures}
     names = averaged_of(results)
     if names and all(name in columns for name in names):
@@ -193,7 +189,7 @@ def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
     return [
         *((row, "") for row in table.rows),
         *((row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows),
-        *((row, paper.SOURCE) for row in table.paper_rows),
+        *((row, PAPER) for row in table.paper_rows),
     ]
 
 

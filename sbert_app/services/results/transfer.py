@@ -103,11 +103,8 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     if not {*texts, label} <= set(cells):
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
     columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
-    return _usable(name, list(zip(*columns, strict=True)))
-
-
-def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
-    """Keep the rows that can be learned from. Each row is its texts and, last, its class."""
+    # Each row is its texts and, last, its class. Those that can be learned from are kept.
+    rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
     dropped = len(rows) - len(complete)
     notes = [f"{dropped:,} rows without text or label left out"] if dropped else []
@@ -123,8 +120,8 @@ def _usable(name: str, rows: list[tuple[str, ...]]) -> ClassificationData:
     if len(sizes) - len(single) < 2:
         raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
     usable = [row for row in complete if row[-1] not in single]
-    *columns, labels = (list(column) for column in zip(*usable, strict=True))
-    return ClassificationData(name, tuple(columns), labels, tuple(notes))
+    *of_texts, labels = (list(column) for column in zip(*usable, strict=True))
+    return ClassificationData(name, tuple(of_texts), labels, tuple(notes))
 
 
 def score_transfer(encoder: BiEncoder, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
@@ -141,8 +138,7 @@ def score_transfer(encoder: BiEncoder, data: ClassificationData, watch: Watch = 
     classes, targets = np.unique(data.labels, return_inverse=True)
     folds = max(2, min(FOLDS, int(np.bincount(targets).min())))
     accuracies = []
-    splits = _splits(targets, data.groups, folds)
-    for number, (train, test) in enumerate(splits):
+    for number, (train, test) in enumerate(_splits(targets, data.groups, folds)):
         watch.check()
         watch.report(number / folds, "Classifying")
         with threadpool_limits(1, user_api="blas"):  # the matrices are too small for a second thread to help
@@ -157,10 +153,10 @@ def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tup
     """Rows to train and rows to test, stratified by class; a group is never divided."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-    if len(np.unique(groups)) == len(groups):  # the same folds, many times faster
-        yield from StratifiedKFold(folds, shuffle=True, random_state=SEED).split(targets, targets)
-    else:
-        yield from StratifiedGroupKFold(folds, shuffle=True, random_state=SEED).split(targets, targets, groups)
+    # Without groups the folds are the same, and made many times faster.
+    is_grouped = len(np.unique(groups)) < len(groups)
+    splitter = (StratifiedGroupKFold if is_grouped else StratifiedKFold)(folds, shuffle=True, random_state=SEED)
+    return splitter.split(targets, targets, groups if is_grouped else None)
 
 
 def _features(encoder: BiEncoder, data: ClassificationData, watch: Watch) -> Vectors:

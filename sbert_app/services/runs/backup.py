@@ -22,7 +22,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.state import State
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.store import kept_of
+from sbert_app.services.store import home_entry
 from training.atomic import replace_file, replace_folder
 from training.errors import InputError
 from training.sources.home import make_home
@@ -58,7 +58,7 @@ def back_up(home: Path, target: Path) -> Saved:
         archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
-            entry = kept_of(name)
+            entry = home_entry(name)
             if entry is None or not entry.is_work or file.name in NOT_SAVED or name.startswith(changing):
                 continue
             try:
@@ -117,7 +117,7 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
     names = [member.filename for member in members]
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     for member, name in zip(members, names, strict=True):
-        entry = kept_of(name)
+        entry = home_entry(name)
         is_allowed = entry is not None and entry.is_work and _NAME.fullmatch(name) and name not in folders
         if not is_allowed or entry is None or stat.S_ISLNK(member.external_attr >> 16) or names.count(name) > 1:
             raise InputError(f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored")

@@ -18,15 +18,7 @@ from pathlib import Path
 from sbert_app.services.background.state import State
 from sbert_app.services.store.documents import unreadable
 from training.trainer.events import Event, parse_events
-
-# The metric of a run is the first of these that its evaluations have -> its name and the factor it is shown with.
-MEASURES: dict[str, tuple[str, float]] = {
-    "spearman": ("Spearman ρ ×100", 100),
-    "average_precision": ("average precision %", 100),
-    "accuracy": ("triplet accuracy %", 100),
-    "ndcg@10": ("nDCG@10 %", 100),
-    "loss": ("loss", 1),
-}
+from training.trainer.run_metrics import RUN_METRICS, main_metric
 
 
 class EventReader:
@@ -101,9 +93,8 @@ class RunProgress:
 
     @property
     def measure(self) -> str | None:
-        """The metric of the run, a key of `MEASURES`; None before the first evaluation."""
-        figures = self.latest or {}
-        return next((name for name in MEASURES if figures.get(name) is not None), None)
+        """The main metric of the run, a key of `RUN_METRICS`; None before the first evaluation."""
+        return main_metric(self.latest or {})
 
     @property
     def collapsed(self) -> str | None:
@@ -113,7 +104,7 @@ class RunProgress:
     def figure(self, event: Event | None) -> float | None:
         """The metric in one evaluation, as it is shown (ρ ×100)."""
         value = (event or {}).get(self.measure or "")
-        return None if value is None else value * MEASURES[self.measure or "loss"][1]
+        return None if value is None else value * RUN_METRICS[self.measure or "loss"].factor
 
 
 def _last(

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import MEASURES, Event
+from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
 from training.errors import InputError, UserFacingError
+from training.trainer.run_metrics import MAIN_METRICS
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
@@ -101,9 +102,9 @@ def _log_event(event: Event) -> None:
     """A line for each evaluation and for the start; the training steps are only in the events."""
     if event["kind"] == "eval":
         figures = ", ".join(
-            f"{name} {event[key] * factor:.4g}"
-            for key, (name, factor) in MEASURES.items()
-            if event.get(key) is not None
+            f"{metric.label} {event[name] * metric.factor:.4g}"
+            for name, metric in MAIN_METRICS.items()
+            if event.get(name) is not None
         )
         log.info("step %s: %s%s", event["step"], figures, f"; {event['collapsed']}" if event.get("collapsed") else "")
     elif event["kind"] == "state" and event.get("state") == State.RUNNING:

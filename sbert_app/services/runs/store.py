@@ -83,7 +83,11 @@ class RunStore:
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
         config, record = self._config(run_id, folder), self._current_record(folder)
-        name, events = self._name(folder) or default_name(config), self.events(run_id)
+        name, events = "", self.events(run_id)
+        # A name that cannot be read makes no run useless.
+        with suppress(OSError):
+            name = (folder / "name.txt").read_bytes().decode(errors="replace")
+        name = name or default_name(config)
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
@@ -301,13 +305,6 @@ class RunStore:
         """The file run.json of each run, also one that is a link that leads nowhere, which a glob leaves out."""
         files = [folder / "run.json" for folder in self.folder.glob("[!.]*")]
         return [file for file in files if os.path.lexists(file)]
-
-    def _name(self, folder: Path) -> str:
-        """Its name; empty if that cannot be read, which makes no run useless."""
-        try:
-            return (folder / "name.txt").read_bytes().decode(errors="replace")
-        except OSError:
-            return ""
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
         config = self._configs.get(run_id)  # of a run that another thread may be deleting

@@ -1,7 +1,7 @@
-"""What is kept on disk, and the one reader and writer of records (`documents`).
+"""The home folder, and the one reader and writer of its records (`documents`).
 
-`HOME` lists every kind of file in a home folder, as the code that writes it names it: docs/settings.md shows the list,
-`home backup` saves what is people's work, and a test damages each kind.
+`HOME` lists every kind of file in a home folder: docs/settings.md shows the list, `home backup` saves what is people's
+work, and a test damages each kind.
 """
 
 from __future__ import annotations
@@ -10,72 +10,63 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
-class Kept(NamedTuple):
+class HomeEntry(NamedTuple):
     """A folder or file of the home folder. Patterns of its files stand by what becomes of one that is damaged.
 
-    In a pattern * is also a slash. ``readers``: modules of sbert_app.services, or of training.
+    In a pattern * is also a slash.
     """
 
     name: str
     what: str
-    readers: str
-    said: tuple[str, ...] = ()  # one sentence names it, and what to do
+    reported: tuple[str, ...] = ()  # one sentence names it, and what to do
     skipped: tuple[str, ...] = ()  # what is damaged in it counts as not there
-    anew: tuple[str, ...] = ()  # it is computed anew
+    recomputed: tuple[str, ...] = ()
     is_work: bool = False  # people's work; everything else is rebuilt or fetched again
 
 
 HOME = (
-    Kept(
+    HomeEntry(
         "runs/",
         "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/",
-        "runs.store, training.trainer, training.models",
-        said=("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
+        reported=("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
         skipped=("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
         is_work=True,
     ),
-    Kept("experiments/", "sweeps and folds: the settings and the id of each run", "experiments", ("*",), is_work=True),
-    Kept("sweeps/", "sweeps of earlier versions", "experiments", ("*",), is_work=True),
-    Kept("folds/", "folds of earlier versions, and their data", "experiments", ("*",), is_work=True),
-    Kept(
+    HomeEntry("experiments/", "sweeps and folds: the settings and the id of each run", ("*",), is_work=True),
+    HomeEntry(
         "annotations/",
         "Label: pairs and ratings",
-        "annotations",
-        said=("*/project.json", "*/pairs.jsonl", "*/training.json"),
+        reported=("*/project.json", "*/pairs.jsonl", "*/training.json"),
         skipped=("*/ratings.jsonl", "*/agreed.jsonl"),
         is_work=True,
     ),
-    Kept("explore/groups/", "groups of sentences", "corpus.groups", ("*",), is_work=True),
-    Kept("explore/clusters/", "names of clusters", "clusters.edits", ("*",), is_work=True),
-    Kept("calibration/own/", "what a cosine means by your gold scores", "compare.calibration", ("*",), is_work=True),
-    Kept("data/uploads/", "files that runs learn from", "training.data", ("*/*",), is_work=True),
-    Kept("models/static/", "static models that were distilled here", "training.models", ("*/*",), is_work=True),
-    Kept("data/", "data sets that were fetched", "training.data", ("*",)),
-    Kept("models/", "models that were fetched", "training.models", ("*",)),
-    Kept("cache/", "embeddings, maps, results", "store.cache", anew=("*.npz", "*.npy")),
-    Kept("calibration/", "what a cosine means, for each model and pooling", "compare.calibration", anew=("*.json",)),
-    Kept(
+    HomeEntry("explore/groups/", "groups of sentences", ("*",), is_work=True),
+    HomeEntry("explore/clusters/", "names of clusters", ("*",), is_work=True),
+    HomeEntry("calibration/own/", "what a cosine means by your gold scores", ("*",), is_work=True),
+    HomeEntry("data/uploads/", "files that runs learn from", ("*/*",), is_work=True),
+    HomeEntry("models/static/", "static models that were distilled here", ("*/*",), is_work=True),
+    HomeEntry("data/", "data sets that were fetched", ("*",)),
+    HomeEntry("models/", "models that were fetched", ("*",)),
+    HomeEntry("cache/", "embeddings, maps, results", recomputed=("*.npz",)),
+    HomeEntry("calibration/", "what a cosine means, for each model and pooling", recomputed=("*.json",)),
+    HomeEntry(
         "vectors/",
         "embeddings of large corpora, up to 64 GB; an incomplete file is continued",
-        "corpus.embedded",
-        anew=("*.f32", "*.f32.incomplete"),
+        recomputed=("*.f32", "*.f32.incomplete"),
     ),
-    Kept("numba/", "compiled code of UMAP", "maps.projection", anew=("*",)),
-    Kept(
-        "tmp/",
-        "uploads and results of the pages for a day, with Bulk's files and Explore's corpora",
-        "files.jobs, corpus.shared_sentences, corpus.kept",
-        skipped=("*",),
+    HomeEntry("numba/", "compiled code of UMAP", recomputed=("*",)),
+    HomeEntry(
+        "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
     ),
-    Kept("jobs.sqlite", "the queue; a damaged one is set aside beside it", "jobs.queue", anew=("*",)),
-    Kept("worker-", "logs of the processes that execute runs", "", skipped=("*.log",)),
+    HomeEntry("jobs.sqlite", "the queue; a damaged one is set aside beside it", recomputed=("*",)),
+    HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
 )
 
 
-def kept_of(path: str) -> Kept | None:
-    """What a file of the home folder is part of, by its path there; None if no part of the app writes such a one."""
-    for kept in HOME:
-        if path.startswith(kept.name):
-            patterns = (*kept.said, *kept.skipped, *kept.anew)
-            return kept if any(fnmatchcase(path.removeprefix(kept.name), each) for each in patterns) else None
+def home_entry(path: str) -> HomeEntry | None:
+    """The part of the home folder that a file belongs to, by its path there; None if no part of the app writes it."""
+    for entry in HOME:
+        if path.startswith(entry.name):
+            patterns = (*entry.reported, *entry.skipped, *entry.recomputed)
+            return entry if any(fnmatchcase(path.removeprefix(entry.name), each) for each in patterns) else None
     return None

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -33,9 +33,9 @@ V = TypeVar("V")
 class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
-    Arrays are stored by name as KEY.npz, with checksums; a single one too, or as the KEY.npy of earlier versions.
-    Files are written atomically and never unpickled. A file that cannot be read or written (damaged, disk full, no
-    permission) is logged and counts as absent; what is computed in its place is written over it.
+    Arrays are stored by name as KEY.npz, with checksums. Files are written atomically and never unpickled. A file that
+    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent; what is computed in
+    its place is written over it.
 
     ``folder`` is created when the first entry is stored, ``shipped`` is a second one that is only read; ``max_bytes``
     is the total size of the files, and a larger entry is not stored.
@@ -47,8 +47,7 @@ class DiskCache:
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
-        arrays = self.get_arrays(key)
-        return self._load(f"{key}.npy") if arrays is None else arrays.get(SINGLE)
+        return (self.get_arrays(key) or {}).get(SINGLE)
 
     def put(self, key: str, array: np.ndarray) -> None:
         self.put_arrays(key, {SINGLE: array})
@@ -62,7 +61,24 @@ class DiskCache:
         return array
 
     def get_arrays(self, key: str) -> dict[str, np.ndarray] | None:
-        return self._load(f"{key}.npz")
+        name = f"{key}.npz"
+        for folder in filter(None, (self.folder, self.shipped)):
+            try:
+                with np.load(folder / name, allow_pickle=False) as loaded:
+                    arrays = dict(loaded)
+                if folder == self.folder:
+                    # The modification time is the time of last use.
+                    os.utime(folder / name)
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001 - a damaged file, of which numpy and zipfile make many errors
+                log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
+                if isinstance(error, IsADirectoryError) and folder == self.folder:
+                    # A file would be written over.
+                    shutil.rmtree(folder / name, ignore_errors=True)
+                continue
+            return arrays
+        return None
 
     def put_arrays(self, key: str, arrays: Mapping[str, np.ndarray]) -> None:
         if sum(array.nbytes for array in arrays.values()) > self.max_bytes:
@@ -72,35 +88,9 @@ class DiskCache:
             with open_atomic(self.folder / f"{key}.npz", "wb") as file:
                 np.savez(file, allow_pickle=False, **arrays)
             sweep(self.folder)
-            remove_least_used([*self.folder.glob("*.npy"), *self.folder.glob("*.npz")], self.max_bytes)
+            remove_least_used(self.folder.glob("*.npz"), self.max_bytes)
         except OSError as error:
             log.warning("%s.npz cannot be stored in the cache: %s", key, error)
-
-    def _load(self, name: str) -> Any:
-        for folder in filter(None, (self.folder, self.shipped)):
-            try:
-                loaded = _read(folder / name)
-                if folder == self.folder:
-                    os.utime(folder / name)  # the modification time is the time of last use
-            except FileNotFoundError:
-                continue
-            except Exception as error:  # noqa: BLE001 - a damaged file, of which numpy and zipfile make many errors
-                log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
-                if isinstance(error, IsADirectoryError) and folder == self.folder:
-                    shutil.rmtree(folder / name, ignore_errors=True)  # a file would be written over
-                continue
-            return loaded
-        return None
-
-
-def _read(file: Path) -> Any:
-    with file.open("rb") as opened:
-        loaded = np.load(opened, allow_pickle=False)
-        if isinstance(loaded, np.lib.npyio.NpzFile):
-            return dict(loaded)
-        if opened.read(1):
-            raise ValueError("it has more bytes than its header says")
-        return loaded
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, kept: Path | None = None) -> None:

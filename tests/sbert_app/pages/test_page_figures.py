@@ -8,7 +8,7 @@ from sbert_app.figures.evaluation import SPEED_NOISE
 from sbert_app.pages.components.pickers import CROSS_ENCODER_REMARKS
 from sbert_app.pages.evaluate import cost, sts
 from sbert_app.pages.train import form
-from sbert_app.services.results.paper import SIZES
+from sbert_app.services.results.precomputed import PAPER_SIZES
 from training.catalogue import DATA_SETS, DOWNLOADS
 from training.data.load import load_data
 from training.sources.package_index import MPNET
@@ -38,8 +38,8 @@ def test_a_download_names_its_size():
 def test_what_trained_cross_encoders_have_seen_of_the_semeval_sets_is_counted(home: Path):
     lines = (stsb_folder(home).path / "sts-train.csv").read_text(encoding="utf-8").splitlines()
     years = [line.split("\t")[YEAR] for line in lines]
-    assert years.count("2012test") / SIZES["sts12"] == pytest.approx(1 / 3, abs=0.03)
-    assert years.count("2014") / SIZES["sts14"] == pytest.approx(1 / 2, abs=0.03)
+    assert years.count("2012test") / PAPER_SIZES["sts12"] == pytest.approx(1 / 3, abs=0.03)
+    assert years.count("2014") / PAPER_SIZES["sts14"] == pytest.approx(1 / 2, abs=0.03)
     assert "about a third of STS12 and half of STS14" in sts.SEEN_NOTE
 
 

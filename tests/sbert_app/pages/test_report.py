@@ -16,7 +16,7 @@ from sbert_app.commands.train import train
 from sbert_app.pages.ablation.report import experiment_report
 from sbert_app.pages.components.report import Report, of_page, plot
 from sbert_app.pages.train.report import command_of, run_report
-from sbert_app.services.experiments.experiment import ExperimentRecord, Experiments, PlannedRun, new_sweep
+from sbert_app.services.experiments.experiment import ExperimentRecord, Experiments, PlannedRun, new_sweep, records
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
@@ -102,13 +102,15 @@ def test_an_experiment_has_its_statistics_and_its_runs(store):
     experiments = Experiments(RunQueue(store))
     sweep = new_sweep("pooling", 1, {"max_steps": 2})
     runs = [plan.model_copy(update={"run": finished(store, plan.label).id}) for plan in sweep.runs]
-    stored = experiments._stores[0].create("a-sweep", sweep.model_copy(update={"runs": tuple(runs)}))
+    stored = records(store.home).create("a-sweep", sweep.model_copy(update={"runs": tuple(runs)}))
     report = experiment_report(experiments.get(stored))
     html = report.html()
     assert report.command == "sbert-lab ablate --preset pooling --seeds 1 --max-steps 2"
     assert 'class="plot"' in html and html.count("85.00") >= 2 * len(runs)
-    seeds = ExperimentRecord(kind="seeds", name="mine", by="0-1", runs=(PlannedRun(label="mine", run="gone"),))
-    html = experiment_report(experiments.get(experiments._stores[0].create("seeds", seeds))).html()
+    seeds = ExperimentRecord(
+        kind="seeds", name="mine", by="0-1", runs=(PlannedRun(label="mine", config=runs[0].config, run="gone"),)
+    )
+    html = experiment_report(experiments.get(records(store.home).create("seeds", seeds))).html()
     assert "deleted" in html and 'class="plot"' not in html
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from sbert_app.pages.components import start
 from sbert_app.pages.components.start import StartForm
-from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig

@@ -20,7 +20,8 @@ from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup, run_groups
 from sbert_app.services.files.uploads import keep_upload
-from sbert_app.services.runs.estimate import NegativesPreview, RunEstimate, TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -199,7 +200,7 @@ def test_uploads_kept_for_runs_have_their_limit(tmp_path):
 
 def test_mined_negatives_are_shown_as_text():
     triplet = MinedTriplet(HOSTILE, "a positive", "a negative", 0.91, 0.52)
-    shown = train_runs.negatives(NegativesPreview([triplet], 1, "hard negatives are mined"))
+    shown = train_runs.negatives("hard negatives are mined", [triplet])
     assert "<img" not in shown
     assert "0.91" in shown
     assert "0.52" in shown

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from training.evaluation.metrics import bootstrap_interval, bootstrap_replicates
+from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
 
 
 @pytest.mark.parametrize("statistic", ["spearman", "pearson"])

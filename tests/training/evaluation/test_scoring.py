@@ -6,10 +6,10 @@ from paths import SHARED_DATA
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import evaluate, row_scores, sentence_vectors
 from training.models.encoder import Encoder
 from training.models.scorer import load_scorer
+from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
 
 

@@ -16,7 +16,8 @@ from sklearn.metrics import f1_score as sklearn_f1
 from training.data.dataset import Dataset
 from training.data.transforms import match_labels
 from training.errors import InputError
-from training.evaluation.metrics import Estimate, classify_pairs, precision_recall
+from training.evaluation.bootstrap import Estimate
+from training.evaluation.metrics import classify_pairs, precision_recall
 from training.evaluation.thresholds import (
     BEST_F1,
     CRITERIA,

@@ -16,7 +16,7 @@ from training.inference import int8
 from training.inference.int8 import Int8Linear, ObservedLinear, has_int8
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.objectives import Regression
+from training.objectives.pairs import Regression
 from training.trainer.training_model import TrainingModel
 
 needs_int8 = pytest.mark.skipif(not has_int8("cpu"), reason="PyTorch has no 8-bit products here")

@@ -64,7 +64,7 @@ configs = st.builds(
 
 @given(configs)
 def test_json_brings_back_an_equal_config(config):
-    assert RunConfig.from_json(config.to_json()) == config
+    assert RunConfig.model_validate_json(config.to_json()) == config
 
 
 @pytest.mark.parametrize(
@@ -156,15 +156,11 @@ def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times()
     assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
 
 
-def test_unknown_fields_and_broken_json_are_refused():
+def test_fields_that_are_unknown_or_missing_are_named():
     with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, base"):
         RunConfig("mnrl", batchsize=3)
     with pytest.raises(InputError, match="needs an objective: classification"):
         RunConfig()
-    with pytest.raises(InputError, match="not JSON"):
-        RunConfig.from_json("{")
-    with pytest.raises(InputError, match="not a JSON object"):
-        RunConfig.from_json("[]")
 
 
 def test_copies_are_equal_and_validated():
@@ -176,10 +172,9 @@ def test_copies_are_equal_and_validated():
     ):
         assert other == config
         assert hash(other) == hash(config)
-    for copied in (config.replace(seed=3), config.model_copy(update={"seed": 3})):
-        assert copied == RunConfig("regression", max_steps=20, seed=3)
+    assert config.replace(seed=3) == RunConfig("regression", max_steps=20, seed=3)
     with pytest.raises(InputError, match="seed is -3"):
-        config.model_copy(update={"seed": -3})
+        config.replace(seed=-3)
 
 
 def test_settings_are_those_of_the_model():
@@ -213,10 +208,3 @@ def test_the_documentation_has_every_setting():
     table = "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
     document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
     assert table in document, f"the table of docs/train.md has to be:\n{table}"
-
-
-def test_fields_that_are_not_given_or_do_not_exist():
-    with pytest.raises(InputError, match="no field batchsize"):
-        RunConfig("mnrl", batchsize=3)
-    with pytest.raises(InputError, match="needs an objective"):
-        RunConfig()

@@ -18,7 +18,7 @@ from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
 from training.models.scorer import CROSS, kind_of
 from training.models.tokenization import PairTokenizer, pad_pairs
-from training.objectives import BinaryCrossEntropy
+from training.objectives.pairs import BinaryCrossEntropy
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
 from training.trainer.events import read_events
@@ -169,7 +169,7 @@ def test_labelled_pairs_are_binary_and_evaluated_by_average_precision(cross, tmp
     assert 0 < result.best["average_precision"] <= 1 and result.best["loss"] > 0
     card = ModelCard.load(tmp_path / "run/model/README.md")
     assert card.data.pipeline_tag == "text-ranking" and "cross-encoder" in card.data.tags
-    assert "CrossEncoder(" in card.text and "Average precision" in card.text
+    assert "CrossEncoder(" in card.text and "average precision %" in card.text
     assert "by their cosine" not in card.text
 
 

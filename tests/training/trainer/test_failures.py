@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.objectives import Regression
+from training.objectives.pairs import Regression
 from training.trainer import training_model
 from training.trainer.events import EventLog, read_events
 from training.trainer.train import train

@@ -12,7 +12,8 @@ from run_helpers import Events, curve, of_kind, run, stop_at
 from torch.utils.data import BatchSampler, ConcatDataset, SequentialSampler
 
 from training.errors import InputError
-from training.objectives import CoSENT, Triplet
+from training.objectives.pairs import CoSENT
+from training.objectives.ranking import Triplet
 from training.trainer.batches import MixedBatches
 from training.trainer.config import MIXES, Part, RunConfig
 from training.trainer.events import read_events
@@ -121,9 +122,9 @@ def test_a_config_lists_its_parts():
     parts = RunConfig("mnrl", train_data="snli + all-nli=cosent").parts
     assert parts == (Part("snli", "mnrl"), Part("all-nli", "cosent"))
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)
-    assert RunConfig.from_json(config.to_json()) == config
+    assert RunConfig.model_validate_json(config.to_json()) == config
     old = {name: value for name, value in RunConfig("mnrl").to_dict().items() if name != "mix"}
-    assert RunConfig.from_json(json.dumps(old)) == RunConfig("mnrl")
+    assert RunConfig.model_validate_json(json.dumps(old)) == RunConfig("mnrl")
 
 
 @pytest.mark.parametrize(

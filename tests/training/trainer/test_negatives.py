@@ -82,7 +82,7 @@ def test_scored_pairs_have_no_negatives():
 
 def test_blocks_do_not_change_the_result(monkeypatch):
     from training.data.load import load_data
-    from training.objectives import MultipleNegativesRanking
+    from training.objectives.ranking import MultipleNegativesRanking
     from training.trainer import negatives
 
     data = MultipleNegativesRanking.transform(load_data("stsb:dev"))

@@ -15,7 +15,7 @@ import torch
 from depth import first
 from paths import ROOT
 from run_helpers import Events, curve, run, stop_at
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from training.errors import InputError
 from training.trainer import evaluator, trainer
@@ -74,7 +74,7 @@ def on_event(event):
         time.sleep(600)  # so that the run cannot end before it is killed
 
 trainer.CHECKPOINT_SECONDS = 0.0
-train(RunConfig.from_json(sys.argv[1]), on_event=on_event, folder=sys.argv[2])
+train(RunConfig.model_validate_json(sys.argv[1]), on_event=on_event, folder=sys.argv[2])
 """
 
 
@@ -159,33 +159,6 @@ def test_resuming_without_a_checkpoint_starts_anew(config, tmp_path):
     assert read_events(folder / "events.jsonl") == events
 
 
-def test_a_checkpoint_of_an_earlier_version_is_resumed(config, tmp_path):
-    """It has other names for the word embeddings and the number of micro-batches."""
-    _, whole = run(config)
-    events: Events = []
-    train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
-    folder = tmp_path / "r/checkpoint"
-    state = json.loads((folder / "state.json").read_text())
-    state["shares"] = state.pop("micro_batches")
-    (folder / "state.json").write_text(json.dumps(state))
-    for file in ("weights", "optimiser"):
-        tensors = load_file(folder / f"{file}.safetensors")
-        renamed = {
-            name.replace("embeddings.weight", "words.rows") if is_compact(name) else name: value
-            for name, value in tensors.items()
-        }
-        assert renamed.keys() != tensors.keys()
-        save_file(renamed, folder / f"{file}.safetensors")
-    _, resumed = run(config, tmp_path / "r", resume=True)
-    assert resumed[0]["resumed_from"] == 7
-    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
-
-
-def is_compact(name: str) -> bool:
-    """Whether a tensor of a checkpoint is the compact word embedding or a moment of it."""
-    return name.rpartition(":")[2] == "embeddings.weight"
-
-
 def test_what_cannot_be_resumed_is_refused(config, tmp_path):
     with pytest.raises(InputError, match="no run to resume"):
         run(config, tmp_path / "nothing", resume=True)
@@ -197,8 +170,6 @@ def test_what_cannot_be_resumed_is_refused(config, tmp_path):
 
 
 def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
-    from training.trainer import checkpoint
-
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(4, events))
     before = (tmp_path / "r/checkpoint/state.json").read_text()
@@ -206,7 +177,7 @@ def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
     def full(*args, **more):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_random_states", full)
+    monkeypatch.setattr(torch, "get_rng_state", full)
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
     result, told = run(config, tmp_path / "r", resume=True)
     assert (result.status, result.reason) == ("failed", "the disk is full: make room and resume the run")

@@ -24,7 +24,8 @@ from training.models.encoder import Encoder
 from training.models.model_format import ModelFormat
 from training.models.modules import LSTM, Dense, LayerNorm, StaticEmbedding, WordEmbeddings
 from training.models.word_encoders import WordBackbone
-from training.objectives import Classification, MultipleNegativesRanking, Regression
+from training.objectives.pairs import Classification, Regression
+from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.replica import Dropout
 from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
 

@@ -21,10 +21,11 @@ from training import parallel
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.objectives import OBJECTIVES
+from training.similarities import cosine
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.evaluator import Evaluator
 from training.trainer.events import read_events
@@ -98,13 +99,13 @@ def test_patience_needs_something_to_wait_for():
 def test_the_files_of_a_run(config, tmp_path):
     result, events = run(config.replace(name="A <b>run</b>"), tmp_path / "r1")
     folder = tmp_path / "r1"
-    assert RunConfig.from_json((folder / "config.json").read_text()) == config.replace(name="A <b>run</b>")
+    assert RunConfig.model_validate_json((folder / "config.json").read_text()) == config.replace(name="A <b>run</b>")
     assert read_events(folder / "events.jsonl") == events
     assert not (folder / "checkpoint").exists()
     assert result.path == str(folder / "model")
     card = (folder / "model/README.md").read_text()
     assert "regression: (cos(u, v) − gold)²" in card
-    assert "| Spearman ρ ×100 (cosine) |" in card
+    assert "| Spearman ρ ×100 |" in card
     assert not list(folder.rglob("*.bin")) + list(folder.rglob("*.pt"))  # no pickle anywhere
 
 
@@ -332,7 +333,7 @@ def saving(self):
     return outcome(self)
 
 Trainer.outcome = saving
-result = train(RunConfig.from_json(sys.argv[1]), on_event=lambda event: None, folder=sys.argv[2])
+result = train(RunConfig.model_validate_json(sys.argv[1]), on_event=lambda event: None, folder=sys.argv[2])
 assert result.status == "finished", result
 """
 

@@ -29,7 +29,7 @@ def test_they_have_a_learning_rate_and_a_pooling_of_their_own():
     assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [1e-3, 1e-3]
     assert RunConfig("regression", base="scratch:6x384").learning_rate == RunConfig("regression").learning_rate == 2e-5
     chosen = RunConfig("regression", base=DAN, learning_rate=5e-4)
-    assert RunConfig.from_json(chosen.to_json()) == chosen
+    assert RunConfig.model_validate_json(chosen.to_json()) == chosen
     assert chosen.replace(seed=1).learning_rate == 5e-4
 
 

@@ -18,8 +18,9 @@ from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
 from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, random_cosines, uniformity
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
+from training.similarities import cosine
 
 PAIRS = 200
 

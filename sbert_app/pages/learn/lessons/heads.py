@@ -72,7 +72,7 @@ class LabelledVectors(NamedTuple):
 
 def measure(context: Context, train_pairs: int) -> Heads:
     """Train and test the seven heads. InputError if the benchmark or the model cannot be loaded."""
-    from training.objectives import CONCATENATIONS
+    from training.objectives.pairs import CONCATENATIONS
 
     data = context.setup.data
     train = _vectors(context, "stsb:train", train_pairs)
@@ -87,7 +87,7 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
     import torch
     import torch.nn.functional as F
 
-    from training.objectives import concatenate
+    from training.objectives.pairs import concatenate
 
     x, y = (concatenate(of.u, of.v, concatenation) for of in (train, test))
     mean = x.mean(dim=0)

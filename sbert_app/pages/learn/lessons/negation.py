@@ -22,8 +22,8 @@ from sbert_app.pages.learn.samples import Timed
 from training.assets import read_asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
-from training.evaluation.metrics import cosine
 from training.models.baselines import TfIdf
+from training.similarities import cosine
 
 NEGATION, WORD_ORDER = "negation", "word_order"
 # kind -> the names of its three kinds of pairs

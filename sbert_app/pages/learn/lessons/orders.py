@@ -18,8 +18,9 @@ from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measuremen
 from sbert_app.pages.learn.samples import EXAMPLES, EncodedCorpus, Timed, encode_corpus, encode_sample
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
-from training.evaluation.metrics import SIMILARITIES, similarities, spearman
+from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
+from training.similarities import SIMILARITIES, row_similarities
 
 SHOWN = 8
 PAIRS = 200  # for ρ with the gold scores
@@ -52,7 +53,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
     with Timed() as timed:
         query_vector = context.encoder.encode([query], normalize=normalised)
         vectors = normalize_rows(corpus.vectors) if normalised else corpus.vectors
-        scores = similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
+        scores = row_similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
         rank_of = {name: ranks(values) for name, values in scores.items()}
         nearest = np.argsort(rank_of["cosine"])[:SHOWN]
     sample = encode_sample(context, context.setup.model, PAIRS)
@@ -63,7 +64,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
             for row in nearest
         ],
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},
-        rho={name: 100 * spearman(values, sample.gold) for name, values in similarities(u, v).items()},
+        rho={name: 100 * spearman(values, sample.gold) for name, values in row_similarities(u, v).items()},
         lengths=(float(lengths.min()), float(lengths.max())),
         corpus=corpus,
         timed=timed,

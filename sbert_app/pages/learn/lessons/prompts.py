@@ -19,8 +19,9 @@ from sbert_app.figures.style import PALETTE, error_bars, short_label
 from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
-from training.evaluation.metrics import bootstrap_replicates, cosine, spearman
-from training.evaluation.paired import ALPHA, Difference
+from training.evaluation.bootstrap import ALPHA, Difference, bootstrap_replicates
+from training.evaluation.metrics import spearman
+from training.similarities import cosine
 
 PAIRS = 150
 NONSENSE = "xyzzy: "

@@ -22,7 +22,8 @@ from markupsafe import Markup
 from sbert_app.formats import format_count
 from sbert_app.pages.learn import samples
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, findings, measured, table
-from training.evaluation.metrics import cosine, spearman
+from training.evaluation.metrics import spearman
+from training.similarities import cosine
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +91,7 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
     import torch
     import torch.nn.functional as F
 
-    from training.objectives import MultipleNegativesRanking
+    from training.objectives.ranking import MultipleNegativesRanking
 
     objective = MultipleNegativesRanking(scale=1 / temperature)
     weight = torch.eye(anchors.shape[1], requires_grad=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 
 from sbert_app.services.annotations.selection import DISAGREE, RANDOM, THRESHOLD, ProjectRequest, choose_pairs, pick
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError
-from training.evaluation.metrics import ranks
 
 
 def test_a_third_for_each_reason_and_no_pair_twice():
@@ -16,7 +16,7 @@ def test_a_third_for_each_reason_and_no_pair_twice():
     rows = {reason: [row for row, why in chosen if why == reason] for reason in (DISAGREE, THRESHOLD, RANDOM)}
     assert [len(each) for each in rows.values()] == [20, 20, 20]
     assert len({row for row, _ in chosen}) == 60
-    gap, distance = np.abs(ranks(first) - ranks(second)), np.abs(first - 0.5)
+    gap, distance = np.abs(rankdata(first) - rankdata(second)), np.abs(first - 0.5)
     others = set(range(200)) - {row for row, _ in chosen}
     assert min(gap[rows[DISAGREE]]) >= max(gap[row] for row in others)
     assert min(distance[row] for row in others) >= max(distance[rows[THRESHOLD]])

@@ -1,6 +1,5 @@
 """Calibration: a monotone curve from cosine to gold score, fitted once and stored."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,14 +12,15 @@ from hypothesis import strategies as st
 import training
 from sbert_app.services.compare import calibration
 from sbert_app.services.compare.calibration import load_calibration
-from sbert_app.services.compare.reliability import reliability
 from sbert_app.services.corpus.embedded import weights_key
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.calibration import Calibration, fit_isotonic, meaning
-from training.evaluation.metrics import cosine
+from training.evaluation.calibration import Calibration, fit_isotonic, meaning, reliability
 from training.models.encoder import Encoder
+from training.similarities import cosine
+
+CURVE = Calibration((0.0, 1.0), (1.0, 4.0), (0.5, 3.5), (1.5, 4.5))
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 5)), min_size=2, max_size=300))
@@ -54,23 +54,13 @@ def test_equal_sentences_score_5_and_a_band_holds_its_curve():
     assert curve.band(0.5)[1] - curve.band(0.5)[0] == pytest.approx(2 * 1.28 * 0.1 / 0.15, rel=0.15)
 
 
-def test_curves_of_earlier_versions_have_no_band(tmp_path):
-    file = calibration._file("m", "mean", tmp_path)
-    file.parent.mkdir()
-    file.write_text('{"m|mean": {"fitted_on": "stsb:train", "cosines": [0, 0.9], "gold": [0, 4]}}')
-    curve = load_calibration("m", "mean", tmp_path)
-    assert (curve.band(0.5), curve.gold_score(1)) == (None, 5)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"m|mean": 3}', b"\xff\xfe", b'{"m|mean": {"cosines": [0]}}'])
-def test_a_damaged_file_of_curves_is_fitted_anew(tmp_path, content):
-    file = calibration._file("m", "mean", tmp_path)
-    file.parent.mkdir()
-    file.write_bytes(content)
+def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path, content):
+    store, key = calibration.computed_curves(tmp_path), calibration.curve_key("m", "mean")
+    store.put(key, {"m|mean": CURVE})
+    assert load_calibration("m", "mean", tmp_path) == CURVE
+    store.path(key).write_bytes(content)
     assert load_calibration("m", "mean", tmp_path) is None
-    curve = Calibration((0.0, 1.0), (0.0, 5.0))
-    calibration.save_calibration("m", "mean", curve, file)
-    assert load_calibration("m", "mean", tmp_path) == curve
 
 
 def test_meanings_follow_the_scale():
@@ -82,19 +72,19 @@ def test_meanings_follow_the_scale():
 def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
     measured = []
 
-    def fit_on_stsb(encoder, home, pairs):
-        measured.append(encoder.name)
-        return Calibration((0.0, 1.0), (1.0, 4.0))
+    def calibrate(encoder, data):
+        measured.append((encoder.name, len(data)))
+        return CURVE
 
-    monkeypatch.setattr(calibration, "fit_on_stsb", fit_on_stsb)
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
     encoder = Encoder.load("scratch:1x32")
     assert load_calibration("scratch:1x32", "mean", tmp_path) is None
     for _ in range(2):
         curve = calibration.stored_curve(encoder, tmp_path)
         assert curve.gold_score(0.5) == pytest.approx(3)  # equal sentences score 5
-    assert measured == ["scratch:1x32"]
-    kept = [json.loads(file.read_text()) for file in (tmp_path / "calibration").iterdir()]
-    assert kept[0]["scratch:1x32|mean"]["fitted_on"] == "stsb:train"
+    assert measured == [("scratch:1x32", 2_000)]
+    [stored] = calibration.computed_curves(tmp_path).list().documents.values()
+    assert stored["scratch:1x32|mean"].fitted_on == "stsb:train"
 
 
 def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
@@ -106,8 +96,8 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
     assert load_calibration("folder", "mean", tmp_path, keys[2]) is None  # the folder was replaced in place
     set_aside = [calibration.is_set_aside("folder", pooling, tmp_path, keys[2]) for pooling in ("mean", "max")]
     assert set_aside == [True, False] and not calibration.is_set_aside("folder", "mean", tmp_path, keys[0])
-    curve = Calibration((0.0, 1.0), (0.0, 5.0), weights=keys[0])
-    calibration.save_calibration("folder", "mean", curve, calibration._file("folder", "mean", tmp_path))
+    curve = replace(CURVE, weights=keys[0])
+    calibration.computed_curves(tmp_path).put(calibration.curve_key("folder", "mean"), {"folder|mean": curve})
     found = [calibration.computed_curve("folder", "mean", tmp_path, key) for key in keys]
     assert found == [curve, curve, None]
 

@@ -22,10 +22,11 @@ def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
     cell, fold, single = (new_run(store, name) for name in ("cell", "fold", "single"))
     folder = store.home / "experiments"
     folder.mkdir()
-    cells = PlannedRun(label="mean", run=cell.id), PlannedRun(label="max")
+    cells = PlannedRun(label="mean", config={}, run=cell.id), PlannedRun(label="max", config={})
     write_document(folder / "20261121-pooling.json", ExperimentRecord(kind="sweep", name="pooling", runs=cells))
     (folder / "damaged.json").write_text("{")
-    folds = ExperimentRecord(kind="folds", name="my.csv", by="topic", runs=(PlannedRun(label="news", run=fold.id),))
+    plan = PlannedRun(label="news", config={}, run=fold.id)
+    folds = ExperimentRecord(kind="folds", name="my.csv", by="topic", runs=(plan,))
     write_document(folder / "x.json", folds)
     groups = run_groups(store.home)
     assert groups[cell.id].name == "sweep: pooling 20261121-pooling"

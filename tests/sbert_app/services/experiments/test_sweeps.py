@@ -22,7 +22,15 @@ from sbert_app.services.experiments.ablations import (
     ablation,
     precomputed,
 )
-from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
+from sbert_app.services.experiments.experiment import (
+    SWEEP,
+    Experiment,
+    ExperimentRecord,
+    Experiments,
+    PlannedRun,
+    new_sweep,
+    records,
+)
 from sbert_app.services.experiments.statistics import Paired, Summary, rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs import on_ray
@@ -329,14 +337,13 @@ def test_an_id_that_is_none_is_said_so(sweeps, sweep_id):
 
 
 def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
-    old = sweeps.store.home / "sweeps"
-    old.mkdir()
-    (sweeps.store.home / "experiments/broken.json").write_text("{")
-    (old / "other.json").write_text('{"ablation": "depth", "created": 1, "seeds": [0]}')
-    (old / "empty.json").write_text('{"ablation": "base", "created": 1, "seeds": []}')
+    folder, plan = sweeps.store.home / "experiments", '[{"label": "a", "config": {}}]'
+    (folder / "broken.json").write_text("{")
+    (folder / "other.json").write_text(f'{{"kind": "sweep", "name": "depth", "created": 1, "runs": {plan}}}')
+    (folder / "empty.json").write_text('{"kind": "sweep", "name": "base", "created": 1, "runs": []}')
     assert [each.id for each in sweeps.list(SWEEP)] == [two_by_two.id]
     broken, empty, other = map(str, sweeps.damaged())
-    assert f"{sweeps.store.home}/experiments/broken.json cannot be read" in broken
+    assert f"{folder}/broken.json cannot be read" in broken
     assert "runs" in empty
     assert "there is no ablation 'depth'; choose pooling" in other
 
@@ -354,6 +361,13 @@ def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsy
     assert main(["ablate", "--resume", told["id"], "--home", str(place)]) == 0  # nothing is left to do
     assert "mean" in capsys.readouterr().out
     assert len(RunStore(place).list()) == 3
+
+
+def test_folds_are_no_sweep_for_ablate(place, capsys):
+    plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
+    stored = records(place).create("folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,)))
+    assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
+    assert f"{stored} is no sweep" in capsys.readouterr().err
 
 
 def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, monkeypatch):

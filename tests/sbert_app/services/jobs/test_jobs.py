@@ -212,7 +212,7 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.trainer.config import RunConfig
 jobs = RunQueue(RunStore(Path(sys.argv[1])))
-print(jobs.start(RunConfig.from_json(sys.argv[2])).id, flush=True)
+print(jobs.start(RunConfig.model_validate_json(sys.argv[2])).id, flush=True)
 os.kill(os.getpid(), 9)
 """
 

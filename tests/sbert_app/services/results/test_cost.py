@@ -14,7 +14,7 @@ from sbert_app.services.results.cost import measure_cost
 from sbert_app.services.results.results import estimate_x100
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.metrics import bootstrap_replicates
+from training.evaluation.bootstrap import bootstrap_replicates
 from training.models.baselines import TfIdf
 from training.models.encoder import Encoder
 

@@ -9,7 +9,7 @@ from sbert_app.services.results.grid import with_scores
 from sbert_app.services.results.results import EvalResult
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import resample_weights
+from training.evaluation.bootstrap import resample_weights
 from training.evaluation.thresholds import CRITERIA, average_precision_replicates
 from training.names import ModelName
 

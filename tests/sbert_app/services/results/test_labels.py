@@ -9,7 +9,7 @@ from scipy import stats
 from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.metrics import wilson_interval
+from training.evaluation.bootstrap import wilson_interval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 

@@ -13,7 +13,6 @@ from paths import SHARED_DATA
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results import paper
 from sbert_app.services.results.error_analysis import MIN_PAIRS, analyze_errors
 from sbert_app.services.results.grid import (
     EvalResultCache,
@@ -24,7 +23,15 @@ from sbert_app.services.results.grid import (
     make_grid,
     model_fingerprint,
 )
-from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults, System, Systems
+from sbert_app.services.results.precomputed import (
+    SHIPPED,
+    TABLE_1,
+    TABLE_2,
+    PrecomputedResults,
+    System,
+    Systems,
+    paper_column,
+)
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Difference, EvalResult, Metric, averaged, data_label
 from sbert_app.services.results.table import as_csv, latex, markdown, tabulate
 from sbert_app.services.store.documents import read_document
@@ -32,10 +39,10 @@ from scripts import measure_evaluation
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.metrics import SIMILARITIES
 from training.evaluation.scoring import evaluate
 from training.models.scorer import load_scorer
 from training.names import ModelName
+from training.similarities import SIMILARITIES
 from training.sources.home import is_offline
 
 ROWS = [
@@ -284,7 +291,7 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
 
 def test_the_paper_s_rows_stand_where_they_belong(three):
     shown = tabulate(three, Metric(), "Tables 1 and 2")
-    assert len(shown.paper_rows) == len(paper.TABLE_1) + len(paper.TABLE_2)
+    assert len(shown.paper_rows) == len(TABLE_1) + len(TABLE_2)
     assert AVERAGE not in shown.paper_rows[0].estimates, "the paper has no figure for mine.csv"
     assert tabulate(three, Metric(), "none").paper_rows == []
     assert tabulate(three, Metric("dot")).paper_rows == [], "the paper's figures are of the cosine"
@@ -292,16 +299,16 @@ def test_the_paper_s_rows_stand_where_they_belong(three):
 
 def test_the_paper_s_averages_are_those_it_prints():
     printed = (61.32, 54.81, 29.19, 65.01, 71.22, 74.89, 76.55, 74.21, 76.68)
-    for row, average in zip(paper.TABLE_1, printed, strict=True):
+    for row, average in zip(TABLE_1, printed, strict=True):
         # SBERT-NLI-base: its seven figures make 74.86, the paper prints 74.89
         assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
 
 
 def test_a_file_is_the_paper_s_set_only_with_its_size():
-    assert paper.column_of("/uploads/sts12.csv", 3108) == "sts12"
-    assert paper.column_of("/uploads/sts12.csv", 12) is None
-    assert paper.column_of("sts12", 3108) == "sts12"
-    assert paper.column_of("stsb:dev", 1500) is None
+    assert paper_column("/uploads/sts12.csv", 3108) == "sts12"
+    assert paper_column("/uploads/sts12.csv", 12) is None
+    assert paper_column("sts12", 3108) == "sts12"
+    assert paper_column("stsb:dev", 1500) is None
 
 
 def test_text_to_paste_is_well_formed(three):

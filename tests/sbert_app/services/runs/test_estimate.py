@@ -4,16 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sbert_app.services.runs import estimate as run_estimate
-from sbert_app.services.runs.estimate import (
-    RunEstimate,
-    TrainingRate,
-    can_measure_rate,
-    estimate_run,
-    known_rate,
-    measure_rate,
-)
+from sbert_app.services.runs import estimate, rate
+from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.presets import PRESETS, two_stage_base
+from sbert_app.services.runs.rate import TrainingRate, can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
@@ -156,18 +150,18 @@ def test_time_is_steps_and_evaluations_at_their_rates():
     found = RunEstimate(
         RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs"
     )
-    rate = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="")
-    assert found.seconds(rate) == pytest.approx(run_estimate.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
-    assert RunEstimate(RunConfig("regression"), None, 2, "scored pairs").seconds(rate) is None
+    measured = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="")
+    assert measured.seconds(found) == pytest.approx(rate.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
+    assert measured.seconds(RunEstimate(RunConfig("regression"), None, 2, "scored pairs")) is None
 
 
 def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     config = RunConfig("regression", train_data=file, base="scratch:1x32")
     found = estimate_run(config, store)
     assert known_rate(found, store.list(), store) is None
-    for rate in (100.0, 300.0):
+    for speed in (100.0, 300.0):
         run = store.create(config)
-        lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {rate}}}' for step in (1, 2)]
+        lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {speed}}}' for step in (1, 2)]
         lines.append('{"kind": "eval", "step": 2, "seconds": 0.5}')
         (run.folder / "events.jsonl").write_text("\n".join([*lines, ""]))
     assert known_rate(found, store.list(), store).sentences_per_second == 300
@@ -176,19 +170,19 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
 
 
 def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
-    monkeypatch.setattr(run_estimate, "_measured", {})
+    monkeypatch.setattr(rate, "_measured", {})
     found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
     assert can_measure_rate(found.config, store.list(), store)
-    rate = measure_rate(found, store)
-    assert rate.sentences_per_second > 0
-    assert "8 steps measured just now" in rate.source
-    assert measure_rate(found, store) == rate == known_rate(found, [], store)
+    measured = measure_rate(found, store)
+    assert measured.sentences_per_second > 0
+    assert "8 steps measured just now" in measured.source
+    assert measure_rate(found, store) == measured == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
 
 
 @pytest.mark.parametrize("objective", ["mse", "margin-mse"])
 def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective, monkeypatch):
-    monkeypatch.setattr(run_estimate, "_measured", {})
+    monkeypatch.setattr(rate, "_measured", {})
     path = Path(file)
     path.write_text("sentence1,sentence2\n" + "".join(f"cat {i},dog {i}\n" for i in range(40)))
     config = RunConfig(objective, train_data=file, eval_data=None, base="scratch:1x32", teacher="nobody/has-this")
@@ -209,7 +203,8 @@ def test_nothing_is_fetched_only_to_measure_it(store):
 def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
     config = RunConfig("regression", train_data=file, eval_data=file, base="scratch:dan")
     for is_here in (False, True):
-        monkeypatch.setattr(run_estimate, "has_glove", lambda home, is_here=is_here: is_here)
+        for module in (estimate, rate):
+            monkeypatch.setattr(module, "has_glove", lambda home, is_here=is_here: is_here)
         notes = " ".join(estimate_run(config, store).notes)
         assert ("GloVe, 76 MB from the package index" in notes) != is_here
         assert can_measure_rate(config, store.list(), store) == is_here

@@ -51,7 +51,7 @@ def evaluation(step: int, spearman: float, **more: object) -> dict:
 def test_a_new_run_waits_in_the_queue_and_keeps_its_config(store):
     run = store.create(CONFIG)
     assert (run.state, run.config) == ("queued", CONFIG)
-    assert RunConfig.from_json((run.folder / "config.json").read_text()) == CONFIG
+    assert RunConfig.model_validate_json((run.folder / "config.json").read_text()) == CONFIG
 
 
 def test_an_id_says_when_and_what(store):

@@ -16,7 +16,7 @@ from written_home import Answers, look_at, open_home, write_home
 
 from sbert_app.services.container import Services
 from sbert_app.services.runs.backup import files_of
-from sbert_app.services.store import HOME, Kept, kept_of
+from sbert_app.services.store import HOME, HomeEntry, home_entry
 
 FOLDER, LOOP = "a folder", "a loop of links"
 LOCKS = {"lock", "jobs.lock"}  # and what is hidden
@@ -30,13 +30,10 @@ DEAR = (
 )  # to look at: a model is loaded or trained
 # What `write_home` does not write, and the tests of its readers.
 ELSEWHERE = {
-    "sweeps/*": "test_earlier_homes",
-    "folds/*": "test_earlier_homes",
     "models/static/*/*": "test_model_format",
     "models/*": "test_model_format",
     "data/*": "test_load",
     "numba/*": "test_projection",
-    "cache/*.npy": "test_cache",
     "vectors/*.f32.incomplete": "test_large_corpora",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
@@ -59,8 +56,8 @@ def written(tmp_path_factory, home) -> Services:
     return open_home(own)
 
 
-def patterns() -> list[tuple[Kept, str]]:
-    return [(kept, f"{kept.name}{each}") for kept in HOME for each in (*kept.said, *kept.skipped, *kept.anew)]
+def patterns() -> list[tuple[HomeEntry, str]]:
+    return [(kept, f"{kept.name}{each}") for kept in HOME for each in (*kept.reported, *kept.skipped, *kept.recomputed)]
 
 
 def names_in(home: Path) -> list[str]:
@@ -70,7 +67,7 @@ def names_in(home: Path) -> list[str]:
 
 
 def test_whatever_is_written_is_declared(written):
-    assert [name for name in names_in(written.settings.home) if kept_of(name) is None] == []
+    assert [name for name in names_in(written.settings.home) if home_entry(name) is None] == []
 
 
 def test_whatever_is_declared_is_damaged_here_or_elsewhere(written):
@@ -80,7 +77,7 @@ def test_whatever_is_declared_is_damaged_here_or_elsewhere(written):
 
 def declared(name: str) -> list[str]:
     """The patterns of a file."""
-    return [pattern for kept, pattern in patterns() if kept is kept_of(name) and fnmatchcase(name, pattern)]
+    return [pattern for kept, pattern in patterns() if kept is home_entry(name) and fnmatchcase(name, pattern)]
 
 
 def examples(home: Path, pattern: str) -> list[Path]:
@@ -134,8 +131,8 @@ def put(path: Path, damage: bytes | str) -> None:
 def expect(services: Services, file: Path, damage: bytes | str, before: Answers) -> None:
     """Of the others readers say what they said before; of the damaged one what is there, or one sentence."""
     name = file.relative_to(services.settings.home).as_posix()
-    kept, (after, said) = kept_of(name), look_at(name)(services)
-    if kept.anew:
+    kept, (after, said) = home_entry(name), look_at(name)(services)
+    if kept.recomputed:
         assert after == before
         return
     others = {key: value for key, value in before.items() if key not in name}

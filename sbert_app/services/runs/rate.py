@@ -1,0 +1,128 @@
+"""How long a run takes, by a measured rate.
+
+The rate is that of the newest run from the same base on this machine, or of a few training steps that are made for
+this purpose, once, in some seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from sbert_app.services.background.state import State
+from sbert_app.services.runs.estimate import RunEstimate, dev_data, is_on_hub
+from sbert_app.services.runs.events import Event
+from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.store import RunStore
+from training.assets import plain_sentences
+from training.catalogue import WORD_ENCODERS
+from training.evaluation.diagnostics import RANDOM_SENTENCES
+from training.names import DataName, ModelName
+from training.sources.resolve import has_glove
+from training.trainer.config import RunConfig
+
+MEASURED_STEPS = 8
+# The time to load data and model.
+STARTING_SECONDS = 3.0
+
+# Sentences per second, and seconds of each evaluated sentence, by kind of run.
+_measured: dict[tuple[object, ...], tuple[float, float]] = {}
+_measuring = threading.Lock()
+
+
+class TrainingRate(NamedTuple):
+    """How fast this machine trains, and in ``source`` how that was measured."""
+
+    sentences_per_second: float
+    evaluation_seconds: float
+    source: str
+
+    def seconds(self, estimate: RunEstimate) -> float | None:
+        """The duration of a run; None if the number of steps is not known."""
+        config, steps = estimate.config, estimate.steps
+        if steps is None:
+            return None
+        sentences = steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
+        evaluations = math.ceil(steps / config.evaluate_every(steps)) + 1
+        return STARTING_SECONDS + (sentences / self.sentences_per_second + evaluations * self.evaluation_seconds)
+
+
+def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
+    """The rate of the newest run of the same kind, or one measured by `measure_rate`; None if there is neither."""
+    for run in runs:
+        if _is_same_kind(run.config, estimate.config) and len(rates := _rates(run.events)) > 1:
+            seconds = [event["seconds"] for event in run.events if event["kind"] == "eval"]
+            source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
+            return TrainingRate(median(rates), median(seconds), source)
+    if _key(estimate) not in _measured:
+        return None
+    rate, seconds_each = _measured[_key(estimate)]
+    source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
+    return TrainingRate(rate, seconds_each * _evaluated_sentences(estimate.config.eval_data, store.home), source)
+
+
+def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
+    """Whether `measure_rate` can run now: base and data are on this machine, and none of all ``runs`` is running."""
+    model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
+    has_base = model.is_scratch or model.run_id is not None or any(folder.is_dir() for folder in folders)
+    if config.base in WORD_ENCODERS:
+        has_base = has_glove(store.home)
+    has_data = not any(map(is_on_hub, DataName.parse_joined(config.train_data)))
+    return has_base and has_data and not any(run.state == State.RUNNING for run in runs)
+
+
+def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
+    """Train a few steps without saving anything. Takes seconds, once for each kind of run."""
+    from training.trainer.train import train
+
+    with _measuring:
+        if _key(estimate) not in _measured:
+            config = estimate.config.replace(
+                max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, report_to=(), mine_negatives=False
+            )
+            # Of the same speed, without what precedes the steps: a teacher's targets, the mining of negatives.
+            if config.teacher:
+                objective = "triplet" if estimate.columns == 3 else "simcse"
+                taught = next(part.data for part in config.parts if part.facts.needs_teacher())
+                changes = {"objective": objective, "train_data": taught, "teacher": None}
+                config = config.replace(**changes, batch_size=max(2, config.batch_size))
+            events: list[Event] = []
+            train(config, on_event=events.append, home=store.home)
+            # The first steps and the first evaluation are slower than all others.
+            rates = _rates(events)
+            last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            seconds_each = last_evaluation / _evaluated_sentences(None, store.home)
+            _measured[_key(estimate)] = median(rates[len(rates) // 2 :]), seconds_each
+    rate = known_rate(estimate, [], store)
+    assert rate is not None  # noqa: S101 - it has been measured
+    return rate
+
+
+def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
+    """About how many sentences an evaluation encodes: random ones, plain ones, the evaluation data."""
+    distinct = {text for data in dev_data(eval_data, home) for column in data.columns for text in column}
+    return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
+
+
+def _key(estimate: RunEstimate) -> tuple[object, ...]:
+    return (*_settings(estimate.config), estimate.config.batch_size, estimate.columns)
+
+
+def _settings(config: RunConfig) -> tuple[object, ...]:
+    """The settings, besides data and batch size, by which a run is fast or slow."""
+    return config.base, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
+
+
+def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
+    """Whether one run trains about as fast as the other."""
+    names = ("train_data", "eval_data", "objective", "mine_negatives")
+    is_same = _settings(one) == _settings(other) and all(getattr(one, name) == getattr(other, name) for name in names)
+    return is_same and 0.5 <= one.batch_size / other.batch_size <= 2
+
+
+def _rates(events: Sequence[Event]) -> list[float]:
+    return [event["sentences_per_second"] for event in events if event["kind"] == "train"]

@@ -1,0 +1,43 @@
+"""Similarities grow with likeness, for pairs and for all with all, for dense and sparse vectors alike."""
+
+import numpy as np
+import pytest
+import torch
+
+from training.models.baselines import TfIdf
+from training.similarities import DISTANCES, SIMILARITIES, row_similarities
+
+
+def test_similarities_grow_with_likeness():
+    near, far = np.array([[1.0, 2.0]]), np.array([[-3.0, 0.5]])
+    for similarity in SIMILARITIES.values():
+        assert similarity.rows(near, near * 1.01)[0] > similarity.rows(near, far)[0]
+
+
+def test_a_zero_vector_has_cosine_zero_with_everything():
+    assert SIMILARITIES["cosine"].rows(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
+
+
+def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
+    monkeypatch.setattr("training.similarities.DENSE_ROWS", 2)  # several blocks
+    texts = ["a man plays", "a man sings", "the dog", "a dog", "", "a guitar"]
+    sparse, dense = TfIdf().encode_sparse(texts), TfIdf().encode(texts)
+    found = row_similarities(sparse[:3], sparse[3:])
+    for name, similarity in SIMILARITIES.items():
+        assert found[name] == pytest.approx(similarity.rows(dense[:3], dense[3:]), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_the_functions_of_a_similarity_agree(name):
+    similarity, random = SIMILARITIES[name], np.random.default_rng(0)
+    u, v = (random.standard_normal((5, 8)).astype(np.float32) for _ in range(2))
+    rows = similarity.rows(u, v)
+    assert similarity.tensor_rows(*map(torch.from_numpy, (u, v))).numpy() == pytest.approx(rows, abs=1e-5)
+    assert similarity.matrix(*map(torch.from_numpy, (u, v))).diag().numpy() == pytest.approx(rows, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_vector_has_no_distance_from_itself(name):
+    u = torch.randn(5, 8)
+    distances = SIMILARITIES[name].distance(u, torch.stack([*u[:4], -u[4]]))
+    assert distances[:4].numpy() == pytest.approx(0, abs=1e-5) and distances[4] > 1

@@ -1,0 +1,114 @@
+"""The similarities of vectors, in one table.
+
+A new similarity is its functions and an entry of `SIMILARITIES`: Evaluate and its tables, `training.similarity`,
+searches and the objectives that compare vectors take it from there. Larger always means more similar, so distances are
+negated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from scipy import sparse
+    from torch import Tensor
+
+# Rows of sparse vectors that are made dense at a time.
+DENSE_ROWS = 512
+
+
+class Similarity(NamedTuple):
+    """A similarity, with its words and its functions.
+
+    Args:
+        label: its words.
+        rows: the similarities of the rows of two arrays, (N, D), (N, D) -> (N,).
+        tensor_rows: the same for tensors, with a gradient.
+        matrix: the similarity of each row with each, (N, D), (M, D) -> (N, M).
+        of_equals: the similarity of a vector and itself; None if it depends on the vector, so that there is no
+            distance.
+    """
+
+    label: str
+    rows: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    tensor_rows: Callable[[Tensor, Tensor], Tensor]
+    matrix: Callable[[Tensor, Tensor], Tensor]
+    of_equals: float | None = None
+
+    def distance(self, u: Tensor, v: Tensor) -> Tensor:
+        """The distances of the rows, (B, D), (B, D) -> (B,), of one of `DISTANCES`."""
+        assert self.of_equals is not None  # noqa: S101 - it is one of `DISTANCES`
+        return self.of_equals - self.tensor_rows(u, v)
+
+
+def cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Row-wise cosine, 0 where a vector is zero. (N, D), (N, D) -> (N,) float32."""
+    norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
+    return np.einsum("nd,nd->n", u, v) / np.where(norms == 0, 1, norms)
+
+
+def dot(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Row-wise dot product. (N, D), (N, D) -> (N,)."""
+    return np.einsum("nd,nd->n", u, v)
+
+
+def _cosine_rows(u: Tensor, v: Tensor) -> Tensor:
+    # Torch is imported here and below: the table must be quick to read.
+    from torch.nn.functional import cosine_similarity
+
+    return cosine_similarity(u, v)
+
+
+def _cosine_matrix(u: Tensor, v: Tensor) -> Tensor:
+    from torch.nn.functional import normalize
+
+    return normalize(u, dim=1) @ normalize(v, dim=1).T
+
+
+def _negative_rows(u: Tensor, v: Tensor, norm: float) -> Tensor:
+    from torch.nn.functional import pairwise_distance
+
+    return -pairwise_distance(u, v, norm)
+
+
+def _negative_matrix(u: Tensor, v: Tensor, norm: float) -> Tensor:
+    from torch import cdist
+
+    return -cdist(u, v, norm)
+
+
+SIMILARITIES = {
+    "cosine": Similarity("cosine", cosine, _cosine_rows, _cosine_matrix, of_equals=1),
+    "dot": Similarity("dot product", dot, lambda u, v: (u * v).sum(dim=1), lambda u, v: u @ v.T),
+    "euclidean": Similarity(
+        "negative Euclidean",
+        lambda u, v: -np.linalg.norm(u - v, axis=1),
+        partial(_negative_rows, norm=2),
+        partial(_negative_matrix, norm=2),
+        of_equals=0,
+    ),
+    "manhattan": Similarity(
+        "negative Manhattan",
+        lambda u, v: -np.abs(u - v).sum(axis=1),
+        partial(_negative_rows, norm=1),
+        partial(_negative_matrix, norm=1),
+        of_equals=0,
+    ),
+}
+DISTANCES = tuple(name for name, similarity in SIMILARITIES.items() if similarity.of_equals is not None)
+
+
+def row_similarities(u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix) -> dict[str, np.ndarray]:
+    """Each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
+    if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
+        u, v = np.asarray(u), np.asarray(v)
+        return {name: similarity.rows(u, v) for name, similarity in SIMILARITIES.items()}
+    parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
+    blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]
+    return {
+        name: np.concatenate([similarity.rows(*block) for block in blocks]) for name, similarity in SIMILARITIES.items()
+    }

@@ -1,0 +1,72 @@
+"""The metrics of a run, in one table: their words, their scale, and which of them may choose the best model.
+
+A new metric is an entry of `RUN_METRICS`, which log, curves, reports, model card and commands read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+# The figures of an evaluation by name; None for one that is not finite.
+Figures = dict[str, Any]
+
+
+class RunMetric(NamedTuple):
+    """The words for a metric and how it is printed.
+
+    Args:
+        label: its words, its unit included.
+        factor: the factor with which it is printed.
+        higher_is_better: its direction; None for a metric that does not choose the best model.
+    """
+
+    label: str
+    factor: int = 1
+    higher_is_better: bool | None = None
+
+    def format(self, value: float) -> str:
+        """The value in the unit of the label."""
+        return f"{self.factor * value:.2f}" if self.factor > 1 else f"{value:.4f}"
+
+
+RUN_METRICS = {
+    "spearman": RunMetric("Spearman ρ ×100", 100, higher_is_better=True),
+    "average_precision": RunMetric("average precision %", 100, higher_is_better=True),
+    "accuracy": RunMetric("triplet accuracy %", 100, higher_is_better=True),
+    "ndcg@10": RunMetric("nDCG@10 %", 100, higher_is_better=True),
+    "mrr@10": RunMetric("MRR@10 %", 100),
+    "map@10": RunMetric("MAP@10 %", 100),
+    "recall@10": RunMetric("recall@10 %", 100),
+    "loss": RunMetric("loss", higher_is_better=False),
+    "perplexity": RunMetric("perplexity"),
+    "masked_accuracy": RunMetric("accuracy on masked tokens %", 100),
+    "random_cosine": RunMetric("mean cosine of random pairs of the training data"),
+    "plain_cosine": RunMetric("mean cosine of random pairs of plain sentences"),
+    "alignment": RunMetric("alignment"),
+    "uniformity": RunMetric("uniformity"),
+    "effective_rank": RunMetric("effective rank"),
+}
+# The metric of a run is the first of these that its evaluations have; it chooses the best model.
+MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None}
+# The fields of an eval event that an evaluator of the caller's may not return: all but the figures of retrieval.
+RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "by_dimension"}
+RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
+
+
+def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:
+    """``first``, which the objective names, or the first of `MAIN_METRICS` that was measured; None if none was."""
+    return next((name for name in (first, *MAIN_METRICS) if name and figures.get(name) is not None), None)
+
+
+def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tuple[str, float] | None:
+    """The main metric and its value, negated if lower is better; None if there is none."""
+    name = main_metric(figures, first)
+    return None if name is None else (name, figures[name] if RUN_METRICS[name].higher_is_better else -figures[name])
+
+
+def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of an eval event that fit on a line: main metrics, those of retrieval and the caller's, collapse."""
+    others = [name for name in event if name not in RESERVED]
+    names = (*MAIN_METRICS, *others, "perplexity", "masked_accuracy", "random_cosine", "effective_rank")
+    return {name: event[name] for name in names if event.get(name) is not None}
