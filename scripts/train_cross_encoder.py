@@ -32,9 +32,9 @@ from training.data.load import load_data
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
+from training.models.files import write_json
 from training.models.joint_pair_model import JointPairModel
-from training.models.model_format import write_json
-from training.models.tokenization import PairRow, PairTokenizer, pad_pairs
+from training.models.pairs import PairRow, PairTokenizer, pad_pairs
 
 CPU = torch.device("cpu")
 

@@ -55,7 +55,7 @@ from training.data.tables.table import Table
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 X, Y, NEIGHBORS = "projection_x", "projection_y", "neighbors"  # the names in embedding-atlas' documentation
@@ -110,7 +110,7 @@ def export_file(
     table: Table,
     column: str,
     output: Path,
-    encoder: Encoder,
+    encoder: VectorModel,
     home: Path,
     neighbour_count: int = 0,
     clustering: ClusterSettings = ClusterSettings(HDBSCAN),  # noqa: B008 - immutable
@@ -200,7 +200,7 @@ def _count(table: Table, column: str) -> tuple[int, str]:
     return next(numbers), content
 
 
-def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: Encoder, most: int) -> Sample:
+def _sample(table: Table, column: str, vectors: np.ndarray, key: str, encoder: VectorModel, most: int) -> Sample:
     """A sample of a table's rows with their sentences and vectors, in memory."""
     rows = fixed_sample(len(vectors), most)
     wanted = set(rows.tolist())

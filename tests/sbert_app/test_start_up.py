@@ -81,17 +81,6 @@ assert app.app is None, "the routes are made at the launch, once"
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(build)
 
 
-def test_the_first_answer_waits_for_neither_transformers_nor_scipy(home: Path):
-    first = f"""
-from pathlib import Path
-from sbert_app.services.models.cache import ModelCache
-models = ModelCache(Path({str(home)!r}))
-models.encoder("all-MiniLM-L6-v2").encode(["Ready?"])
-models.cross_encoder("minilm-stsb").predict([("Ready?", "Ready.")])
-"""
-    assert {"transformers", "scipy", "sklearn"} & loaded_by(first) == set()
-
-
 QUICK = """
 import inspect, sys
 from sbert_app.process import quick_gradio

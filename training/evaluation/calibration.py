@@ -24,7 +24,7 @@ from training.evaluation.scoring import row_scores
 from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+    from training.models.model import Model
 
 KNOTS = 40
 BAND = (10, 90)  # percentiles of the gold scores of pairs with about the same cosine
@@ -84,7 +84,7 @@ def meaning(gold: float) -> str:
 
 
 def calibrate(
-    scorer: Scorer,
+    scorer: Model,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from training.models.scorer import Vectors
+    from training.models.model import Vectors
 
 DENSE_ROWS = 512  # rows of sparse vectors that are made dense at a time
 

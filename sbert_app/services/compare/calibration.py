@@ -24,7 +24,7 @@ from training.errors import InputError
 from training.evaluation.calibration import Calibration, fit_pairs
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -46,7 +46,7 @@ def error_of_model(score: float, gold: float | None, expected: tuple[float, floa
     return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."
 
 
-def fit_on_stsb(encoder: Encoder, home: Path, pairs: int | None = None) -> Calibration:
+def fit_on_stsb(encoder: VectorModel, home: Path, pairs: int | None = None) -> Calibration:
     """Fit on STSb train, 5,749 pairs, or on ``pairs`` of it at equal distances.
 
     Raises InputError if the data cannot be loaded.
@@ -99,7 +99,7 @@ def _curves(file: Path) -> dict[str, Calibration]:
         return {}
 
 
-def stored_curve(encoder: Encoder, home: Path) -> Calibration:
+def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     """The curve of an encoder on STSb train, fitted on 2,000 pairs and stored if there is none yet."""
     name, pooling, weights = encoder.name, encoder.pooling, weights_key(encoder)
     curve = computed_curve(name, pooling, home, weights)

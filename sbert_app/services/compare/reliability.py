@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,11 +30,8 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.calibration import Calibration
 from training.evaluation.metrics import Interval, wilson_interval
-from training.models.scorer import ENCODER, fetched_kind
+from training.models.model import Model, VectorModel
 from training.names import ModelName
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
 
 BINS, LEAST_CHECKED = 10, 20
 
@@ -114,16 +111,17 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: Pa
 
 def forget(models: ModelCache, model: ModelName, home: Path) -> None:
     """Delete the user's own curve of a model, so that the one on STSb train counts again."""
-    encoder = models.encoder(model)
+    encoder = models.get(model, VectorModel)
     own_curves(home).delete(curve_key(encoder.name, encoder.pooling))
 
 
 def _scored(
     models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch
-) -> tuple[Encoder, Dataset, np.ndarray]:
+) -> tuple[VectorModel, Dataset, np.ndarray]:
     """The encoder, the pairs, and their cosines (N,) float32."""
-    if fetched_kind(models.canonical(model), home) != ENCODER:
+    encoder = models.get(model, Model)
+    if not isinstance(encoder, VectorModel):
         raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, EvalResultCache(home), watch)
-    return models.encoder(model), pairs, result.scores_by("cosine")
+    return encoder, pairs, result.scores_by("cosine")

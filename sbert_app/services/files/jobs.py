@@ -39,6 +39,7 @@ from training.data.tables.columns import PairColumns
 from training.data.tables.table import Table, open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
+from training.models.model import VectorModel
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -290,10 +291,10 @@ class ScoreJobs:
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
         def load(loading: Watch) -> None:
-            self._models.encoder(request.model, request.pooling)
+            self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:
                 loading.report(0, f"Loading {request.cross_encoder} …")
-                self._models.cross_encoder(request.cross_encoder)
+                self._models.cross_encoder_or_none(request.cross_encoder)
 
         with watch.holding(self._places):
             self._check_copies(job)  # those that were computed meanwhile have taken some room
@@ -303,8 +304,8 @@ class ScoreJobs:
             return score_file(
                 request.source,
                 [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats],
-                self._models.encoder(request.model, request.pooling),
-                self._models.cross_encoder(request.cross_encoder) if request.cross_encoder else None,
+                self._models.get(request.model, VectorModel, request.pooling),
+                self._models.cross_encoder_or_none(request.cross_encoder),
                 request.columns,
                 watch.stage("Scoring"),
                 criteria=request.criteria,

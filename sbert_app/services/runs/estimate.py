@@ -30,7 +30,6 @@ from training.data.dataset import Dataset, join
 from training.data.load import check_split, load_one
 from training.data.overlap import overlap
 from training.errors import InputError
-from training.models.scorer import CROSS, kind_of
 from training.names import DataName, ModelName
 from training.objectives import Objective
 from training.sources.resolve import find_run, has_glove
@@ -103,13 +102,14 @@ class ExperimentEstimate:
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """What a run would do. Raises InputError if its data or its base cannot be used, with an alternative."""
+    runs: dict[str, Run] = {}
     for model in filter(None, (config.base, config.teacher)):
-        run_id = ModelName.parse(model).run_id
-        if run_id is not None and not store.get(find_run(run_id, store.home)).has_model:
-            raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+        if (run_id := ModelName.parse(model).run_id) is not None:
+            runs[model] = store.get(find_run(run_id, store.home))
+            if not runs[model].has_model:
+                raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
     objective = config.objective_class
-    is_cross_run = ModelName.parse(config.base).run_id is not None and kind_of(config.base, store.home) == CROSS
-    if is_cross_run and not objective.scores_pairs:
+    if config.base in runs and runs[config.base].is_cross_encoder and not objective.scores_pairs:
         raise InputError(
             f"{config.base} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
         )

@@ -25,7 +25,7 @@ from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 DESCRIPTION = "_job.json"
@@ -139,7 +139,7 @@ class BlockWorker:
         self.job = job
         self.output = OutputFolder(job.output)
         self._reader = BlockReader(job.encoding)
-        self._encoder: Encoder | None = None
+        self._encoder: VectorModel | None = None
         self._cross_encoder: CrossEncoder | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> int:
@@ -160,9 +160,9 @@ class BlockWorker:
         """Delete copies of remote files."""
         self._reader.close()
 
-    def _models(self) -> Encoder:
+    def _models(self) -> VectorModel:
         if self._encoder is None:
-            from training.models.encoder import Encoder
+            from training.models.model import VectorModel, open_model, required
             from training.sources.home import set_offline
 
             job = self.job
@@ -172,5 +172,6 @@ class BlockWorker:
                 from training.models.cross_encoder import CrossEncoder
 
                 self._cross_encoder = CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
-            self._encoder = Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home)
+            model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
+            self._encoder = required(model, VectorModel)
         return self._encoder

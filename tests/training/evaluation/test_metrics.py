@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from training.evaluation.metrics import SIMILARITIES, pearson, ranks, similarities, spearman
-from training.models.baselines import TfIdf
+from training.models.lexical import TfIdf
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=3, max_size=60)
 

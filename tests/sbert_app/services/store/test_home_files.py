@@ -32,8 +32,8 @@ DEAR = (
 ELSEWHERE = {
     "sweeps/*": "test_earlier_homes",
     "folds/*": "test_earlier_homes",
-    "models/static/*/*": "test_model_format",
-    "models/*": "test_model_format",
+    "models/static/*/*": "test_folder",
+    "models/*": "test_folder",
     "data/*": "test_load",
     "numba/*": "test_projection",
     "cache/*.npy": "test_cache",
