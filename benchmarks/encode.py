@@ -25,7 +25,7 @@ from training.catalogue import DEFAULT_MODEL
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
-from training.models.encoder import Encoder, EncodeReport
+from training.models.encoder import Encoder, ReadReport
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def ours(model: str, sentences: list[str]) -> list[Side]:
         dtype = str(encoder.dtype).removeprefix("torch.")
         if any(side.dtype == dtype for side in sides):
             continue
-        report = EncodeReport()
+        report = ReadReport()
         encoder.encode(sentences, report=report)
         sides.append(Side("SBERT Lab", dtype, encoder.encode, report.tokens, encoder.backbone))
     return sides

@@ -28,7 +28,7 @@ from benchmarks import gpu_home, gpu_train, machine
 from benchmarks.encode import flop_per_token
 from training.catalogue import DEFAULT_MODEL
 from training.models.cross_encoder import CrossEncoder
-from training.models.encoder import GPU_CHUNK, Encoder, EncodeReport
+from training.models.encoder import GPU_CHUNK, Encoder, ReadReport
 
 Row = dict[str, Any]
 Sentences = list[str]
@@ -81,7 +81,7 @@ def check(bench: Bench) -> Iterator[Row]:
     sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
     for label, name in bench.models.items():
         encoder = bench.load(name)
-        head_size = encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads  # type: ignore
+        head_size = encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads
         expected = Encoder.load(name, dtype="float32", device="cpu").encode(sentences)
         vectors = encoder.encode(sentences)
         yield {
@@ -113,7 +113,7 @@ def encode(bench: Bench) -> Iterator[Row]:
     sentences, top = some_sentences(bench.sizes.sentences), peak(bench)
     for label, name in bench.models.items():
         encoder = bench.load(name)
-        report = EncodeReport()
+        report = ReadReport()
         encoder.encode(sentences, report=report)
         flop = report.tokens * flop_per_token(encoder.backbone)
         layout = "unpadded" if is_unpadded(encoder) else "packed rows"

@@ -83,7 +83,7 @@ def _by_count(encoder: Encoder, sentences: list[str], count: int, rounds: int) -
 
 def _by_length(encoder: Encoder, length: int, rounds: int) -> dict[str, Any]:
     draw = np.random.default_rng(length)
-    vocabulary = int(encoder.backbone.config.vocab_size)  # type: ignore[union-attr, arg-type]
+    vocabulary = int(encoder.backbone.config.vocab_size)
     ids = draw.integers(0, vocabulary, (TOKENS // length, length)).tolist()
     times = machine.alternate({"": partial(_pass, encoder.inference, ids)}, rounds)
     figures = machine.summary(times[""])

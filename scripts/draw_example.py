@@ -12,6 +12,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
+from training.models.model import VectorModel
 
 
 def main() -> None:
@@ -19,7 +20,8 @@ def main() -> None:
     home = Settings.gather().home
     models = ModelCache(home)
     embeddings = EmbeddingCache(models, home)
-    embedded = encode(embeddings.corpus(embeddings.example()), models.encoder(DEFAULT_MODEL))
+    embedded = encode(embeddings.corpus(embeddings.example()), models.get(DEFAULT_MODEL, VectorModel))
+    SHIPPED.mkdir(parents=True, exist_ok=True)
     for old in SHIPPED.glob("*.npz"):
         old.unlink()
     key = map_key(MapSettings(), embedded)

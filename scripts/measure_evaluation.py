@@ -29,7 +29,8 @@ from sbert_app.services.store.documents import read_document
 from scripts.measure_ablation import machine
 from training.atomic import write_text
 from training.errors import InputError
-from training.names import ModelName
+from training.models.encoder import Encoder
+from training.models.model import Model
 from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 
@@ -67,8 +68,7 @@ def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
     datasets = {name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name) for name in grid.data}
     grid.sizes |= {name: len(data) for name, data in datasets.items()}
     for model in grid.models:
-        spec = ModelName.parse(model)
-        scorer = cache.scorer(spec)
+        scorer = cache.get(model, Model)
         for name, data in datasets.items():
             grid.results[model, name] = timed_scores(scorer, data)
             print(
@@ -85,12 +85,11 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
     """Sentences per second of each model, and the machine."""
     data, sentences_per_second = load_scored_pairs(TIMED_ON, cache.home), {}
     for model in models:
-        spec = ModelName.parse(model)
-        scorer = cache.scorer(spec)
+        scorer = cache.get(model, Model)
         fastest = min((timed_scores(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
         sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
         print(f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
-    encoder = cache.encoder("all-MiniLM-L6-v2")
+    encoder = cache.get("all-MiniLM-L6-v2", Encoder)
     about = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
     return {
         "machine": {**about, "rounds": str(rounds), "load": f"{os.getloadavg()[0]:.1f}"},

@@ -30,7 +30,7 @@ from sbert_app.services.results.grid import load_scored_pairs, timed_scores
 from sbert_app.services.results.precomputed import SCORED_DATA, SHIPPED_COST, SHIPPED_SCORES
 from training.atomic import replace_file, write_text
 from training.catalogue import DEFAULT_MODEL, TFIDF
-from training.names import ModelName
+from training.models.model import Model
 from training.sources.home import home_folder
 
 MODELS = (DEFAULT_MODEL, TFIDF)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "scores" in what:
         write_scores(cache, SHIPPED_SCORES)
     if "cost" in what:
-        found = measure_cost(cache.scorer(ModelName.parse(DEFAULT_MODEL)), load_scored_pairs(COST_DATA, cache.home))
+        found = measure_cost(cache.get(DEFAULT_MODEL, Model), load_scored_pairs(COST_DATA, cache.home))
         write_text(SHIPPED_COST, json.dumps(asdict(found), indent=1) + "\n")
     if "bulk" in what:
         write_bulk(cache)
@@ -74,7 +74,7 @@ def write_scores(cache: ModelCache, out: Path) -> None:
     """The scores of every model, with the time that they took, and where and when that was."""
     data, arrays = load_scored_pairs(SCORED_DATA, cache.home), dict[str, Any]()
     for name in MODELS:
-        result = timed_scores(cache.scorer(ModelName.parse(name)), data)
+        result = timed_scores(cache.get(name, Model), data)
         arrays |= {f"{name}/{similarity}": scores for similarity, scores in result.scores.items()}
         arrays[f"{name}/cost"] = np.array([result.num_sentences, result.seconds])
         print(f"{name}: {result.num_sentences / result.seconds:,.0f} sentences/s", file=sys.stderr, flush=True)

@@ -33,7 +33,7 @@ from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.model_format import write_json
+from training.models.files import write_json
 from training.search import semantic_search
 from training.trainer.config import RunConfig
 from training.trainer.train import RunResult, train

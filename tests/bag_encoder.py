@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from training.errors import Stopped
+from training.models.model import VectorModel
 
 
-class BagEncoder:
+class BagEncoder(VectorModel):
     """Sentence -> unit vector of hashed words: the same words give 1, no common word about 0. 512 words are read."""
 
     name, pooling, dimension, max_length = "bag-of-words", "mean", 64, 512
@@ -23,7 +24,8 @@ class BagEncoder:
     ) -> np.ndarray:
         self.seen.extend(sentences)
         if report is not None:
-            report.add_cut(sentence for sentence in sentences if len(sentence.split()) > self.max_length)
+            cut = [sentence for sentence in sentences if len(sentence.split()) > self.max_length]
+            report.add_cut(cut, len(cut))
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(sentences):
             if should_stop is not None and should_stop():

@@ -305,3 +305,77 @@ def test_a_data_set_is_a_line(project):
     assert "quora          labelled pairs   train              org/quora" in found["listed"]
     offered = {picker: labels for picker, labels in found["offered"].items() if labels}
     assert offered == {"train": ["Quora (Hub): 2 labelled pairs"], "ablation": ["Quora (Hub)"]}
+
+
+MODEL = '''
+"""Letters: a sentence as the numbers of its letters."""
+
+import numpy as np
+
+from training.models.model import VectorModel
+
+
+class Letters(VectorModel):
+    """Vectors with the number of each letter from a to z."""
+
+    kind, name, dimension = "count of letters", "letters", 26
+
+    def encode_batch(self, sentences):
+        return np.array([[sentence.lower().count(chr(97 + letter)) for letter in range(26)] for sentence in sentences])
+'''
+OPENERS = """OPENERS = [
+    Opener("baseline", "letters:Letters", lambda name, _: name.name == "letters", VectorModel),
+"""
+ASK_FOR_MODEL = """
+import io, json, sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from sbert_app.cli import main
+from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.compare.comparison import compare_by_name
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one
+from sbert_app.services.results.results import Metric
+from training import InputError, load_data, open_model
+from training.models.model import opener_of
+from training.names import ModelName
+
+def printed(*arguments):
+    with redirect_stdout(io.StringIO()) as output:
+        assert main([*arguments, "--json", "--home", sys.argv[1]]) == 0
+    return json.loads(output.getvalue())
+
+name, models = ModelName.parse("letters"), ModelCache(Path(sys.argv[1]))
+result = evaluate_one(name, load_data("pairs.csv"), models, EvalResultCache(Path(".")), UNWATCHED)
+try:
+    open_model("letters:max")
+except InputError as error:
+    refused = str(error)
+print(json.dumps({
+    "rho": result.estimate(Metric()).value,
+    "group": opener_of(name).group,
+    "page": compare_by_name(models, "cat", "act", name).cosine,
+    "refused": refused,
+    "commands": [
+        printed("evaluate", "pairs.csv", "--model", "letters"),
+        printed("search", "pairs.csv", "a cow", "--model", "letters"),
+    ],
+}))
+"""
+
+
+def test_a_model_is_a_module_and_a_line(project, home):
+    (project / "training/models/letters.py").write_text(MODEL, encoding="utf-8")
+    file = project / "training/models/model.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("OPENERS = [\n") == 1
+    file.write_text(text.replace("OPENERS = [\n", OPENERS), encoding="utf-8")
+    rows = [f"a cat,a c{'o' * i}w,{5 - i}" for i in range(6)]
+    (project / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
+    found = json.loads(python(project, ASK_FOR_MODEL, home).splitlines()[-1])
+    assert (found["rho"], found["group"]) == (pytest.approx(100), "baseline")
+    assert found["page"] == pytest.approx(1), "cat and act have the same letters"
+    assert found["refused"] == "letters is a count of letters, which pools nothing; leave the pooling out"
+    evaluated, ranked = found["commands"]
+    assert evaluated["spearman"]["cosine"] == pytest.approx(1)
+    assert ranked["hits"][0]["sentence"] == "a cow"

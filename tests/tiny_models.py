@@ -16,6 +16,9 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from training.models.encoder import Encoder
+from training.models.loading import module_kinds
+
 WORDS = ("the", "a", "man", "woman", "cat", "dog", "is", "was", "playing", "eating", "guitar", "food", "on", "in")
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 
@@ -157,3 +160,10 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
         tokenizer_object=tokenizer, model_max_length=made.longest, padding_side=made.padding_side, **names
     ).save_pretrained(folder)
     return folder
+
+
+def module_names(encoder: Encoder) -> tuple[str, ...]:
+    """The names of an encoder's modules, in order, as in modules.json."""
+    before, after = module_kinds(encoder.backbone, encoder.head)
+    first, normalize = encoder.model_format.input_module, ["Normalize"] * encoder.normalizes
+    return (first, *before, *(["Pooling"] if first != "StaticEmbedding" else []), *after, *normalize)

@@ -112,7 +112,7 @@ def _compute(services: Services) -> dict[str, Any]:
         "vectors": in_memory.embed(in_memory.add(CORPUS), MODEL).vectors.tolist(),
         "mapped": in_file.embed(in_file.add(CORPUS), MODEL).vectors.tolist(),
         "result": evaluate_one(ModelName.parse(MODEL), pairs, models, EvalResultCache(home), UNWATCHED).gold.tolist(),
-        "calibration": stored_curve(models.encoder(MODEL), home),
+        "calibration": stored_curve(models.get(MODEL, Encoder), home),
     }
 
 

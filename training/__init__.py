@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from training.models.distill import distill as distill
     from training.models.encoder import Encoder as Encoder
     from training.models.late_interaction import LateInteraction as LateInteraction
+    from training.models.model import open_model as open_model
     from training.models.retrievers import load_retriever as load_retriever
     from training.models.sparse import SparseEncoder as SparseEncoder
     from training.quantization import quantize as quantize
@@ -51,6 +52,7 @@ _NAMES = {
     "training.models.distill": ("distill",),
     "training.models.encoder": ("Encoder",),
     "training.models.late_interaction": ("LateInteraction",),
+    "training.models.model": ("open_model",),
     "training.models.retrievers": ("load_retriever",),
     "training.models.sparse": ("SparseEncoder",),
     "training.quantization": ("quantize",),

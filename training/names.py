@@ -178,18 +178,6 @@ class ModelName:
         """Whether a prompt is chosen, be it none."""
         return self.prompt is not None or self.prompt_name is not None
 
-    def check_settings(self, kind: str) -> None:
-        """InputError if more than the dtype is stated: models of a ``kind`` without sentence vectors have no more."""
-        if self.pooling:
-            raise InputError(f"{self.name} is a {kind}, which pools nothing; leave the pooling out")
-        if self != self.weights:
-            raise InputError(f"{self.name} has neither dimensions nor prompts to choose; leave them out")
-
-    @property
-    def has_settings(self) -> bool:
-        """Whether anything but the pooling is stated."""
-        return self != ModelName(self.name, pooling=self.pooling, maxsim=self.maxsim)
-
 
 @dataclass(frozen=True)
 class DataName:

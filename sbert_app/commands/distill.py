@@ -33,7 +33,7 @@ def distill(
     place = computing.prepare()
     from training.data.load import load_data
     from training.models.distill import distill as make_static
-    from training.models.folder_checks import check_replaceable
+    from training.models.files import check_replaceable
 
     data = None if data is None and file == options.FileOptions() else file.data(data or "")
     started = time.perf_counter()

@@ -97,8 +97,9 @@ def _reach(address: str) -> str:
 
 def _speed(computing: options.Computing) -> str:
     from training.data.load import load_data
+    from training.models.encoder import Encoder
 
-    encoder = options.load_encoder(options.ModelOptions(), computing)
+    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, computing.prepare())
     sentences = load_data("stsb:dev", computing.prepare()).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()

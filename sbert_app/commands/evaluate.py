@@ -18,7 +18,7 @@ from training.errors import InputError
 from training.names import DataName, ModelName
 
 if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+    from training.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,22 @@ def _evaluate(
     found: dict[str, Any]
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         if threshold is not None:
-            found = _decide(data, threshold, match_from, lambda: options.load_scorer(model, computing), place, bar)
+            found = _decide(data, threshold, match_from, lambda: options.load_model(model, computing), place, bar)
         elif (name := DataName.parse(data).mteb_task) is not None:
             task = find_task(name)  # reports a wrong name before the model is loaded
-            scorer = options.load_scorer(model, computing)
+            scorer = options.load_model(model, computing)
             found = evaluate_task(scorer, task, place, on_progress=bar)
         elif DataName.parse(data).is_retrieval:
             judged = load_retrieval(data, place)  # the same
             retriever = load_retriever(
-                model.model, lambda name: options.load_scorer(replace(model, model=name), computing)
+                model.model, lambda name: options.load_model(replace(model, model=name), computing)
             )
             found = measure(retriever, judged, on_progress=bar)
             for note in judged.notes:
                 print(f"{judged.name}: {note}", file=sys.stderr)
         else:
             dataset = load_data(data, place, split="test")  # the same
-            scorer = options.load_scorer(model, computing)
+            scorer = options.load_model(model, computing)
             found = measure(scorer, dataset, place, on_progress=bar)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
             found |= {} if read is None else {"overlap": asdict(read)}
@@ -118,11 +118,12 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
     from sbert_app.services.background.watch import UNWATCHED
     from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
     from sbert_app.services.models.cache import ModelCache
+    from training.models.model import VectorModel
 
     name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)
     with clean_stdout():
         curve = calibrate_on(models, name, data, place, UNWATCHED)
-        found, encoder = check(models, name, second, place, UNWATCHED), models.encoder(name)
+        found, encoder = check(models, name, second, place, UNWATCHED), models.get(name, VectorModel)
     kept = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
     answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(kept)}
     text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {kept} to undo that"
@@ -130,7 +131,7 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
 
 
 def _decide(
-    data: str, threshold: str, match_from: float, load: Callable[[], Scorer], home: Path, bar: ProgressBar
+    data: str, threshold: str, match_from: float, load: Callable[[], Model], home: Path, bar: ProgressBar
 ) -> dict[str, Any]:
     from training.data.load import load_data
     from training.data.transforms import match_labels

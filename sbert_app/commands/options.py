@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.corpus.corpus import Corpus
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
-    from training.models.encoder import Encoder
-    from training.models.scorer import Scorer
+    from training.models.model import Model as AnyModel
+    from training.models.model import VectorModel
 
 T = TypeVar("T")
 # In the help of commands.
@@ -284,11 +284,18 @@ def check_engine(engine: str | None) -> None:
         raise InputError(f"there is no engine {engine!r}; choose local or ray")
 
 
-def load_encoder(model: ModelOptions, computing: Computing) -> Encoder:
-    """The bi-encoder. Imports torch, which takes seconds."""
-    from training.models.encoder import Encoder
+def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
+    """The model, of any kind."""
+    from training.models.model import open_model
 
-    return Encoder.load(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
+    return open_model(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
+
+
+def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
+    """The model, which has to have sentence vectors."""
+    from training.models.model import VectorModel, required
+
+    return required(load_model(model, computing), VectorModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
@@ -304,16 +311,10 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
     return Corpus.from_file(source, file.columns, file.encoding)
 
 
-def embed(corpus: Corpus, encoder: Encoder, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
+def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
     """The vectors of a corpus, which are kept in the home folder."""
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.corpus.embedded import encode
     from sbert_app.services.store.cache import DiskCache
 
     return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))
-
-
-def load_scorer(model: ModelOptions, computing: Computing) -> Scorer:
-    from training.models.scorer import load_scorer
-
-    return load_scorer(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())

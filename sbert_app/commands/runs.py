@@ -90,7 +90,7 @@ def export(
     import shutil
 
     from training.atomic import replace_folder
-    from training.models.folder_checks import check_replaceable
+    from training.models.files import check_replaceable
 
     _, run = _found(home, run_id)
     if not run.has_model:

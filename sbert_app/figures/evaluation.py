@@ -24,7 +24,8 @@ PRECISION_MARKERS = {
     "int8": ("green", "square"),
     "binary": ("vermillion", "triangle-up"),
 }
-KINDS = {  # of models: name, colour, symbol
+# The groups of models: name, colour, symbol.
+GROUPS = {
     "encoder": ("bi-encoder", "blue", "circle"),
     "baseline": ("no transformer", "orange", "square"),
     "cross-encoder": ("cross-encoder", "purple", "diamond"),
@@ -44,7 +45,7 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
 @dataclass(frozen=True)
 class Point:
     label: str
-    kind: str  # a key of KINDS
+    group: str  # a key of GROUPS
     speed: float  # sentences per second
     quality: float  # a correlation ×100
     is_paper: bool = False
@@ -83,9 +84,9 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         hoverinfo="skip",
     )
     groups: list[tuple[str, list[Point], dict[str, Any]]] = []
-    for kind, (name, colour, symbol) in KINDS.items():
+    for key, (name, colour, symbol) in GROUPS.items():
         marker = {"color": PALETTE[colour], "symbol": symbol, "size": 12}
-        groups.append((name, [point for point in measured if point.kind == kind], marker))
+        groups.append((name, [point for point in measured if point.group == key], marker))
     hollow = {"color": PALETTE["grey"], "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     groups.append(("the paper, Tables 1 and 7", [point for point in points if point.is_paper], hollow))
     for name, group, marker in groups:

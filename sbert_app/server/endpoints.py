@@ -16,7 +16,7 @@ from sbert_app.formats import json_values
 from sbert_app.process import is_ending
 from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register
 from sbert_app.services.compare.comparison import compare_by_name, explain
-from sbert_app.services.compare.token_score import is_token_score, score_tokens
+from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode as embed
@@ -34,6 +34,7 @@ from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
+from training.models.model import Model, VectorModel
 from training.names import DataName, ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
@@ -72,10 +73,8 @@ def compare(
         answer["words"] = [explain(services.models, found, each).to_json() for each in scores]
     if second:
         other, pair = ModelName.parse(second), (sentence_a, sentence_b)
-        if is_token_score(other, services.models):
-            answer["second"] = score_tokens(services.models, other, *pair).to_json()
-        else:
-            answer["second"] = compare_by_name(services.models, *pair, other).to_json()
+        by_tokens = score_tokens(services.models, other, *pair)
+        answer["second"] = (by_tokens or compare_by_name(services.models, *pair, other)).to_json()
     return answer
 
 
@@ -91,8 +90,8 @@ def encode(
         pooling: mean, max or cls; empty = the model's own.
         normalize: scale each vector to length 1, so that the dot product is the cosine.
     """
-    encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
-    vectors = encoder.encode(sentences, normalize=normalize, should_stop=is_ending.is_set)
+    encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
+    vectors = encoder.encode(sentences, normalize, should_stop=is_ending.is_set)
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
@@ -135,13 +134,13 @@ def evaluate(
         opened: list[Any] = []
 
         def load(name: str) -> Any:
-            opened.append(services.models.scorer(name, pooling or None))
+            opened.append(services.models.get(name, Model, pooling or None))
             return opened[-1]
 
         judged = load_retrieval(data, home)
         found = measure(load_retriever(model, load), judged, home, should_stop=is_ending.is_set)
         return found | usage_of_search(opened, judged.queries, judged.documents)
-    scorer, rows = services.models.scorer(model, pooling or None), load_data(data, home, split="test")
+    scorer, rows = services.models.get(model, Model, pooling or None), load_data(data, home, split="test")
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
         return measure(scorer, rows, home) | read
@@ -322,7 +321,7 @@ def project(
         "seconds": round(drawn.seconds, 3),
         "from_cache": drawn.from_cache,
         "points": drawn.maps[0].round(4).tolist(),
-        **usage(model, *read_tokens(services.models.encoder(model or DEFAULT_MODEL), sentences)),
+        **usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences)),
     }
 
 
@@ -354,10 +353,10 @@ def search(
         key = services.embeddings.named(services.access.check_data(data))
         space = services.embeddings.embed(key, model, pooling or None)
     else:  # not through the cache of corpora, where it would evict those that visitors have open
-        encoder = services.models.encoder(model, pooling or None, "document")
+        encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
     crosser = services.models.cross_encoder_or_none(cross_encoder)
-    asking = services.models.encoder(model, pooling or None, "query")
+    asking = services.models.get(model, VectorModel, pooling or None, "query")
     found = find(space, query, asking, k, crosser)
     read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
     return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json(), **read}

@@ -24,6 +24,7 @@ from sbert_app.services.store.temp_folder import TempFolder, folder_size
 from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
+from training.models.model import Model, VectorModel
 from training.names import ModelName
 from training.sources.home import make_home
 
@@ -73,8 +74,8 @@ class Services:
         self.jobs.reconcile()  # runs that were queued when the app last ended
         self.jobs.watch()
         try:
-            self.models.encoder(DEFAULT_MODEL).token_vectors(["Ready?"])
-            self.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict([("Ready?", "Ready.")])
+            for name in (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER):
+                self.models.get(name, Model).score([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
         compile_umap(self.settings.home)
@@ -112,7 +113,7 @@ class Services:
         from sbert_app.services.compare.calibration import stored_curve
 
         try:
-            encoder = self.models.encoder(model)
+            encoder = self.models.get(model, VectorModel)
             for each in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
                 stored_curve(encoder.with_pooling(each), self.settings.home)
         except InputError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,12 +19,9 @@ from sbert_app.services.models.metrics import TOKENS
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
-from training.models.scorer import CROSS, kind_of
+from training.models.model import Model, VectorModel, required
 from training.names import ModelName
 from training.pooling import normalize_rows
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
 
 MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
 MOST_CHARACTERS = 100_000  # of a text
@@ -85,14 +82,16 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         Stopped: ``should_stop``, which is asked before each batch, said yes.
         InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
     """
-    encoder = models.encoder(ModelName.parse(request.model))
+    from training.models.encoder import Encoder
+
+    encoder = models.get(request.model, VectorModel)
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
     given = request.input
     if isinstance(given, list) and not isinstance(given[0], str):
         ids: list[Any] = given if isinstance(given[0], list) else [given]
-        vectors, tokens = encoder.encode_ids(ids, should_stop=should_stop), sum(map(len, ids))
-        cut: list[int] = []
+        vectors = required(encoder, Encoder).encode_ids(ids, should_stop=should_stop)
+        tokens, cut = sum(map(len, ids)), list[int]()
     else:
         texts: list[Any] = [given] if isinstance(given, str) else given
         vectors = encoder.encode(texts, should_stop=should_stop)
@@ -108,29 +107,28 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
 
 
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
-    """The documents by their relevance to the query, best first: a cross-encoder's score, or a bi-encoder's cosine.
+    """The documents by their relevance to the query, best first: a cross-encoder's score, or the cosine of vectors.
 
     Raises:
         Stopped: as `embeddings`.
         InputError: the model cannot be used, or there are no documents.
     """
-    from training.models.cross_encoder import PredictReport  # torch takes seconds
+    # It imports torch, which takes seconds.
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.texts import ReadReport
 
     given: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
     if given is None:
         raise InputError("documents is missing; give a list of texts")
     documents = [each if isinstance(each, str) else each.text for each in given]
-    name = ModelName.parse(request.model)
-    if kind_of(name, models.home) == CROSS:
-        pairs = [(request.query, document) for document in documents]
-        report = PredictReport(cut=set())
-        scores = models.cross_encoder(name).predict(pairs, should_stop=should_stop, report=report)
+    model, pairs = models.get(request.model, Model), [(request.query, document) for document in documents]
+    if isinstance(model, CrossEncoder):
+        report = ReadReport(cut=set())
+        scores = model.predict(pairs, should_stop=should_stop, report=report)
         tokens, cut = report.tokens, [at for at, pair in enumerate(pairs) if pair in (report.cut or ())]
     else:
-        encoder = models.encoder(name)
-        vectors = encoder.encode([request.query, *documents], should_stop=should_stop)
-        scores = vectors[1:] @ vectors[0]
-        tokens, cut = read_tokens(encoder, [request.query, *documents])
+        scores = model.score(pairs, should_stop=should_stop)
+        tokens, cut = read_tokens(model, [request.query, *documents])
         cut = list(range(len(documents))) if 0 in cut else [at - 1 for at in cut]
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
@@ -155,38 +153,45 @@ def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
 
 
-def read_tokens(encoder: Encoder, texts: Sequence[str]) -> tuple[int, list[int]]:
-    """How many tokens are read, and the positions of texts that are cut; nothing of an endpoint, which alone knows."""
-    from training.models.encoder import EncodeReport
+def read_tokens(model: Model, texts: Sequence[str]) -> tuple[int, list[int]]:
+    """How many tokens are read, and the positions of texts that are cut; nothing of a model without tokens here."""
+    # They import torch, which takes seconds.
+    from training.models.encoder import Encoder
+    from training.models.texts import ReadReport
 
-    if encoder.sent_to:
+    if not isinstance(model, Encoder):
         return 0, []
-    report = EncodeReport(cut=set())
-    tokens = sum(map(len, encoder.tokenize(texts, report)))
+    report = ReadReport(cut=set())
+    tokens = sum(map(len, model.tokenize(texts, report)))
     return tokens, [at for at, text in enumerate(texts) if text in (report.cut or ())]
 
 
-def usage_of_rows(scorer: Any, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
+def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
     """`usage` of rows of texts: ``truncated`` are those with a text that is cut. {} where no tokens are counted."""
-    if hasattr(scorer, "tokenize"):
-        tokens, cut = read_tokens(scorer, [text for column in columns for text in column])
-    elif hasattr(scorer, "tokenizer"):
-        rows = scorer.tokenizer([pair for column in columns[1:] for pair in zip(columns[0], column, strict=True)])
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+
+    if isinstance(model, Encoder):
+        tokens, cut = read_tokens(model, [text for column in columns for text in column])
+    elif isinstance(model, CrossEncoder):
+        rows = model.tokenizer([pair for column in columns[1:] for pair in zip(columns[0], column, strict=True)])
         tokens, cut = sum(map(len, rows)), [at for at, row in enumerate(rows) if row.truncated]
     else:
         return {}
-    return usage(scorer.name, tokens, sorted({at % len(columns[0]) for at in cut}))
+    return usage(model.name, tokens, sorted({at % len(columns[0]) for at in cut}))
 
 
-def usage_of_search(models: Sequence[Any], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
+def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
     """`usage` of a search by the first of ``models``: ``truncated`` are documents. {} if it is no bi-encoder."""
-    if not models or not hasattr(models[0], "tokenize"):
+    from training.models.encoder import Encoder
+
+    if not models or not isinstance(model := models[0], Encoder):
         return {}
-    name, readers = models[0].name, [models[0]] * 2
-    if not ModelName.parse(name).states_prompt:
-        readers = [models[0].for_role(role) for role in ("query", "document")]
-    tokens, cut = read_tokens(readers[1], documents)
-    return usage(name, tokens + read_tokens(readers[0], queries)[0], cut)
+    reads_query = reads_document = model
+    if not ModelName.parse(model.name).states_prompt:
+        reads_query, reads_document = model.for_role("query"), model.for_role("document")
+    tokens, cut = read_tokens(reads_document, documents)
+    return usage(model.name, tokens + read_tokens(reads_query, queries)[0], cut)
 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:

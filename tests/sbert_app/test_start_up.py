@@ -76,14 +76,3 @@ create_app(Services.start(Settings(home=Path({str(tmp_path)!r}), mcp={mcp})))
 assert ("sbert_app.server.mcp" in sys.modules) == {mcp}
 """
     assert not {"torch", "transformers", "datasets", "sklearn", "umap", "faiss"} & loaded_by(create)
-
-
-def test_the_first_answer_waits_for_neither_transformers_nor_scipy(home: Path):
-    first = f"""
-from pathlib import Path
-from sbert_app.services.models.cache import ModelCache
-models = ModelCache(Path({str(home)!r}))
-models.encoder("all-MiniLM-L6-v2").encode(["Ready?"])
-models.cross_encoder("minilm-stsb").predict([("Ready?", "Ready.")])
-"""
-    assert {"transformers", "scipy", "sklearn"} & loaded_by(first) == set()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.models.baselines import TfIdf
+from training.models.lexical import TfIdf
 from training.similarities import DISTANCES, SIMILARITIES, row_similarities
 
 

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder, TokenVectors
+    from training.models.encoder import Encoder
+    from training.models.model import Model
+    from training.models.tokenization import TokenVectors
 
 STEPS = 32
 TOKENS_AT_ONCE = 512  # whose activations are in memory for a backward pass, on each core
@@ -108,7 +110,7 @@ class WordAttribution:
         return first + notebook.heat_map(["second"], self.words_b, self.added_b[None], "")
 
 
-def attribute(encoder: Encoder | CrossEncoder, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
+def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
     """Which words make the score of ``a`` and ``b``: ``kind`` says how that was found.
 
     Args:
@@ -118,11 +120,18 @@ def attribute(encoder: Encoder | CrossEncoder, a: str, b: str, steps: int = STEP
         a: the first sentence.
         b: the second sentence.
         steps: of the integrated gradients; the more, the smaller the remainder.
+
+    Raises:
+        InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
     """
-    from training.models.cross_encoder import CrossEncoder  # torch takes seconds to import
+    # They import torch, which takes seconds.
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
+    from training.models.model import required
 
     if isinstance(encoder, CrossEncoder):
         return occlusion(encoder, a, b)
+    encoder = required(encoder, Encoder)
     if not has_exact_map(encoder):
         return integrated_gradients(encoder, a, b, steps)
     return attribute_tokens(encoder, a, b, *encoder.token_vectors([a, b]))
@@ -257,7 +266,7 @@ class _Path:
         (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
         is_special = [word is None for word in vectors.words] or [True]
         start = [each if special else encoder.pad_id for each, special in zip(ids, is_special, strict=True)]
-        embed = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
+        embed = encoder.backbone.get_input_embeddings()
         with torch.no_grad():
             ends = embed(torch.tensor([start, ids], device=encoder.device))
         return cls(encoder, words_of(text, vectors), *ends)

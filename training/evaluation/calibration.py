@@ -29,7 +29,7 @@ from training.names import DataName
 from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+    from training.models.model import Model
 
 # The pairs on which curves are fitted that are not a user's own.
 FITTED_ON = "stsb:train"
@@ -92,7 +92,7 @@ def meaning(gold: float) -> str:
 
 
 def calibrate(
-    scorer: Scorer,
+    scorer: Model,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,

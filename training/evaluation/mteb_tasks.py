@@ -13,18 +13,17 @@ import re
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, first_line
+from training.models.lexical import SparseModel
+from training.models.model import Model, VectorModel
 from training.names import MTEB
 from training.progress import Progress, ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.scorer import BiEncoder, Scorer
 
 # Tasks whose test split is one of our data sets.
 LOCAL_DATA = {
@@ -51,7 +50,7 @@ def find_task(name: str) -> Any:
 
 
 def evaluate_task(
-    scorer: Scorer,
+    model: Model,
     task: Any,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
@@ -60,7 +59,7 @@ def evaluate_task(
     """Run a task by mteb on a bi-encoder.
 
     Args:
-        scorer: a bi-encoder or a baseline with ``encode``.
+        model: a model of sentence vectors, which may be sparse.
         task: of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
         home: where our data sets are.
         on_progress: called with (sentences encoded, None).
@@ -74,12 +73,12 @@ def evaluate_task(
         InputError: the model has no vectors, or the data of the task cannot be fetched.
     """
     mteb, started = _mteb(), time.perf_counter()
-    if not hasattr(scorer, "encode"):
-        raise InputError(f"{scorer.name} is a cross-encoder; the tasks of mteb need the vectors of a bi-encoder")
+    if not isinstance(model, VectorModel | SparseModel):
+        raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
     result = mteb.evaluate(
-        _adapter(cast("BiEncoder", scorer), on_progress, should_stop),
+        _adapter(model, on_progress, should_stop),
         [task],
         cache=None,
         co2_tracker=False,
@@ -88,8 +87,8 @@ def evaluate_task(
     )
     found = result.task_results[0]
     return {
-        "model": scorer.name,
-        "pooling": getattr(scorer, "pooling", None),
+        "model": model.name,
+        "pooling": model.pooling,
         "data": f"{MTEB}{name}",
         "type": task.metadata.type,
         "main_score": {task.metadata.main_score: float(found.get_score())},
@@ -128,16 +127,16 @@ def give_data(task: Any, data: Dataset) -> None:
     task.data_loaded = True
 
 
-def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
+def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
     mteb = _mteb()
     base: Any = mteb.models.abs_encoder.AbsEncoder
-    slug = re.sub(r"[^\w.-]+", "-", scorer.name).strip("-") or "model"
+    slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
     done = 0
 
     class Adapter(base):
         """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
 
-        model = scorer
+        model = encoder
         mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
 
         def __init__(self) -> None:
@@ -146,9 +145,10 @@ def _adapter(scorer: BiEncoder, on_progress: Progress | None, should_stop: Shoul
         def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
             sentences = [text for batch in inputs for text in batch["text"]]
-            role = getattr(prompt_type, "value", prompt_type)  # None where a task has no sides
-            model = scorer if role is None or not hasattr(scorer, "for_role") else scorer.for_role(str(role))
-            vectors = model.encode(sentences, normalize=None, should_stop=should_stop)
+            # None where a task has no sides.
+            role = getattr(prompt_type, "value", prompt_type)
+            model = encoder if role is None else encoder.for_role(str(role))
+            vectors = model.encode(sentences, None, should_stop=should_stop)
             done += len(sentences)
             if on_progress is not None:
                 on_progress(done, None)

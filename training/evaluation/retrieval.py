@@ -21,17 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from training.data.retrieval import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, percentile_interval, resample_weights
-from training.models.retrievers import Retriever, as_retriever
-
-if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+from training.models.model import Model, Retriever
+from training.models.retrievers import as_retriever
 
 CUTOFFS = (10, 100)  # the k of each figure
 
@@ -90,7 +88,7 @@ class RetrievalResult:
 
 
 def evaluate_retrieval(
-    model: Retriever | Scorer,
+    model: Model | Retriever,
     data: RetrievalData | str,
     home: str | Path | None = None,
     cutoffs: Sequence[int] = CUTOFFS,

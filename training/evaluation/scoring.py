@@ -1,8 +1,8 @@
 """Score sentence pairs with any model, and evaluate a model on gold scores or triplets.
 
-    scorer = load_scorer("all-MiniLM-L6-v2", "max")
-    row_scores(scorer, [first, second])                  [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
-    evaluate(scorer, "stsb:test")["spearman"]["cosine"]
+    model = open_model("all-MiniLM-L6-v2", "max")
+    row_scores(model, [first, second])                   [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
+    evaluate(model, "stsb:test")["spearman"]["cosine"]
 
 A bi-encoder turns sentences into vectors, which four similarities compare. A cross-encoder has no vectors, and late
 interaction one for each token: their only similarity is the ``score`` of a pair.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,14 +28,14 @@ from training.evaluation.bootstrap import bootstrap_interval
 from training.evaluation.metrics import classify_pairs, pearson, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
-from training.models.baselines import SparseVectors
+from training.models.lexical import SparseModel
+from training.models.model import Model, Retriever, VectorModel
 from training.names import DataName
 from training.progress import Progress, ShouldStop
 from training.similarities import row_similarities
 
 if TYPE_CHECKING:
-    from training.models.retrievers import Retriever
-    from training.models.scorer import BiEncoder, Scorer, Vectors
+    from training.models.model import Vectors
 
 SCORE = "score"  # the name of the only similarity of what has no sentence vectors
 
@@ -49,29 +49,29 @@ class ScoreReport:
 
 
 def sentence_vectors(
-    encoder: BiEncoder,
+    model: VectorModel | SparseModel,
     sentences: Sequence[str],
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Vectors:
     """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE."""
-    if isinstance(encoder, SparseVectors):
-        return encoder.encode_sparse(sentences, on_progress, should_stop)
-    return encoder.encode(sentences, normalize=None, on_progress=on_progress, should_stop=should_stop)
+    if isinstance(model, SparseModel):
+        return model.encode_sparse(sentences, on_progress, should_stop)
+    return model.encode(sentences, None, on_progress, should_stop)
 
 
 def row_scores(
-    scorer: Scorer,
+    model: Model,
     columns: Sequence[Sequence[str]],
     pairs: Sequence[tuple[int, int]] = ((0, 1),),
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
     report: ScoreReport | None = None,
 ) -> list[dict[str, np.ndarray]]:
-    """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the scorer.
+    """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the model.
 
     Args:
-        scorer: any model that ``load_scorer`` returns.
+        model: any model that ``open_model`` returns.
         columns: K lists of N sentences.
         pairs: the columns to compare, by index; (0, 1) and (0, 2) for triplets.
         on_progress: called with (done, all).
@@ -79,21 +79,21 @@ def row_scores(
         report: filled with counts.
     """
     report, started = report or ScoreReport(), time.perf_counter()
-    if not hasattr(scorer, "encode"):
+    if not isinstance(model, VectorModel | SparseModel):
         texts = [pair for a, b in pairs for pair in zip(columns[a], columns[b], strict=True)]
-        scores = scorer.predict(texts, on_progress, should_stop)
+        scores = model.score(texts, on_progress, should_stop)
         report.sentences, report.seconds = 2 * len(set(texts)), time.perf_counter() - started
         return [{SCORE: part} for part in np.split(scores, len(pairs))]
     n = len(columns[0])
     sentences = [text for column in columns for text in column]
-    vectors = sentence_vectors(cast("BiEncoder", scorer), sentences, on_progress, should_stop)
+    vectors = sentence_vectors(model, sentences, on_progress, should_stop)
     report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
 
 
 def evaluate(
-    encoder: Scorer | Retriever,
+    encoder: Model | Retriever,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
@@ -106,7 +106,7 @@ def evaluate(
     count whose labels say that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``load_scorer`` returns; for retrieval data also a `Retriever`.
+        encoder: any model that ``open_model`` returns; for retrieval data also what ``load_retriever`` returns.
         data: a `Dataset` or what `as_dataset` makes one of; a data set's name; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
@@ -129,7 +129,8 @@ def evaluate(
     started = time.perf_counter()
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
         return evaluate_retrieval(encoder, data, home, on_progress=on_progress, should_stop=should_stop).to_dict()
-    encoder = cast("Scorer", encoder)
+    if not isinstance(encoder, Model):
+        raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
         if (task := DataName.parse(data).mteb_task) is not None:
             return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)
@@ -143,7 +144,7 @@ def evaluate(
     scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     return {
         "model": encoder.name,
-        "pooling": getattr(encoder, "pooling", None),
+        "pooling": encoder.pooling,
         "data": data.name,
         "n": len(data),
         **MEASURES[data.kind](scores, data),

@@ -40,7 +40,7 @@ from training.evaluation.scoring import row_scores
 from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+    from training.models.model import Model
 
 BEST_F1, PRECISION, FIXED = "best-f1", "precision", "fixed"
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
@@ -152,7 +152,7 @@ class DataDecision(NamedTuple):
 
 
 def decide_data(
-    scorer: Scorer,
+    scorer: Model,
     data: Dataset,
     criteria: Sequence[str] = CRITERIA,
     match_from: float = POSITIVE_FROM,

@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.inference.int8 import Int8Linear, ObservedLinear
+from training.errors import InputError
+from training.inference.int8 import Int8Linear, ObservedLinear, has_int8
 from training.inference.linear import FusedLinear, fused_linear
 from training.inference.unpadded import Boundaries, has_varlen, varlen_attention
 from training.parallel import run_parallel
@@ -86,6 +87,16 @@ def supports_fused(backbone: nn.Module) -> bool:
     layers: Any = backbone.get_submodule(names.layers)
     # An adapter that is not merged yet, or a quantised matrix, is a subclass of Linear or something else.
     return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in names.linears)
+
+
+def check_int8(name: str, backbone: nn.Module) -> None:
+    """InputError if a model cannot compute in int8 where its weights are."""
+    device = next(backbone.parameters()).device
+    if not has_int8(device.type):
+        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
+    if not supports_fused(backbone):
+        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
 
 
 def position_offset(backbone: Any) -> int:

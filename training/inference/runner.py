@@ -37,7 +37,6 @@ from training.inference.batching import (
 )
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
-from training.inference.int8 import has_int8
 from training.inference.unpadded import Boundaries, boundaries, plan_unpadded
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
@@ -222,16 +221,6 @@ def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModer
     for _ in runner.map(texts, lambda hidden, mask: None):
         pass
     transformer.to_int8(pick_dtype("auto", runner.device))
-
-
-def check_int8(name: str, backbone: nn.Module) -> None:
-    """InputError if a model cannot compute in int8 where its weights are."""
-    device = next(backbone.parameters()).device
-    if not has_int8(device.type):
-        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
-    if not supports_fused(backbone):
-        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
-        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
 
 
 SENTENCES = 2_048  # a batch

@@ -18,43 +18,35 @@ from __future__ import annotations
 
 import logging
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from training.assets import asset, plain_sentences
+from training.assets import plain_sentences
 from training.atomic import replace_folder
-from training.catalogue import CROSS_ENCODERS
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
-from training.inference.runner import InferenceRunner, check_int8
+from training.inference.fused_bert import check_int8
+from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
-from training.models.folder_checks import (
-    JOINT_HEAD,
-    check_model_folder,
-    check_replaceable,
-    holds_cross_encoder,
-    read_json,
-    read_tensors,
-)
+from training.models.files import check_replaceable, read_object, read_tensors
+from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
-from training.models.loading import CLASSIFIER, max_input_length, open_backbone, open_tokenizer
-from training.models.tokenization import Pair, PairRow, PairTokenizer
+from training.models.loading import CLASSIFIER, max_input_length, open_transformer
+from training.models.model import Model, Pair
+from training.models.pairs import PairRow, PairTokenizer
+from training.models.texts import CHUNK, Chunk, ReadReport, compute_chunks, numbered
 from training.names import ModelName
-from training.progress import Progress, progress_bar
-from training.sources.resolve import model_folder
+from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
-ADAPTERS_FOLDER = asset("cross-encoder")
-CHUNK = 8_192  # pairs that are tokenised and sorted by length together
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 # The activations that sentence-transformers names in a model's config: logits -> scores.
@@ -64,21 +56,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@dataclass
-class PredictReport:
-    """Counts of calls of ``predict``; pass an empty one to have it filled."""
-
-    pairs: int = 0
-    unique: int = 0  # pairs that were computed: each once within a chunk
-    tokens: int = 0  # of the unique pairs
-    truncated: int = 0  # unique pairs that lost the end of a sentence
-    seconds: float = 0.0
-    cut: set[Pair] | None = None  # pass an empty set to have these pairs collected in it
-
-
 @dataclass(frozen=True)
-class CrossEncoder:
+class CrossEncoder(Model):
     """A cross-encoder. ``CrossEncoder.load`` opens one."""
+
+    kind, has_dtype = "cross-encoder", True
 
     name: str
     scorer: SequenceClassifier | JointPairModel = field(repr=False)
@@ -92,36 +74,31 @@ class CrossEncoder:
 
     @classmethod
     def load(
-        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
-    ) -> CrossEncoder:
+        cls,
+        name: str | ModelName,
+        dtype: str = "auto",
+        device: str = "auto",
+        home: str | Path | None = None,
+        folder: ModelFolder | None = None,
+    ) -> Self:
         """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
 
-        Args:
-            name: see above.
-            dtype: auto, float32, bfloat16 or int8; auto is bfloat16 where the hardware does that natively. It can be
-                part of the name: ``minilm-stsb?dtype=int8``.
-            device: auto, cpu, cuda, cuda:1, mps.
-            home: the home folder; None = $SBERT_HOME or the platform's.
-
-        Raises:
-            InputError: it cannot be found, has no safetensors weights, or does not give one score.
+        The dtype can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of `Encoder.load`.
+        InputError if it cannot be found, has no safetensors weights, or does not give one score.
         """
         stated = ModelName.parse(name)
-        stated.check_settings("cross-encoder")
-        name = stated.name
+        cls.check_settings(stated)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        folder = ADAPTERS_FOLDER / name if name in CROSS_ENCODERS else Path(name).expanduser()
-        if (folder / "adapter_config.json").exists():
+        folder = folder or ModelFolder.of(stated.name, home)
+        if folder.adapter:
             opened = _open_adapter(folder, home)
         else:
-            resolved = model_folder(name, home)
-            is_joint = (resolved.path / JOINT_HEAD).is_file()
-            opened = (_open_joint if is_joint else _open_sequence_classifier)(name, resolved.path, resolved.source)
+            opened = (_open_joint if folder.has_joint_head else _open_sequence_classifier)(stated.name, folder)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
         calibration: list[PairRow] = []
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
-            check_int8(name, opened.scorer.transformer.base_model)
+            check_int8(stated.name, opened.scorer.transformer.base_model)
             calibration = opened.tokenizer(list(pairwise(plain_sentences())))
         else:
             opened.scorer.transformer.to(torch_dtype)
@@ -142,12 +119,22 @@ class CrossEncoder:
         """The device of the weights."""
         return next(self.scorer.parameters()).device
 
+    def with_runner(self, inference: InferenceRunner[PairRow]) -> Self:
+        """The same weights, computed by another runner."""
+        return replace(self, inference=inference)
+
+    def score(
+        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    ) -> np.ndarray:
+        """The scores that ``predict`` gives."""
+        return self.predict(pairs, on_progress, should_stop)
+
     def predict(
         self,
         pairs: Sequence[Pair],
         on_progress: Progress | None = None,
-        should_stop: Callable[[], bool] | None = None,
-        report: PredictReport | None = None,
+        should_stop: ShouldStop | None = None,
+        report: ReadReport | None = None,
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
@@ -165,9 +152,18 @@ class CrossEncoder:
             batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
             show_progress_bar: draw one, in a terminal or a notebook.
         """
-        limited = self if batch_size is None else replace(self, inference=self.inference.with_batch_size(batch_size))
+        report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
+        runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
+
+        def compute(rows: Sequence[PairRow], forward: Callable[[int], None]) -> np.ndarray:
+            return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
+
+        parts, before = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK)), report.truncated
         with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
-            return limited._predict_all(pairs, progress, should_stop, PredictReport() if report is None else report)
+            scores += compute_chunks(parts, compute, report, progress, len(pairs))
+        if cut := report.truncated - before:
+            log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
+        return np.concatenate(scores)
 
     def rank(
         self,
@@ -191,30 +187,6 @@ class CrossEncoder:
         text = (lambda row: {"text": documents[row]}) if return_documents else lambda _: {}
         return [{"corpus_id": row, "score": float(scores[row]), **text(row)} for row in best]
 
-    def _predict_all(
-        self,
-        pairs: Sequence[Pair],
-        on_progress: Progress | None,
-        should_stop: Callable[[], bool] | None,
-        report: PredictReport,
-    ) -> np.ndarray:
-        started, before = time.perf_counter(), report.truncated
-        scores = np.empty(len(pairs), dtype=np.float32)
-        for start in range(0, len(pairs), CHUNK):
-            part = [_check_pair(pair, start + i) for i, pair in enumerate(pairs[start : start + CHUNK])]
-
-            def progress(fraction: float, start: int = start, size: int = len(part)) -> None:
-                if on_progress is not None:
-                    on_progress(start + round(fraction * size), len(pairs))
-
-            scores[start : start + len(part)] = self._predict_chunk(part, progress, should_stop, report)
-        report.pairs += len(pairs)
-        report.seconds += time.perf_counter() - started
-        if report.truncated > before:
-            cut = report.truncated - before
-            log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
-        return scores
-
     def save(self, folder: str | Path) -> None:
         """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter.
 
@@ -226,28 +198,13 @@ class CrossEncoder:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 shutil.copyfile(file, fresh / file.name)
 
-    def _predict_chunk(
-        self,
-        pairs: list[Pair],
-        on_progress: Callable[[float], None],
-        should_stop: Callable[[], bool] | None,
-        report: PredictReport,
-    ) -> np.ndarray:
-        positions: dict[Pair, int] = {}
-        inverse = [positions.setdefault(pair, len(positions)) for pair in pairs]
-        rows = self.tokenizer(list(positions))
-
-        def reduce(logits: Tensor, _: Tensor | None) -> np.ndarray:
-            return to_host(self.activation(logits))
-
-        scores = self.inference.collect(rows, reduce, (), should_stop, lambda done: on_progress(done / len(rows)))
-        report.unique += len(rows)
-        report.tokens += sum(map(len, rows))
-        cut = [pair for pair, row in zip(positions, rows, strict=True) if row.truncated]
-        report.truncated += len(cut)
-        if report.cut is not None:
-            report.cut.update(cut)
-        return scores[inverse]
+    def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
+        """A chunk of the pairs as token ids. InputError if one is not two texts."""
+        part = [_check_pair(pair, number) for number, pair in enumerate(pairs[start : start + CHUNK], start + 1)]
+        distinct, inverse = numbered(part)
+        rows = self.tokenizer(distinct)
+        cut = [pair for pair, row in zip(distinct, rows, strict=True) if row.truncated]
+        return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
 class Opened(NamedTuple):
@@ -261,38 +218,36 @@ class Opened(NamedTuple):
     card: dict[str, Any] | None = None
 
 
-def _open_adapter(folder: Path, home: str | Path | None) -> Opened:
-    from safetensors.torch import load_file
-
-    config = read_json(folder / "adapter_config.json")
-    base = Encoder.load(config["base_model_name_or_path"], dtype="float32", device="cpu", home=home)
-    merge_lora(base.weights, load_file(folder / "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
-    scorer = JointPairModel(base.weights)
-    scorer.load_head_tensors(load_file(folder / JOINT_HEAD))
-    tokenizer = PairTokenizer(base._tokenizer, base.max_length, separately=True)
+def _open_adapter(folder: ModelFolder, home: str | Path | None) -> Opened:
+    config, path = folder.adapter, folder.path
+    base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
+    merge_lora(base.backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+    scorer = JointPairModel(base.backbone)
+    scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
+    tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
     source = f"adapter over {base.name} ({base.source})"
-    return Opened(scorer, tokenizer, torch.sigmoid, folder, source, read_json(folder / "card.json"))
+    return Opened(scorer, tokenizer, torch.sigmoid, path, source, read_object(path / "card.json"))
 
 
-def _open_joint(name: str, folder: Path, source: str) -> Opened:
-    tokenizer, scorer = open_tokenizer(folder), JointPairModel(cast("Any", open_backbone(folder)))
-    scorer.load_head_tensors(read_tensors(folder, JOINT_HEAD))
-    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, scorer.transformer), separately=True)
-    return Opened(scorer, pairs, torch.sigmoid, folder, source)
+def _open_joint(name: str, folder: ModelFolder) -> Opened:
+    backbone, tokenizer = open_transformer(folder)
+    scorer = JointPairModel(backbone)
+    scorer.load_head_tensors(read_tensors(folder.path, JOINT_HEAD))
+    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, backbone), separately=True)
+    return Opened(scorer, pairs, torch.sigmoid, folder.path, folder.source)
 
 
-def _open_sequence_classifier(name: str, folder: Path, source: str) -> Opened:
-    check_model_folder(folder)
-    if not holds_cross_encoder(folder):
+def _open_sequence_classifier(name: str, folder: ModelFolder) -> Opened:
+    if not folder.is_cross_encoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    tokenizer, model = open_tokenizer(folder), cast("Any", open_backbone(folder, CLASSIFIER))
+    model, tokenizer = open_transformer(folder, CLASSIFIER)
     if model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
-    pair_tokenizer = PairTokenizer(tokenizer, max_input_length(tokenizer, model.base_model))
+    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, model.base_model))
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    return Opened(scorer, pair_tokenizer, _activation_of(name, model.config), folder, source)
+    return Opened(scorer, pairs, _activation_of(name, model.config), folder.path, folder.source)
 
 
 def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:
@@ -306,7 +261,7 @@ def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[activation]
 
 
-def _check_pair(pair: Any, row: int) -> Pair:
+def _check_pair(pair: Any, number: int) -> Pair:
     if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        raise InputError(f"pair {row + 1} is not two texts: give pairs such as (sentence1, sentence2)")
+        raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
     return pair[0], pair[1]

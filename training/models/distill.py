@@ -13,20 +13,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.device import to_host
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.model_format import ModelFormat
-from training.models.modules import StaticEmbedding
-from training.models.tokenization import texts
+from training.models.folder import ModelFormat
+from training.models.model import VectorModel, required
+from training.models.modules import EncoderParts, StaticEmbedding
+from training.models.texts import texts
 from training.models.word_encoders import WordBackbone
 from training.progress import Progress, ShouldStop
 
@@ -36,7 +35,7 @@ CHUNK = 20_000  # sentences of a corpus that are tokenized at once
 
 
 def distill(
-    encoder: Encoder,
+    encoder: VectorModel,
     dimension: int = DIMENSION,
     corpus: Sequence[str] | None = None,
     on_progress: Progress | None = None,
@@ -54,34 +53,36 @@ def distill(
     Raises:
         InputError: the encoder has no transformer, or fewer dimensions.
     """
-    if isinstance(encoder.backbone, WordBackbone):
-        raise InputError(f"{encoder.name} is static already; distil a transformer")
-    if not 2 <= dimension <= encoder.dimension:
-        raise InputError(f"{encoder.name} has {encoder.dimension} dimensions; keep 2 to {encoder.dimension}")
-    transformer_tokenizer: Any = encoder.tokenizer
-    tokenizer = Tokenizer.from_str(transformer_tokenizer.backend_tokenizer.to_str())
+    model = required(encoder, Encoder)
+    if isinstance(model.backbone, WordBackbone):
+        raise InputError(f"{model.name} is static already; distil a transformer")
+    if not 2 <= dimension <= model.dimension:
+        raise InputError(f"{model.name} has {model.dimension} dimensions; keep 2 to {model.dimension}")
+    tokenizer = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    special = {token for token in transformer_tokenizer.all_special_ids if token is not None}
+    special = {token for token in model.tokenizer.all_special_ids if token is not None}
     tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
     before, after = _special_tokens(tokenizer)
     rows = [[*before, token, *after] for token in tokens]
 
     def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
-        return to_host(encoder.pool(hidden, mask)[:, : encoder.dimension].float())
+        return to_host(model.pool(hidden, mask)[:, : model.dimension].float())
 
     progress = None if on_progress is None else lambda done: on_progress(done, len(rows))
-    found = encoder.inference.collect(rows, to_vectors, (encoder.dimension,), should_stop, progress)
-    vectors = torch.from_numpy(found)  # (V, D), of each token alone
+    # (V, D), of each token alone.
+    vectors = torch.from_numpy(model.inference.collect(rows, to_vectors, (model.dimension,), should_stop, progress))
     centred = vectors - vectors.mean(dim=0)
-    _, directions = torch.linalg.eigh((centred.T @ centred).double())  # by ascending variance
+    # By ascending variance.
+    _, directions = torch.linalg.eigh((centred.T @ centred).double())
     reduced = centred @ directions.flip(1)[:, :dimension].float()
     weights = _zipf_weights(tokens) if corpus is None else _corpus_weights(tokenizer, tokens, corpus)
     table = torch.zeros(max(max(tokens) + 1, tokenizer.get_vocab_size()), dimension)
     table[tokens] = reduced * weights[:, None]
-    layout = ModelFormat(Path(), "mean", normalizes=True, input_module="StaticEmbedding")
+    form = ModelFormat(pooling="mean", normalizes=True, input_module="StaticEmbedding")
     backbone = WordBackbone(StaticEmbedding(tokenizer, table)).eval()
-    return Encoder(f"static model of {encoder.name}", backbone, tokenizer, layout, torch.float32, "distilled")
+    parts = EncoderParts(backbone, tokenizer, form, "distilled", nn.Sequential())
+    return Encoder(f"static model of {model.name}", parts, torch.float32)
 
 
 def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

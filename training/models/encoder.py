@@ -1,70 +1,76 @@
 """Encoder: the bi-encoder of Sentence-BERT. Tokenizer, transformer, pooling and what follows: sentences to vectors.
 
-Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is
-one ``Encoder``, and pairs are compared by the cosine of its vectors. What it is made of, and the settings under which
-it is used, are in `training.models.encoder_modules`.
+Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is one
+``Encoder``, and pairs are compared by the cosine of its vectors. It is a list of modules, as in sentence-transformers.
+Pooling, a last Normalize, prompt and dimension are settings: each ``with_…`` returns a copy that shares the weights.
 
-The float32 weights in ``backbone`` and ``head`` are the ones that are trained and saved. ``encode`` computes with a
-copy of the backbone prepared for inference (`training.inference.runner`), in bfloat16 where the hardware does that
-natively.
+The float32 weights are the ones that are trained and saved. ``encode`` computes with a copy of the backbone prepared
+for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
 """
 
 from __future__ import annotations
 
 import copy
-import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, Unpack, overload
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from training import parallel
-from training.assets import plain_sentences
+from training.assets import plain_sentences, read_asset
+from training.atomic import replace_folder
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
-from training.inference.batching import token_counts
-from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
-from training.models.encoder_modules import EncoderModules
-from training.models.endpoint import EndpointBackbone, EndpointRunner
-from training.models.loading import open_modules
+from training.inference.batching import pad
+from training.inference.fused_bert import check_int8
+from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
+from training.models.files import check_replaceable
+from training.models.folder import ModelFolder, ModelFormat
+from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, random_parts, write_parts
+from training.models.model import TokenModel, VectorModel, log
+from training.models.modules import EncoderParts
+from training.models.modules.sentence import SentenceOutput
 from training.models.processes import encode_in_processes
-from training.models.tokenization import Chunk, EncodeReport, TokenVectors, chunks, first_positions, texts
+from training.models.texts import CHUNK, Chunk, ReadReport, texts
+from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
 from training.progress import Progress, ShouldStop, progress_bar
+from training.sources.push import push_folder
 
-log = logging.getLogger("sbert_lab.encoder")
-
-CHUNK = 8_192  # sentences that are tokenised and sorted by length together
-GPU_CHUNK = 2 * CHUNK  # batches are 64 times as large as on a CPU; the next chunk is tokenised meanwhile
-_building = threading.Lock()  # several threads may ask for the runner first; one copies the weights
-
-
-class EncodeOptions(TypedDict, total=False):
-    """What `Encoder.encode` takes beside the sentences, and says there."""
-
-    on_progress: Progress | None
-    should_stop: ShouldStop | None
-    report: EncodeReport | None
-    device: Sequence[str] | None
-    batch_size: int | None
-    show_progress_bar: bool
-    normalize_embeddings: bool | None
-    prompt_name: str | None
-    prompt: str | None
-    deterministic: bool
+# Batches are 64 times as large as on a CPU; the next chunk is tokenised meanwhile.
+GPU_CHUNK = 2 * CHUNK
+# Several threads may ask for the runner first; one copies the weights.
+_building = threading.Lock()
 
 
-class Encoder(EncoderModules):
-    """A bi-encoder. ``Encoder.load`` opens one."""
+class Encoder(VectorModel, TokenModel):
+    """A bi-encoder. ``Encoder.load`` opens one.
 
+    ``backbone`` comes before the pooling, a transformer or word vectors; ``head`` is the modules after it, without the
+    last Normalize. ``dimension`` is D, the length of a sentence vector, ``full_dimension`` that before it is cut.
+    """
+
+    has_dtype = True
+    max_length: int = DEFAULT_MAX_LENGTH
     _runner: InferenceRunner[Sequence[int]] | None = None
+
+    def __init__(self, name: str, parts: EncoderParts, dtype: torch.dtype) -> None:
+        """InputError if the parts do not fit together. ``dtype`` is that of ``encode``."""
+        self.name, self.dtype = name, dtype
+        self.backbone, self.tokenizer, model_format, self.source, self.head = parts
+        self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
+        self._is_advised = False  # whether `prompt_advice` has been logged
+        empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
+        self.pad_id = self._text_tokenizer.pad_id
+        self._apply(model_format)
 
     @classmethod
     def load(
@@ -79,19 +85,17 @@ class Encoder(EncoderModules):
         prompt: str | None = None,
         prompt_name: str | None = None,
         vocabulary_of: Iterable[str] = (),
-    ) -> Encoder:
-        """Load by name: a short name, Hub id, folder, ``run:<id>``, ``endpoint:URL#model``, ``scratch:`` and a shape.
+        folder: ModelFolder | None = None,
+    ) -> Self:
+        """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
 
-        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.word_encoders`. An
-        endpoint is an OpenAI-compatible server, to which texts are sent (`training.models.endpoint`).
-
-        Dimension, prompt, dtype and pooling can be part of the name (`training.names`):
-        ``all-mpnet-base-v2?dim=256:cls``.
+        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.word_encoders`.
+        Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
             name: see above.
-            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes
-                the one that the folder names, else mean (of a decoder the last token).
+            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes the one
+                that the folder names, else mean (of a decoder the last token).
             dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
             home: the home folder; None = $SBERT_HOME or the platform's.
@@ -99,34 +103,94 @@ class Encoder(EncoderModules):
             dimension: keep only the first so many dimensions (Matryoshka); None = as many as the folder says.
             prompt: text put before every sentence; "" for none; None = as the folder says.
             prompt_name: the same by its name in the folder.
-            vocabulary_of: sentences whose words ``scratch:bilstm`` and ``scratch:dan`` will know, besides frequent
-                ones.
+            vocabulary_of: sentences whose words ``scratch:bilstm`` and ``scratch:dan`` know, besides frequent ones.
+            folder: what the folder of the name holds, where that has been read.
 
-        Raises:
-            InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
+        InputError if the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
         stated = ModelName.parse(name).with_pooling(pooling)
-        check_pooling(stated.pooling)
         if stated.maxsim:
             raise InputError(f"{stated} scores pairs by late interaction; for sentence vectors load {stated.name}")
+        if stated.endpoint:
+            raise InputError(f"{stated} is an endpoint; open_model opens it")
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        backbone, tokenizer, head, model_format, source = open_modules(stated.name, home, seed, vocabulary_of)
-        backbone.to(torch_device).eval()
-        head.to(torch_device).eval()
+        if stated.is_scratch:
+            parts = random_parts(stated, home, seed, vocabulary_of)
+        else:
+            parts = open_parts(stated, folder or ModelFolder.of(stated.name, home))
+        parts.backbone.to(torch_device).eval()
+        parts.head.to(torch_device).eval()
         if torch_dtype == torch.int8:
-            check_int8(stated.name, backbone)
-        elif isinstance(backbone, WordBackbone | EndpointBackbone):
+            check_int8(stated.name, parts.backbone)
+        elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
-        encoder = cls(str(stated.weights), backbone, tokenizer, model_format, torch_dtype, source, head)
-        if prompt is None and prompt_name is None:
-            prompt, prompt_name = stated.prompt, stated.prompt_name
-        encoder = encoder.with_pooling(stated.pooling).with_dimension(
-            stated.dimension if dimension is None else dimension
-        )
-        return encoder.with_prompt(prompt, prompt_name)
+        encoder = cls(str(stated.weights), parts, torch_dtype).with_settings(stated)
+        return encoder.with_dimension(dimension).with_prompt(prompt, prompt_name)
 
-    def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Encoder:
+    def __repr__(self) -> str:
+        prompt = f", prompt {self.prompt!r}" if self.prompt else ""
+        precision, dimensions = str(self.dtype).removeprefix("torch."), f"{self.dimension} dimensions"
+        return f"Encoder({self.name!r}, {self.pooling}, {dimensions}, {precision}, {self.device}{prompt})"
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of different tokens."""
+        return int(self.backbone.get_input_embeddings().num_embeddings)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.backbone.parameters()).device
+
+    def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
+        """At most about ``most`` numbers of each parameter, module by module."""
+        for module in (self.backbone, *self.head):
+            for name, tensor in sorted(module.state_dict().items()):
+                sample = tensor.reshape(-1)[:: max(1, tensor.numel() // most)]
+                yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
+
+    def with_settings(self, name: ModelName) -> Self:
+        """The same weights with the settings that the name states. InputError if one does not fit."""
+        encoder = self.with_pooling(name.pooling).with_dimension(name.dimension)
+        return encoder.with_prompt(name.prompt, name.prompt_name)
+
+    def with_pooling(self, pooling: str | None) -> Self:
+        """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
+        check_pooling(pooling)
+        if pooling is None or pooling == self.pooling:
+            return self
+        if self.model_format.input_module == "StaticEmbedding":
+            raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
+        encoder = self._copied(replace(self.model_format, pooling=pooling))
+        # A runner of pooled rows can do nothing else.
+        if self._is_static:
+            encoder._runner = None
+        return encoder
+
+    def with_dimension(self, dimension: int | None) -> Self:
+        """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
+        if dimension is None or dimension == self.dimension:
+            return self
+        if not 1 <= dimension <= self.full_dimension:
+            raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
+        return self._copied(replace(self.model_format, dimension=dimension), dimension=dimension)
+
+    def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
+        """The same weights with a text before every sentence ("" for none), or with that of a name in the folder."""
+        if prompt is None and name is None:
+            return self
+        form = self.model_format.with_prompt(prompt, name, self.name)
+        return self._copied(form, prompt=prompt, prompt_name=name)
+
+    def for_role(self, role: str) -> Self:
+        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        name = self.model_format.role_prompt(role)
+        encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
+        encoder._is_advised = True
+        return encoder
+
+    def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Self:
         """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
         encoder = copy.copy(self)
         encoder._runner = runner
@@ -135,33 +199,42 @@ class Encoder(EncoderModules):
     def train(self) -> Self:
         """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
         self._runner = None
-        return super().train()
+        self.backbone.train()
+        self.head.train()
+        return self
 
-    @overload
-    def encode(
-        self,
-        sentences: str | Sequence[str],
-        normalize: bool | None = True,
-        *,
-        convert_to_tensor: Literal[True],
-        **options: Unpack[EncodeOptions],
-    ) -> Tensor: ...
-    @overload
-    def encode(
-        self,
-        sentences: str | Sequence[str],
-        normalize: bool | None = True,
-        *,
-        convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodeOptions],
-    ) -> np.ndarray: ...
+    def eval(self) -> Self:
+        """Dropout off, for encoding."""
+        self.backbone.eval()
+        self.head.eval()
+        return self
+
+    def tokenize(self, sentences: Sequence[str], report: ReadReport | None = None) -> list[list[int]]:
+        """Token ids with special tokens, truncated at ``max_length``, not padded."""
+        ids, cut = self._text_tokenizer.ids(sentences)
+        if report is not None:
+            report.add_cut((sentences[at] for at in cut), len(cut))
+        return ids
+
+    def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
+        batch, device = pad(ids, self.pad_id), self.device
+        mask = None if batch.mask is None else batch.mask.to(device, non_blocking=True)
+        attention_mask = None if mask is None else mask.long()
+        hidden = self.backbone(batch.ids.to(device, non_blocking=True), attention_mask=attention_mask).last_hidden_state
+        return self.pool(hidden, mask)
+
+    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
+        return self._output.pool(hidden, mask)
+
     def encode(
         self,
         sentences: str | Sequence[str],
         normalize: bool | None = True,
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
-        report: EncodeReport | None = None,
+        report: ReadReport | None = None,
         device: Sequence[str] | None = None,
         *,
         batch_size: int | None = None,
@@ -171,8 +244,8 @@ class Encoder(EncoderModules):
         prompt_name: str | None = None,
         prompt: str | None = None,
         deterministic: bool = False,
-    ) -> np.ndarray | Tensor:
-        """Sentences -> float32 (N, D), in the caller's order; one string -> (D,).
+    ) -> Any:
+        """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
 
         Args:
             sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
@@ -181,28 +254,21 @@ class Encoder(EncoderModules):
             on_progress: called with (done, all) after each batch.
             should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
             report: filled with counts.
-            device: encode in several processes, one on each of these devices: ``["cuda:0", "cuda:1"]``,
-                ``["cpu"] * 4`` (`training.models.processes`). A script needs ``if __name__ == "__main__":`` then.
+            device: one process on each of these: ``["cuda:0", "cuda:1"]``, ``["cpu"] * 4`` (`encode_in_processes`).
             batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
             show_progress_bar: draw one, in a terminal or a notebook.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
-            normalize_embeddings: as in sentence-transformers, in place of ``normalize``: True scales to length 1,
-                False does what the model's folder says.
+            normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
             prompt: the same as text; "" for none.
-            deterministic: a sentence's vector is the same to the bit whatever sentences are encoded with it. It takes
-                longer, most for few sentences. Otherwise rounding differs by batch: in bfloat16 the cosine of a vector
-                with that of the same sentence in another batch was 0.99999 or more.
+            deterministic: the same vector to the bit whatever sentences are encoded beside it, which takes longer.
 
-        Raises:
-            InputError: a sentence is not text, a device cannot be used, there is no prompt of that name, or a process
-                died.
-            Stopped: ``should_stop`` said yes.
+        InputError if a sentence is not text, a device or a prompt cannot be used, or a process died.
         """
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
         encoder = self.with_prompt(prompt, prompt_name)
-        chosen = [sentences] if isinstance(sentences, str) else sentences
+        listed = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None and device is None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
@@ -211,102 +277,39 @@ class Encoder(EncoderModules):
             encoder = encoder.with_runner(encoder.inference.made_deterministic())
         with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
             if device is None:
-                vectors = encoder._encode_all(chosen, normalize, progress, should_stop, report)
+                vectors = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
             else:
                 vectors = encode_in_processes(
-                    encoder, texts(chosen), device, normalize, progress, should_stop, report, batch_size
+                    encoder, texts(listed), device, normalize, progress, should_stop, report, batch_size
                 )
-        found = vectors[0] if isinstance(sentences, str) else vectors
-        return torch.from_numpy(found).to(self.device) if convert_to_tensor else found
-
-    def _encode_all(
-        self,
-        sentences: Sequence[str],
-        normalize: bool | None,
-        on_progress: Progress | None,
-        should_stop: ShouldStop | None,
-        report: EncodeReport | None,
-    ) -> np.ndarray:
-        """Each distinct sentence is encoded once."""
-        sentences = texts(sentences)
-        report, n = EncodeReport() if report is None else report, len(sentences)
-        vectors = np.empty((n, self.dimension), dtype=np.float32)
-        first = first_positions(sentences)
-        is_first = first == np.arange(n)
-        rows, repeats = np.flatnonzero(is_first), np.flatnonzero(~is_first)
-        distinct = sentences if not len(repeats) else [sentences[row] for row in rows]
-        progress = None if on_progress is None else lambda done, _: on_progress(n * done // len(rows), n)
-        start, chunk = 0, CHUNK if self.device.type == "cpu" else GPU_CHUNK
-        for part in self.encode_stream(distinct, chunk, normalize, progress, should_stop, report):
-            vectors[rows[start : start + len(part)]] = part
-            start += len(part)
-        for some in np.split(repeats, range(CHUNK, len(repeats), CHUNK)):
-            vectors[some] = vectors[first[some]]
-        report.sentences += len(repeats)
-        return vectors
-
-    def encode_stream(
-        self,
-        sentences: Iterable[str],
-        chunk: int = CHUNK,
-        normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: ShouldStop | None = None,
-        report: EncodeReport | None = None,
-    ) -> Iterator[np.ndarray]:
-        """Like ``encode`` for any iterable: yields float32 (n, D) for ``chunk`` sentences at a time.
-
-        Memory stays flat however many there are. A sentence that occurs twice in a chunk is encoded once. While a GPU
-        encodes a chunk, the next one is read and tokenised.
-        """
-        report = EncodeReport() if report is None else report
-        started, before, done = time.perf_counter(), report.truncated, 0
-        tokenize_all = map if self.device.type == "cpu" else parallel.ahead
-        for part in tokenize_all(self._text_tokenizer.chunk, chunks(sentences, chunk)):
-            progress = None if on_progress is None else lambda n, before=done: on_progress(before + n, None)
-            yield self._encode_chunk(part, normalize, progress, should_stop, report)
-            done += len(part.inverse)
-            report.sentences += len(part.inverse)
-            report.seconds = time.perf_counter() - started
-        self._warn_of_truncation(report.truncated - before)
+        vectors = vectors[0] if isinstance(sentences, str) else vectors
+        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def encode_ids(
         self, ids: Sequence[Sequence[int]], normalize: bool | None = True, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
         """Token ids, as `tokenize` gives them -> float32 (N, D). They are computed as they are, without the prompt.
 
-        Raises:
-            Stopped: ``should_stop`` said yes before a batch.
-            InputError: a row is empty, is longer than ``max_length``, or has an id that is not in the vocabulary.
+        InputError if a row is empty, is longer than ``max_length``, or has an id that is not in the vocabulary.
         """
         size = self.vocabulary_size
         for number, row in enumerate(ids, 1):
             if not 1 <= len(row) <= self.max_length:
                 raise InputError(f"input {number} has {len(row):,} tokens; {self.name} reads 1 to {self.max_length:,}")
-            if unknown := [each for each in row if not 0 <= each < size]:
+            if unknown := [token for token in row if not 0 <= token < size]:
                 raise InputError(
                     f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
                     f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
                 )
-        return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
-
-    def encode_query(self, sentences: str | Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
-        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for queries."""
-        return self.for_role("query").encode(sentences, normalize, **options)
-
-    def encode_document(
-        self, sentences: str | Sequence[str], normalize: bool | None = True, **options: Any
-    ) -> np.ndarray:
-        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for documents."""
-        return self.for_role("document").encode(sentences, normalize, **options)
+        return self.inference.collect(ids, self._output.to_vectors(normalize), (self.dimension,), should_stop)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
-        ids = [encoding.ids or [self._text_tokenizer.pad_id] for encoding in encodings]
+        ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         if self._is_static:
-            table = self.weights.get_input_embeddings().weight.detach()  # type: ignore[operator]
+            table = self.backbone.get_input_embeddings().weight.detach()
             hidden = [table[encoding.ids].cpu().numpy() for encoding in encodings]
         else:
             for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
@@ -320,52 +323,75 @@ class Encoder(EncoderModules):
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
         """The copy of the weights that ``encode`` computes with, made when first needed and after each training."""
-        if self.weights.training:
+        if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:
             if self._runner is None:
-                if isinstance(self.weights, EndpointBackbone):
-                    self._runner = EndpointRunner(self.weights)
-                elif self._is_static:
-                    self._runner = StaticRunner(self.weights.get_input_embeddings(), self.pooling)  # type: ignore[operator]
+                if self._is_static:
+                    self._runner = StaticRunner(self.backbone.get_input_embeddings(), self.pooling)
                 else:
                     calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
-                    self._runner = build_runner(self.weights, self.dtype, self._text_tokenizer.pad_id, calibration)
+                    self._runner = build_runner(self.backbone, self.dtype, self.pad_id, calibration)
             return self._runner
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
+        target = Path(folder).expanduser().absolute()
+        check_replaceable(target)
+        with replace_folder(target) as fresh:
+            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head)
+
+    def push_to_hub(
+        self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
+    ) -> str:
+        """Upload what ``save`` writes, with a model card, as `training.sources.push.push_folder`, to org/name."""
+
+        def write(folder: Path) -> None:
+            self.save(folder)
+            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+        return push_folder(write, repo_id, token, private, commit_message)
 
     @property
     def _is_static(self) -> bool:
         """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
-        return isinstance(self.weights, WordBackbone) and self.weights.is_static and self.pooling in STATIC_POOLINGS
+        backbone = self.backbone
+        return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
 
-    def _with_settings(self, stated: dict[str, Any] | None = None, /, **changes: Any) -> Self:
-        encoder = super()._with_settings(stated, **changes)
-        if "pooling" in changes and self._is_static:  # its runner can do nothing else
-            encoder._runner = None
+    def _copied(self, form: ModelFormat, **stated: Any) -> Self:
+        """A copy under another format; what is ``stated`` becomes part of its name."""
+        encoder = copy.copy(self)
+        encoder.name = str(replace(ModelName.parse(self.name), **stated))
+        encoder._apply(form)
         return encoder
 
-    def _warn_of_truncation(self, cut: int) -> None:
-        if cut:
-            what = "sentence was" if cut == 1 else "sentences were"
-            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+    def _apply(self, form: ModelFormat) -> None:
+        """Take over a format. InputError if it does not fit the modules."""
+        self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
+        self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
+        width = int(self.backbone.config.hidden_size)
+        self._output = SentenceOutput(form, self.head, width, self.skipped_tokens, self.name)
+        self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
+        self.pooling, self.normalizes, self.similarity = form.pooling or "mean", form.normalizes, form.similarity
+        self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
+        self.max_length = form.max_length or DEFAULT_MAX_LENGTH
+        is_special = self.prompt or self.dimension < self.full_dimension
+        settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
+        self.settings = settings if is_special else ""
 
-    def _encode_chunk(
+    def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
+        return (map if self.device.type == "cpu" else parallel.ahead)(self._text_tokenizer.chunk, parts)
+
+    def _vectors(
         self,
-        chunk: Chunk,
+        rows: Sequence[Any],
         normalize: bool | None,
-        on_progress: Callable[[int], None] | None,
+        on_progress: Callable[[int], None],
         should_stop: ShouldStop | None,
-        report: EncodeReport,
     ) -> np.ndarray:
-        ids, count = chunk.ids, len(chunk.inverse)
-        report.truncated += len(chunk.cut)
-        report.add_cut(chunk.cut)
-        if not self._advised and self.prompt_advice:
-            self._advised = True
+        if self.prompt_advice and not self._is_advised:
+            self._is_advised = True
             log.warning(self.prompt_advice)
-        progress = None if on_progress is None else lambda done: on_progress(round(count * done / len(ids)))
-        to_vectors = self._to_vectors(normalize)
-        vectors = self.inference.collect(ids, to_vectors, (self.dimension,), should_stop, progress)
-        report.unique += len(ids)
-        report.tokens += sum(token_counts(ids))
-        return vectors[chunk.inverse] if len(ids) < count else vectors
+        to_vectors = self._output.to_vectors(normalize)
+        return self.inference.collect(rows, to_vectors, (self.dimension,), should_stop, on_progress)

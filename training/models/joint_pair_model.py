@@ -30,8 +30,7 @@ from training.inference.batching import PackedBatch, Row, collate, plan_rows
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
 from training.inference.runner import Hidden, InferenceRunner, attention_input, calibrate
 from training.inference.unpadded import Boundaries, plan_unpadded
-from training.models.plain_bert import whole
-from training.models.tokenization import PairBatch, PairRow, pad_pairs
+from training.models.pairs import PairBatch, PairRow, pad_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -104,7 +103,7 @@ class JointPairModel(nn.Module):
         ``inputs``: the word embeddings (B, T, D) in place of those of the ids.
         """
         words = {"input_ids": batch.ids} if inputs is None else {"inputs_embeds": inputs}
-        transformer = whole(self.transformer)
+        transformer: Any = self.transformer
         states = transformer.embeddings(**words, position_ids=batch.positions + position_offset(transformer))
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second

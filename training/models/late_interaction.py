@@ -30,23 +30,30 @@ from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.runner import PaddedRunner
 from training.models.encoder import Encoder
-from training.models.folder_checks import COLBERT, MULTI_VECTOR, read_object, stated_kind
-from training.models.loading import max_input_length, open_backbone, open_tokenizer
-from training.models.model_format import MIN_LENGTH, ModelFormat, general_settings, read_modules, transformer_settings
-from training.models.modules import TRANSFORMER
+from training.models.files import read_object
+from training.models.folder import COLBERT, MIN_LENGTH, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.loading import max_input_length, open_transformer
+from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
+from training.models.modules import EncoderParts
 from training.models.modules.sentence import TOKENS, Dense, Normalize
-from training.models.tokenization import Pair, TokenVectors
+from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
-from training.sources.resolve import model_folder
 
 CHUNK = 256  # texts whose token vectors are in memory at a time
 FOLDERS = (MULTI_VECTOR, COLBERT)
 MASK = "MultiVectorMask"
 MODULES = (TRANSFORMER, "Dense", MASK, "Normalize")
-PACKAGES = ("sentence_transformers.", "pylate.models.Dense.")  # the second is read as the Dense of the first
-SETTINGS = {"query_length": int, "document_length": int, "query_expansion": dict}  # in sentence-transformers' terms
-SETTINGS |= {"skiplist_words": list, "skiplist_tasks": list}
+# PyLate's Dense is read as that of sentence-transformers.
+ALL_PACKAGES = (*PACKAGES, "pylate.models.Dense.")
+# The types of the settings, in sentence-transformers' terms.
+SETTINGS = {
+    "query_length": int,
+    "document_length": int,
+    "query_expansion": dict,
+    "skiplist_words": list,
+    "skiplist_tasks": list,
+}
 
 
 class Matches(NamedTuple):
@@ -58,12 +65,14 @@ class Matches(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LateInteraction:
+class LateInteraction(TokenModel, Retriever):
     """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one."""
 
+    kind, has_dtype = "late-interaction model", True
+
     name: str
-    query: Encoder = field(repr=False)  # reads queries
-    document: Encoder = field(repr=False)  # the same weights, reads documents
+    query: TokenModel = field(repr=False)  # reads queries
+    document: TokenModel = field(repr=False)  # the same weights, reads documents
     projection: nn.Sequential = field(default_factory=nn.Sequential, repr=False)  # (T, H) -> (T, D)
     skipped: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)  # by role; they do not count
     normalizes: bool = True  # the token vectors
@@ -72,30 +81,40 @@ class LateInteraction:
 
     @classmethod
     def load(
-        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
+        cls,
+        name: str | ModelName,
+        dtype: str = "auto",
+        device: str = "auto",
+        home: str | Path | None = None,
+        folder: ModelFolder | None = None,
     ) -> LateInteraction:
         """Load a folder or Hub id of ColBERT's kind, or any encoder, with or without ``maxsim:`` before its name.
 
         Arguments and errors are those of `CrossEncoder.load`.
         """
         stated = ModelName.parse(name)
-        stated.check_settings("late-interaction model")
+        cls.check_settings(stated)
         if not stated.maxsim and not stated.is_scratch:
-            folder = model_folder(stated.name, home).path
-            if stated_kind(folder) in FOLDERS:
+            folder = folder or ModelFolder.of(stated.name, home)
+            if folder.kind in FOLDERS:
                 return _open_folder(stated, folder, stated.dtype or dtype, device)
-        encoder = Encoder.load(replace(stated, maxsim=False), dtype=dtype, device=device, home=home)
-        return cls(str(replace(stated, maxsim=True)), encoder, encoder)
+        model = required(open_model(replace(stated, maxsim=False), None, dtype, device, home), TokenModel)
+        return cls(str(replace(stated, maxsim=True)), model, model)
 
     def encode_query(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as queries -> float32 (T, D) each."""
-        return [each.hidden for each in self.tokens(sentences, "query")]
+        return [text.hidden for text in self.token_vectors(sentences, "query")]
 
     def encode_document(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as documents -> float32 (T, D) each."""
-        return [each.hidden for each in self.tokens(sentences, "document")]
+        return [text.hidden for text in self.token_vectors(sentences, "document")]
 
-    def predict(
+    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+        """The documents with the highest MaxSim of the query's tokens; all scores are in memory, (Q, N) float32."""
+        scores = self.similarity(queries, documents, **watch)
+        return [best_rows(np.arange(len(documents)), row, k) for row in scores]
+
+    def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
         """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order.
@@ -111,6 +130,8 @@ class LateInteraction:
             second = dict(zip(documents, self.encode_document(documents), strict=True))
             scores[start : start + CHUNK] = [self._scores([first[a]], [second[b]])[0, 0] for a, b in part]
         return scores
+
+    predict = score
 
     def similarity(
         self,
@@ -132,33 +153,35 @@ class LateInteraction:
 
     def matches(self, a: str, b: str) -> Matches:
         """Which token of each text found which of the other, and the score that their cosines add up to."""
-        [first], [second] = self.tokens([a], "query"), self.tokens([b], "document")
+        [first], [second] = self.token_vectors([a], "query"), self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
         return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
 
-    def tokens(self, sentences: Sequence[str], role: str) -> list[TokenVectors]:
+    def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
         """The tokens that count, and their vectors, of texts as query or document: a zero vector if none do."""
-        reader, skipped, found = getattr(self, role), self.skipped.get(role, ()), []
+        reader, skipped = {"query": self.query, "document": self.document}[role], self.skipped.get(role, ())
+        device = next((parameter.device for parameter in self.projection.parameters()), torch.device("cpu"))
+        counted = []
         for text in reader.token_vectors(sentences):
             words = text.words if self.is_symmetric else range(len(text.tokens))
-            kept = [i for i, word in enumerate(words) if word is not None and text.tokens[i] not in skipped]
+            rows = [i for i, word in enumerate(words) if word is not None and text.tokens[i] not in skipped]
             with torch.inference_mode():
-                vectors = self.projection(torch.from_numpy(text.hidden[kept]).to(reader.device))
+                vectors = self.projection(torch.from_numpy(text.hidden[rows]).to(device))
                 vectors = F.normalize(vectors, dim=1) if self.normalizes else vectors
-            hidden = (vectors if kept else vectors.new_zeros(1, vectors.shape[1])).cpu().numpy()
-            found.append(TokenVectors([text.tokens[i] for i in kept] or [""], [], [], hidden))
-        return found
+            hidden = (vectors if rows else vectors.new_zeros(1, vectors.shape[1])).cpu().numpy()
+            counted.append(TokenVectors([text.tokens[i] for i in rows] or [""], [], [], hidden))
+        return counted
 
     def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
         """Q times (T, D) and N times (T_i, D) -> (Q, N)."""
-        lengths = np.array([len(each) for each in documents])
+        lengths = np.array([len(vectors) for vectors in documents])
         starts, tokens, scores = lengths.cumsum() - lengths, np.concatenate(documents).T, []
         for query in queries:
             cosines = query @ tokens  # (T, sum of T_i)
-            found = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
-            found = found / len(query) if self.takes_mean else found
-            back = np.add.reduceat(cosines.max(axis=0), starts) / lengths if self.is_symmetric else found
-            scores.append((found + back) / 2)
+            there = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
+            there = there / len(query) if self.takes_mean else there
+            back = np.add.reduceat(cosines.max(axis=0), starts) / lengths if self.is_symmetric else there
+            scores.append((there + back) / 2)
         return np.array(scores)
 
 
@@ -178,58 +201,59 @@ class ExpandedRunner(PaddedRunner):
         return (ids != self.pad_id).flip(1).cumsum(1).flip(1) > 0  # all up to the last that is none of them
 
 
-def _open_folder(name: ModelName, folder: Path, dtype: str, device: str) -> LateInteraction:
+def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) -> LateInteraction:
     torch_device = pick_device(device)
     torch_dtype = pick_dtype(dtype, torch_device)
     if torch_dtype == torch.int8:
         raise InputError(f"{name.name} has no int8; choose auto")
-    general = read_object(folder / "config_sentence_transformers.json")
-    modules = read_modules(folder, MODULES, PACKAGES)
-    places = {kind: [each.folder for each in modules if each.kind == kind] for kind in MODULES}
-    is_native = stated_kind(folder) == MULTI_VECTOR
-    settings = _settings(folder, places[MASK]) if is_native else _of_pylate(general)
+    modules = folder.checked_modules(MODULES, ALL_PACKAGES)
+    places = {kind: [module.folder for module in modules if module.kind == kind] for kind in MODULES}
+    is_native = folder.kind == MULTI_VECTOR
+    settings = _settings(folder, places[MASK]) if is_native else _of_pylate(folder.general)
     _check(folder, settings)
-    tokenizer, backbone = open_tokenizer(folder), open_backbone(folder).to(torch_device).eval()
-    form = ModelFormat(folder, **transformer_settings(folder, folder.name), **general_settings(folder, FOLDERS))
-    form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, general, form.prompts)})
-    stated = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
-    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in stated)
+    backbone, tokenizer = open_transformer(folder)
+    backbone.to(torch_device).eval()
+    form = ModelFormat(folder.first, **folder.transformer_settings() | folder.general_settings(FOLDERS))
+    form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
+    lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
+    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in lengths)
     expansion = settings.get("query_expansion") or {"attend": True}
     if "length" in expansion:
         query = _expanded(folder, query, expansion, tokenizer, max_input_length(tokenizer, backbone))
-    reader = Encoder(str(name), backbone, tokenizer, document, torch_dtype).for_role("document")
+    parts = EncoderParts(backbone, tokenizer, document, folder.source, nn.Sequential())
+    reader = Encoder(str(name), parts, torch_dtype).for_role("document")
     runner: Any = reader.inference
     if query.expansion and not expansion.get("attend"):
         runner = ExpandedRunner(backbone, torch_dtype, query.expansion[1])
     return LateInteraction(
         str(name),
-        Encoder(str(name), backbone, tokenizer, query, torch_dtype).for_role("query").with_runner(runner),
+        Encoder(str(name), parts._replace(model_format=query), torch_dtype).for_role("query").with_runner(runner),
         reader,
         nn.Sequential(*(Dense.read(place, TOKENS) for place in places["Dense"])).to(torch_device).eval(),
         dict.fromkeys(settings.get("skiplist_tasks") or ["document"], frozenset(settings.get("skiplist_words") or ())),
         normalizes=not is_native or any(Normalize.read(place, TOKENS) for place in places["Normalize"]),
-        takes_mean=general.get("similarity_fn_name") == "meanmaxsim",
+        takes_mean=folder.general.get("similarity_fn_name") == "meanmaxsim",
         is_symmetric=False,
     )
 
 
-def _settings(folder: Path, masks: list[Path]) -> dict[str, Any]:
-    settings = read_object(folder / "sentence_bert_config.json", {})
+def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
+    settings = dict(folder.transformer)
     for place in masks:
         settings |= read_object(place / "config.json")
     if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
-        raise InputError(f"{folder.name} scores other tokens than those of texts; choose another model")
+        raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
     return settings
 
 
-def _check(folder: Path, settings: dict[str, Any]) -> None:
+def _check(folder: ModelFolder, settings: dict[str, Any]) -> None:
     for key, kind in SETTINGS.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, int) and value < MIN_LENGTH)):
-            raise InputError(f"{folder.name} has the {key} {value!r}, which cannot be used; fetch the model again")
+            raise InputError(f"{folder.path.name} has the {key} {value!r}, which cannot be used; fetch the model again")
 
 
-def _of_pylate(general: dict[str, Any]) -> dict[str, Any]:
+def _of_pylate(general: Mapping[str, Any]) -> dict[str, Any]:
     """PyLate leaves punctuation out of documents and fills queries up, unless its folder says otherwise."""
     length, attends = general.get("query_length"), bool(general.get("attend_to_expansion_tokens"))
     filled = {"query_expansion": {"strategy": "fixed", "attend": attends, "length": length or 32}}
@@ -240,22 +264,26 @@ def _of_pylate(general: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _markers(tokenizer: Any, general: dict[str, Any], prompts: Mapping[str, str]) -> dict[str, str]:
+def _markers(tokenizer: Any, general: Mapping[str, Any], prompts: Mapping[str, str]) -> dict[str, str]:
     """The prompts with PyLate's markers before them: each is one token, also where the tokenizer would split it."""
-    found = {role: str(general.get(f"{role}_prefix") or "") for role in ("query", "document")}
-    for marker in filter(None, found.values()):
-        known = next((text for text in (marker, *marker.split()[:1]) if text in tokenizer.get_vocab()), None)
-        if known and tokenizer.tokenize(known) != [known]:
-            tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)], special_tokens=True)
-    return {role: text + prompts.get(role, "").removeprefix(text) for role, text in found.items() if text}
+    markers = {role: str(general.get(f"{role}_prefix") or "") for role in ("query", "document")}
+    for marker in filter(None, markers.values()):
+        token = next((text for text in (marker, *marker.split()[:1]) if text in tokenizer.get_vocab()), None)
+        if token and tokenizer.tokenize(token) != [token]:
+            tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
+    return {role: text + prompts.get(role, "").removeprefix(text) for role, text in markers.items() if text}
 
 
-def _expanded(folder: Path, form: ModelFormat, expansion: dict[str, Any], tokenizer: Any, longest: int) -> ModelFormat:
+def _expanded(
+    folder: ModelFolder, form: ModelFormat, expansion: dict[str, Any], tokenizer: Any, longest: int
+) -> ModelFormat:
     """``form`` for queries that are filled up to a length."""
     token, length = expansion.get("token") or tokenizer.mask_token, expansion["length"]
     is_last = token in (tokenizer.sep_token, tokenizer.eos_token) or tokenizer.padding_side == "left"
     if is_last or token not in tokenizer.get_vocab() or not isinstance(length, int) or length < MIN_LENGTH:
-        raise InputError(f"{folder.name} fills queries up to {length!r} tokens with {token!r}, which is not supported")
+        raise InputError(
+            f"{folder.path.name} fills queries up to {length!r} tokens with {token!r}, which is not supported"
+        )
     filled = min(length, longest)
     most = filled if expansion.get("strategy") == "fixed" else max(filled, form.max_length or 0)
     return replace(form, max_length=most, expansion=(filled, tokenizer.convert_tokens_to_ids(token), token))

@@ -6,6 +6,7 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,25 +19,23 @@ from torch import nn
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.endpoint import open_endpoint
-from training.models.folder_checks import check_model_folder, holds_cross_encoder, read_object
-from training.models.model_format import ModelFormat, read_model_format
-from training.models.modules import MODULES, SENTENCE_MODULES, TOKEN_MODULES, TRANSFORMER
-from training.models.plain_bert import PlainTokenizer, importing, open_plain
-from training.models.word_encoders import WordBackbone, build_word_encoder
+from training.models.files import ONLY_PICKLES
+from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
+from training.models.sizes import check_transformer
+from training.models.word_encoders import WordBackbone, random_word_parts
 from training.names import ModelName
-from training.sources.resolve import model_folder
+from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-
-_UNUSED = "pooler."  # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it
-
+# BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it.
+_UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 
-# Of encoder-decoders the encoder alone is opened, by the class of transformers that holds nothing else.
+# The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
 ENCODER_CLASSES = {
     "t5": "T5EncoderModel",
     "mt5": "MT5EncoderModel",
@@ -45,8 +44,11 @@ ENCODER_CLASSES = {
 }
 CLASSIFIER = "AutoModelForSequenceClassification"
 LANGUAGE_MODEL = "AutoModelForMaskedLM"
-# What transformers raises for settings that are not what it expects.
+# The errors of transformers about settings that are not what it expects.
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
+
+# transformers cannot be imported by two threads at once.
+importing = threading.Lock()
 
 
 @contextmanager
@@ -66,25 +68,155 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def open_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """The fast tokenizer in ``folder``. InputError if there is none that can be opened, or the folder is no model's."""
-    check_model_folder(folder)
+def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
+    """The parts of the encoder of that name in its folder. InputError if it is none, or one cannot be opened."""
+    if folder.is_cross_encoder and (folder.adapter or name.run_id):
+        raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
+    form = encoder_format(folder)
+    backbone: Any
+    if form.input_module == TRANSFORMER:
+        backbone, tokenizer = open_transformer(folder)
+        most = max_input_length(tokenizer, backbone)
+        longest: int | None = min(form.max_length or most, most)
+    else:
+        input_module: Any = MODULES[form.input_module]
+        module = input_module.read(form.transformer)
+        layers = [TOKEN_MODULES[kind].read(path) for kind, path, _ in form.token_modules]
+        backbone, tokenizer = WordBackbone(module, layers), module.tokenizer
+        # A static embedding truncates nothing.
+        longest = getattr(module, "max_length", None)
+    architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
+    is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
+    # A decoder reads from left to right.
+    form = replace(form, pooling=form.pooling or ("lasttoken" if is_decoder else "mean"), max_length=longest)
+    head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path, _ in form.sentence_modules))
+    return EncoderParts(backbone, tokenizer, form, folder.source, head)
+
+
+def encoder_format(folder: ModelFolder) -> ModelFormat:
+    """The settings of a model of sentence vectors. InputError if a module or a setting is not supported."""
+    if not folder.modules:
+        _check_weights(folder.first)
+        return ModelFormat(folder.path)
+    settings = folder.general_settings()
+    first, *rest = folder.checked_modules(KINDS)
+    if first.kind not in INPUT_MODULES:
+        raise InputError(f"{folder.path.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
+    if first.kind == TRANSFORMER:
+        _check_weights(folder.first)
+        settings |= folder.transformer_settings()
+    else:
+        # A static embedding averages its tokens itself.
+        settings["pooling"] = "mean"
+    kinds = [entry.kind for entry in rest]
+    pooled = kinds.index(POOLING) if POOLING in kinds else 0
+    _check_order(folder.path.name, first.kind, kinds, pooled)
+    after = rest[pooled + (POOLING in kinds) :]
+    normalizes = bool(after) and after[-1].kind == "Normalize"
+    if POOLING in kinds:
+        settings |= _pooling_settings(folder)
+    return ModelFormat(
+        transformer=first.folder,
+        input_module=first.kind,
+        token_modules=tuple(rest[:pooled]),
+        sentence_modules=tuple(after[:-1] if normalizes else after),
+        normalizes=normalizes,
+        **settings,
+    )
+
+
+def _check_weights(folder: Path) -> None:
+    if not (folder / "config.json").exists():
+        raise InputError(f"{folder} is not a model folder: it has no config.json")
+    if not any(folder.glob("*.safetensors")):
+        raise InputError(f"{folder} {ONLY_PICKLES}")
+
+
+def _check_order(name: str, first: str, kinds: list[str], pooled: int) -> None:
+    """InputError unless token modules, one pooling and sentence modules follow each other."""
+    before, after = kinds[:pooled], kinds[pooled + 1 :] if POOLING in kinds else kinds
+    # LSTMs are supported where WordEmbeddings come first, as in InferSent.
+    allowed = TOKEN_MODULES if first == "WordEmbeddings" else {}
+    needs_pooling = first == "WordEmbeddings" or (first == TRANSFORMER and bool(kinds))
+    if (
+        not set(before) <= set(allowed)
+        or not set(after) <= set(SENTENCE_MODULES)
+        or (first == "StaticEmbedding" and POOLING in kinds)
+        or (needs_pooling and POOLING not in kinds)
+    ):
+        raise InputError(
+            f"{name} is a model of {' + '.join([first, *kinds])}, an order of modules that is not supported"
+        )
+
+
+def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
+    config = folder.pooling
+    # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
+    stated = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
+    if not modes or not set(modes) <= set(POOLINGS):
+        named = " + ".join(modes) or "nothing"
+        raise InputError(f"{folder.path.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
+    return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
+
+
+def write_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential) -> None:
+    """Write the parts of an encoder into an empty folder, which sentence-transformers opens too."""
+    if isinstance(backbone, WordBackbone):
+        backbone.input_module.write(folder)
+    else:
+        with quiet():
+            backbone.save_pretrained(folder)
+        tokenizer.model_max_length = form.max_length
+        tokenizer.save_pretrained(folder)
+    places = form.write(folder, int(backbone.config.hidden_size), *module_kinds(backbone, head))
+    for module, place in zip([*_token_modules(backbone), *head], places, strict=True):
+        module.write(place)
+
+
+def module_kinds(backbone: nn.Module, head: nn.Sequential) -> tuple[list[str], list[str]]:
+    """The names of the modules before the pooling, without the first, and of those after it."""
+    before, after = ([type(module).__name__ for module in part] for part in (_token_modules(backbone), head))
+    return before, after
+
+
+def _token_modules(backbone: nn.Module) -> Iterable[Any]:
+    return backbone.layers if isinstance(backbone, WordBackbone) else ()
+
+
+def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
+    """The transformer in a folder, as `open_backbone`, and its tokenizer, after its sizes were checked."""
+    check_transformer(folder.first, folder.config)
+    tokenizer = open_tokenizer(folder)
+    return open_backbone(folder, auto_class), tokenizer
+
+
+def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
+    """The fast tokenizer in ``folder``. InputError if there is none that can be opened, or it is of another model."""
     with importing:
         from transformers import AutoTokenizer
 
+    here: dict[str, Any] = {"use_fast": True, "local_files_only": True, "trust_remote_code": False}
+    path, size = folder.first, folder.config.get("vocab_size")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, local_files_only=True, trust_remote_code=False)
-        greatest = max(tokenizer("")["input_ids"], default=0)  # a special token with another name is a new one
-    except Exception as error:  # tokenizers raises bare ones, transformers whatever a missing key leads to
-        raise InputError(f"{folder} has no tokenizer that can be opened: {first_line(error)}") from error
-    known = read_object(folder / "config.json", {}).get("vocab_size")
-    if isinstance(known, int) and greatest >= known:
-        raise InputError(f"{folder}: its tokenizer has special tokens that its model does not know; fetch it again")
+        tokenizer = AutoTokenizer.from_pretrained(path, **here)
+        # A special token with another name is a new one.
+        special = max(tokenizer.backend_tokenizer.encode("").ids, default=0)
+        # Without tokens that were added later: texts hardly have those.
+        last = max(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
+    except Exception as error:
+        # tokenizers raises bare ones, transformers whatever a missing key leads to.
+        raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
+    longest = tokenizer.model_max_length
+    if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
+        raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
+    if isinstance(size, int) and (greatest := max(special, last)) >= size:
+        raise InputError(f"{path} has a token number {greatest:,}, but its model knows {size:,}; fetch it again")
     return tokenizer
 
 
 @quiet()
-def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
+def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
     ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
@@ -96,13 +228,11 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
     with importing:
         import transformers
 
-    stated = read_object(folder / "config.json", {})
-    model_type = stated.get("model_type")
-    is_classifier = auto_class == CLASSIFIER
+    path, model_type, is_classifier = folder.first, folder.config.get("model_type"), auto_class == CLASSIFIER
     opener = getattr(transformers, auto_class if is_classifier else ENCODER_CLASSES.get(str(model_type), auto_class))
     try:
         backbone, report = opener.from_pretrained(
-            folder,
+            path,
             dtype=torch.float32,
             use_safetensors=True,
             local_files_only=True,
@@ -110,31 +240,54 @@ def open_backbone(folder: Path, auto_class: str = "AutoModel") -> nn.Module:
             output_loading_info=True,
         )
     except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
-        if "interpreter shutdown" in str(error):  # no fault of the files: the process ends while it loads
+        # No fault of the files: the process ends while it loads.
+        if "interpreter shutdown" in str(error):
             raise
-        if "above report" in str(error):  # of weights that have other shapes, or cannot be converted
-            raise InputError(f"the weights in {folder} do not fit its config.json; fetch the model again") from error
-        raise InputError(f"{folder} cannot be opened as a transformer: {first_line(error)}") from error
+        # A report of weights that have other shapes, or cannot be converted.
+        if "above report" in str(error):
+            raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
+        raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
     missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"{folder} lacks the weights {missing[0]}{more}; fetch the model again")
+        raise InputError(f"{path} lacks the weights {missing[0]}{more}; fetch the model again")
     if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
         raise InputError(
-            f"{folder} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
+            f"{path} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
         )
-    if model_type == "nomic_bert":  # transformers does not read these published names: its defaults have to be right
+    # transformers does not read these published names: its defaults have to be right.
+    if model_type == "nomic_bert":
         config = backbone.config
         read = {"n_layer": config.num_hidden_layers, "n_head": config.num_attention_heads}
         for name, value in {**read, "rotary_emb_base": config.rope_parameters["rope_theta"]}.items():
-            if stated.get(name, value) != value:
-                raise InputError(f"{folder}/config.json says {name} {stated[name]}; NomicBERT opens with {value} only")
-    if hasattr(backbone.config, "use_cache"):  # of keys and values, which only generating text reads again
+            if folder.config.get(name, value) != value:
+                raise InputError(
+                    f"{path}/config.json says {name} {folder.config[name]}; NomicBERT opens with {value} only"
+                )
+    # A cache of keys and values is read again by generating text alone.
+    if hasattr(backbone.config, "use_cache"):
         backbone.config.use_cache = False
     return backbone
+
+
+def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
+    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
+
+    InputError if there are no such networks.
+    """
+    if name.name in WORD_ENCODERS:
+        return random_word_parts(name.name, vocabulary_of, seed, home)
+    folder = ModelFolder.of(DEFAULT_MODEL, home)
+    if (shape := name.scratch_shape) is None:
+        raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
+    tokenizer, form = open_tokenizer(folder), encoder_format(folder)
+    backbone = random_backbone(*shape, len(tokenizer), seed)
+    longest = max_input_length(tokenizer, backbone, form.max_length)
+    form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
+    return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
 
 
 def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
@@ -173,9 +326,7 @@ def random_language_model(layers: int, dimension: int, vocabulary: int, max_leng
         return BertForMaskedLM(config)
 
 
-def max_input_length(
-    tokenizer: PreTrainedTokenizerFast | PlainTokenizer, backbone: nn.Module, stated: int | None = None
-) -> int:
+def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, stated: int | None = None) -> int:
     """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
 
     ``stated``: in place of the tokenizer's limit.
@@ -185,52 +336,3 @@ def max_input_length(
     if (longest := stated or tokenizer.model_max_length) < NO_LIMIT:
         limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)
-
-
-def open_modules(
-    name: str, home: str | Path | None = None, seed: int = 0, vocabulary_of: Iterable[str] = ()
-) -> tuple[nn.Module, Any, nn.Sequential, ModelFormat, str]:
-    """Open a model by name, without settings. Arguments and errors are those of `Encoder.load`.
-
-    Returns the backbone, the tokenizer, the head, the format with a pooling and a longest input, and the source in
-    words.
-    """
-    if (endpoint := ModelName(name).endpoint) is not None:
-        return open_endpoint(name, endpoint)
-    backbone: Any
-    scratch = ModelName(name).scratch_shape
-    if name in WORD_ENCODERS:
-        backbone, head, model_format, source = build_word_encoder(name, vocabulary_of, seed, home)
-        tokenizer = backbone.input_module.tokenizer
-    else:
-        resolved = model_folder(DEFAULT_MODEL if scratch else name, home)  # random weights borrow its tokenizer
-        if ModelName(name).run_id is not None and holds_cross_encoder(resolved.path):
-            raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
-        source, model_format = resolved.source, read_model_format(resolved.path)
-        folder = model_format.transformer
-        if scratch:
-            source = "random weights"
-            model_format = replace(model_format, pooling="mean", normalizes=False, sentence_modules=())
-        if model_format.input_module == TRANSFORMER:
-            check_model_folder(folder)
-            if (plain := None if scratch else open_plain(folder)) is not None:
-                backbone, tokenizer = plain
-            else:
-                tokenizer = open_tokenizer(folder)
-                backbone = random_backbone(*scratch, len(tokenizer), seed) if scratch else open_backbone(folder)
-        else:
-            input_module: Any = MODULES[model_format.input_module]
-            module = input_module.read(folder)
-            tokenizer = module.tokenizer
-            layers = [TOKEN_MODULES[kind].read(path) for kind, path in model_format.token_modules]
-            backbone = WordBackbone(module, layers)
-        head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path in model_format.sentence_modules))
-    if isinstance(backbone, WordBackbone):
-        longest = getattr(backbone.input_module, "max_length", None)  # a static embedding truncates nothing
-    else:
-        longest = max_input_length(tokenizer, backbone)
-        longest = min(model_format.max_length or longest, longest)
-    architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
-    is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
-    pooling = model_format.pooling or ("lasttoken" if is_decoder else "mean")  # a decoder reads from left to right
-    return backbone, tokenizer, head, replace(model_format, pooling=pooling, max_length=longest), source

@@ -10,7 +10,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,12 @@ import torch
 
 from training.device import pick_device
 from training.errors import InputError, Stopped
-from training.models.tokenization import EncodeReport
+from training.models.texts import ReadReport
 from training.progress import ShouldStop
 
 PARTS_OF_A_PROCESS = 4  # at least, so that all end at about the same time
 LARGEST_PART, SMALLEST_PART = 8_192, 32  # sentences
 POLL_SECONDS = 0.2  # between two calls of ``should_stop``
-
-Part = tuple[int, list[str]]  # the row of its first sentence, and the sentences
 
 _process: dict[str, Any] = {}  # in a process of the pool: its encoder and the event that asks it to stop
 
@@ -40,7 +38,7 @@ def encode_in_processes(
     normalize: bool | None = True,
     on_progress: Callable[[int, int], object] | None = None,
     should_stop: ShouldStop | None = None,
-    report: EncodeReport | None = None,
+    report: ReadReport | None = None,
     batch_size: int | None = None,
 ) -> np.ndarray:
     """Sentences -> float32 (N, D), in their order, as one process would give them. The rest is as in `Encoder.encode`.
@@ -59,28 +57,36 @@ def encode_in_processes(
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
     if not sentences:
         return vectors
-    parts = _parts(sentences, len(devices))
-    devices = devices[: len(parts)]
-    context = multiprocessing.get_context("spawn")  # a fork does not go with CUDA, nor with threads
+    size = -(-len(sentences) // (len(devices) * PARTS_OF_A_PROCESS))
+    size = min(max(size, SMALLEST_PART), LARGEST_PART)
+    starts = range(0, len(sentences), size)
+    devices = devices[: len(starts)]
+    # A fork does not go with CUDA, nor with threads.
+    context = multiprocessing.get_context("spawn")
     free, stopping = context.Queue(), context.Event()
     for device in devices:
         free.put(device)
-    report, started = EncodeReport() if report is None else report, time.perf_counter()
-    before, done, options = report.truncated, 0, {"normalize": normalize, "batch_size": batch_size}
+    report, started = report or ReadReport(), time.perf_counter()
+    before, done = report.truncated, 0
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
         encoder.save(Path(folder) / "encoder")
         threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         dtype = str(encoder.dtype).removeprefix("torch.")
         load = partial(type(encoder).load, str(Path(folder) / "encoder"), dtype=dtype)
-        start = partial(_start, load, threads, free, stopping)
-        with ProcessPoolExecutor(len(devices), context, start) as pool:
+        encode = partial(_encode, normalize=normalize, batch_size=batch_size)
+        with ProcessPoolExecutor(len(devices), context, _start, (load, threads, free, stopping)) as pool:
+            waiting = {pool.submit(encode, start, sentences[start : start + size]) for start in starts}
             try:
-                for first, part, part_report in _results(pool, parts, options, should_stop or (lambda: False)):
-                    vectors[first : first + len(part)] = part
-                    done += len(part)
-                    report.add(part_report)
-                    if on_progress is not None:
-                        on_progress(done, len(sentences))
+                while waiting:
+                    finished, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                    for start, part, counts in (future.result() for future in finished):
+                        vectors[start : start + len(part)] = part
+                        done += len(part)
+                        report.add(counts)
+                        if on_progress is not None:
+                            on_progress(done, len(sentences))
+                    if should_stop is not None and should_stop():
+                        raise Stopped
             except BrokenProcessPool as error:
                 raise InputError(
                     f"a process on one of {', '.join(devices)} ended unexpectedly: it was killed, such as for want of "
@@ -94,28 +100,6 @@ def encode_in_processes(
     return vectors
 
 
-def _parts(sentences: list[str], processes: int) -> list[Part]:
-    size = -(-len(sentences) // (processes * PARTS_OF_A_PROCESS))
-    size = min(max(size, SMALLEST_PART), LARGEST_PART)
-    return [(start, sentences[start : start + size]) for start in range(0, len(sentences), size)]
-
-
-def _results(
-    pool: ProcessPoolExecutor,
-    parts: list[tuple[int, list[str]]],
-    options: dict[str, Any],
-    should_stop: ShouldStop,
-) -> Any:
-    """(start, vectors, report) of each part as it is finished. Raises what a process raised."""
-    waiting: set[Future[Any]] = {pool.submit(_encode, *part, options) for part in parts}
-    while waiting:
-        finished, waiting = wait(waiting, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for future in finished:
-            yield future.result()
-        if should_stop():
-            raise Stopped
-
-
 def _start(load: Callable[..., Any], threads: int, free: Any, stopping: Any) -> None:
     """In a process of the pool: open the encoder on a device that no other process has."""
     device = free.get()
@@ -127,10 +111,9 @@ def _start(load: Callable[..., Any], threads: int, free: Any, stopping: Any) -> 
         _process["error"] = error
 
 
-def _encode(start: int, sentences: list[str], options: dict[str, Any]) -> tuple[int, np.ndarray, EncodeReport]:
+def _encode(start: int, sentences: list[str], **options: Any) -> tuple[int, np.ndarray, ReadReport]:
     """In a process of the pool: a part -> its start, vectors (n, D), the report."""
     if "error" in _process:
         raise _process["error"]
-    report = EncodeReport()
-    encoder, stopping = _process["encoder"], _process["stopping"]
+    encoder, stopping, report = _process["encoder"], _process["stopping"], ReadReport()
     return start, encoder.encode(sentences, should_stop=stopping.is_set, report=report, **options), report

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -23,25 +23,23 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import Row
 from training.inference.runner import PaddedRunner
-from training.models.baselines import SparseVectors
-from training.models.encoder_modules import ROLES
-from training.models.folder_checks import SPARSE_ENCODER, check_model_folder, read_object
-from training.models.loading import max_input_length, open_backbone, open_tokenizer
-from training.models.model_format import ModelFormat, general_settings, read_modules, transformer_settings
-from training.models.modules import TRANSFORMER
+from training.models.files import read_object
+from training.models.folder import SPARSE_ENCODER, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.lexical import SparseModel
+from training.models.loading import max_input_length, open_transformer
 from training.models.tokenization import text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
-from training.sources.resolve import model_folder
 
-SPLADE, MLM = "SpladePooling", "MLMTransformer"  # the second is a transformer with its head, in older folders
-POOLINGS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}
+# The second is a transformer with its head, in older folders.
+SPLADE, MLM = "SpladePooling", "MLMTransformer"
+REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}
 ACTIVATIONS = {"relu": 1, "log1p_relu": 2}  # how often log(1 + x) is taken
 MOST_TOKENS = 1_024  # of a batch: each has as many logits as the vocabulary has tokens
 
 
 class Settings(NamedTuple):
-    """Of a model's folder, in the terms of sentence-transformers."""
+    """The settings in a model's folder, in the terms of sentence-transformers."""
 
     pooling_strategy: str = "max"
     activation_function: str = "relu"
@@ -68,47 +66,58 @@ class LogitsRunner(PaddedRunner):
         return super().batches(lengths, min(token_budget, MOST_TOKENS))
 
 
-class SparseEncoder(SparseVectors):
+class SparseEncoder(SparseModel):
     """A sparse encoder of SPLADE's kind. ``SparseEncoder.load`` opens one."""
 
-    pooling = "none"
+    has_dtype = True
+    dimension: int  # V
 
     def __init__(self, name: str, runner: LogitsRunner, tokenizer: Any, form: ModelFormat, settings: Settings) -> None:
         self.name, self._runner, self._form, self._settings = name, runner, form, settings
         self._tokenizer, config = text_tokenizer(tokenizer, form), cast("Any", runner.transformer.config)
-        self.dimension = int(config.vocab_size)  # V
+        self.dimension = int(config.vocab_size)
         self.vocabulary = tokenizer.convert_ids_to_tokens(range(self.dimension))
 
     @classmethod
     def load(
-        cls, name: str | ModelName, dtype: str = "auto", device: str = "auto", home: str | Path | None = None
-    ) -> SparseEncoder:
+        cls,
+        name: str | ModelName,
+        dtype: str = "auto",
+        device: str = "auto",
+        home: str | Path | None = None,
+        folder: ModelFolder | None = None,
+    ) -> Self:
         """Load a folder or Hub id as sentence-transformers' SparseEncoder writes it: a transformer and SpladePooling.
 
         Arguments and errors are those of `CrossEncoder.load`; int8 is refused.
         """
         stated = ModelName.parse(name)
-        stated.check_settings("sparse encoder")
+        cls.check_settings(stated)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        folder = model_folder(stated.name, home).path
-        form = ModelFormat(folder, **general_settings(folder, (SPARSE_ENCODER,)))
-        form = replace(form, **transformer_settings(folder, folder.name, "fill-mask"))
-        settings = _settings(folder)
-        check_model_folder(folder)
-        tokenizer, backbone = open_tokenizer(folder), open_backbone(folder, "AutoModelForMaskedLM").to(torch_device)
         if torch_dtype == torch.int8:
             raise InputError(f"{stated.name} has no int8; choose auto")
+        folder = folder or ModelFolder.of(stated.name, home)
+        general, settings = folder.general_settings((SPARSE_ENCODER,)), _settings(folder)
+        form = ModelFormat(folder.first, **general | folder.transformer_settings("fill-mask"))
+        backbone, tokenizer = open_transformer(folder, "AutoModelForMaskedLM")
+        backbone.to(torch_device)
         form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
         runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
         return cls(str(stated), runner, tokenizer, form, settings)
 
-    def for_role(self, role: str) -> SparseEncoder:
+    def for_role(self, role: str) -> Self:
         """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        encoder, prompts = copy.copy(self), self._form.prompts
-        prompt = next((prompts[name] for name in ROLES[role] if name in prompts), self._form.prompt)
-        encoder._tokenizer = self._tokenizer.with_prompt(prompt)
+        encoder, name = copy.copy(self), self._form.role_prompt(role)
+        encoder._tokenizer = self._tokenizer.with_prompt(
+            self._form.prompt if name is None else self._form.prompts[name]
+        )
         return encoder
+
+    def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
+        """The weights of both, each side with the prompt that the folder has for it."""
+        weights = self.for_role("document").encode_sparse(documents, **watch)
+        return self.for_role("query").encode_sparse(queries), weights
 
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
@@ -132,29 +141,30 @@ class SparseEncoder(SparseVectors):
         weights = self.encode_sparse([a, b]).toarray()
         own = [np.isin(np.arange(self.dimension), row) for row in self._tokenizer.ids([a, b])[0]]
         columns = zip(self.vocabulary, *weights.tolist(), weights.prod(axis=0).tolist(), *own, strict=True)
-        found = [Term(*column) for column in columns if column[1] or column[2]]
-        return sorted(found, key=lambda term: (-term.share, -term.first - term.second))
+        terms = [Term(*column) for column in columns if column[1] or column[2]]
+        return sorted(terms, key=lambda term: (-term.share, -term.first - term.second))
 
     def _weights(self, logits: Tensor, mask: Tensor | None) -> csr_matrix:
         """(n, T, V), (n, T) -> (n, V)."""
         weights = logits.float().relu()
         for _ in range(ACTIVATIONS[self._settings.activation_function]):
             weights = weights.log1p()
-        pooled = POOLINGS[self._settings.pooling_strategy](weights if mask is None else weights * mask[:, :, None])
+        pooled = REDUCTIONS[self._settings.pooling_strategy](weights if mask is None else weights * mask[:, :, None])
         if most := self._settings.max_active_dims:
             top = pooled.topk(min(most, self.dimension), dim=1)
             pooled = torch.zeros_like(pooled).scatter(1, top.indices, top.values)
         return csr_matrix(to_host(pooled))
 
 
-def _settings(folder: Path) -> Settings:
-    modules = read_modules(folder, (TRANSFORMER, MLM, SPLADE))
+def _settings(folder: ModelFolder) -> Settings:
+    modules = folder.checked_modules((TRANSFORMER, MLM, SPLADE))
     if [entry.kind == SPLADE for entry in modules] != [False, True]:
-        raise InputError(f"{folder.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind")
-    general = read_object(folder / "config_sentence_transformers.json", {})
-    stated = read_object(modules[1].folder / "config.json") | general
-    found = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
-    pooling, activation, most = found
-    if pooling not in POOLINGS or activation not in ACTIVATIONS or not isinstance(most, int | None):
-        raise InputError(f"{folder.name} takes the {pooling} of {activation}, {most} terms: this is not supported")
-    return found
+        raise InputError(
+            f"{folder.path.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind"
+        )
+    stated = {**read_object(modules[1].folder / "config.json"), **folder.general}
+    settings = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
+    pooling, activation, most = settings
+    if pooling not in REDUCTIONS or activation not in ACTIVATIONS or not isinstance(most, int | None):
+        raise InputError(f"{folder.path.name} takes the {pooling} of {activation}, {most} terms: this is not supported")
+    return settings

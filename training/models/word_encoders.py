@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,10 +29,10 @@ from torch import Tensor, nn
 
 from training.catalogue import BILSTM, DAN, GLOVE
 from training.errors import InputError, NotFoundError
-from training.models.baselines import TREEBANK, read_glove
-from training.models.model_format import ModelFormat
-from training.models.modules import LSTM, Dense, StaticEmbedding, WordEmbeddings
+from training.models.folder import ModelFormat
+from training.models.modules import LSTM, Dense, EncoderParts, StaticEmbedding, WordEmbeddings
 from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, bigram
+from training.models.word_vectors import TREEBANK, read_glove
 
 
 class WordBackbone(nn.Module):
@@ -85,10 +85,10 @@ class Words(NamedTuple):
     are_random: bool
 
 
-def build_word_encoder(
+def random_word_parts(
     name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
-) -> tuple[WordBackbone, nn.Sequential, ModelFormat, str]:
-    """The network ``name``, of `WORD_ENCODERS`, with random weights: backbone, head, format, source in words.
+) -> EncoderParts:
+    """The network ``name``, of `WORD_ENCODERS`, with random weights.
 
     The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
     nor GloVe.
@@ -98,8 +98,9 @@ def build_word_encoder(
         torch.manual_seed(seed)
         words = _words(name, texts, home)
         backbone, head, pooling = _NETWORKS[name](words, texts)
-    model_format = ModelFormat(Path(name), pooling, input_module="WordEmbeddings")
-    return backbone, head, model_format, f"random weights over {words.source}"
+    module: Any = backbone.input_module
+    form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
+    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
 
 
 # ---------------------------------------------------------------- networks

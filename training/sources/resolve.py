@@ -21,12 +21,12 @@ HUB_ORG = "sentence-transformers/"  # of the built-in models
 GLOVE_FOLDER = "data/glove.6B.50d"  # in the home folder
 
 
-def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
+def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
     before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. InputError if it is none of
-    these, is not available, or has no safetensors weights.
+    these, is not available, or has no safetensors weights. Without ``fetch`` only this machine is searched.
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
@@ -47,11 +47,12 @@ def model_folder(name: str, home: str | Path | None = None) -> ResolvedFolder:
     target = root / "models" / (short if bundle else name)
     repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
     cached, online, in_part = of_hub(repo, partial(hub.pick_model, repo.id))
+    at_home = in_home(target, _why_no_model)
+    remote = [online]
     if bundle:
         at_home, index = of_bundle(bundle, target)
-        sources = [at_home, cached, online, index, in_part]
-    else:
-        sources = [in_home(target, _why_no_model), cached, online, in_part]
+        remote = [online, index]
+    sources = [at_home, cached, *(remote if fetch else ()), in_part]
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
     return first_available(f"model {name}", sources, f"put the model's files into {target}", did_you_mean(short, names))
 

@@ -33,11 +33,12 @@ from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.folder_checks import JOINT_HEAD, check_replaceable, write_tensors
+from training.models.files import check_replaceable, write_tensors
+from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import ARCHITECTURES, JointPairModel, SequenceClassifier, build_pair_runner
 from training.models.loading import max_input_length, open_tokenizer
-from training.models.scorer import CROSS, kind_of
-from training.models.tokenization import Pair, PairRow, PairTokenizer
+from training.models.model import Pair, open_model, required
+from training.models.pairs import PairRow, PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
@@ -75,8 +76,9 @@ class TrainableCrossEncoder:
             raise InputError(
                 f"{config.base} states a pooling, dimensions or a prompt, which a cross-encoder has not; leave them out"
             )
-        if kind_of(name, home) == CROSS:
-            opened = CrossEncoder.load(name, config.dtype, device, home)
+        if name.is_scratch:
+            encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
+        elif isinstance(opened := open_model(name, None, config.dtype, device, home), CrossEncoder):
             is_joint = isinstance(opened.scorer, JointPairModel)
             if not (opened.folder / "config.json").is_file():
                 raise InputError(
@@ -85,10 +87,11 @@ class TrainableCrossEncoder:
             if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
                 raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
             model: Any = opened.scorer if is_joint else opened.scorer.transformer
-            tokenizer = open_tokenizer(opened.folder)
+            tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
             model = model.float().requires_grad_()
             return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
-        encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
+        else:
+            encoder = required(opened, Encoder)
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
             model, longest = JointPairModel(encoder.backbone).to(encoder.device), longest or encoder.max_length

@@ -32,6 +32,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
+from training.models.folder import ModelFolder
 from training.models.loading import (
     DEFAULT_MAX_LENGTH,
     LANGUAGE_MODEL,
@@ -39,6 +40,7 @@ from training.models.loading import (
     open_backbone,
     random_language_model,
 )
+from training.models.modules import EncoderParts
 from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
@@ -104,13 +106,14 @@ class TrainableLanguageModel:
                     f"{config.base} has no token [MASK] to predict others by; choose BERT or one of its kin"
                 )
             torch.manual_seed(config.seed)
-            model = open_backbone(encoder.model_format.transformer, LANGUAGE_MODEL)
+            model = open_backbone(ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL)
         longest = max_input_length(tokenizer, _transformer_of(model))
         limit = config.max_length or layout.max_length or longest
         if limit > longest:
             raise InputError(f"max_length is {limit}, but {config.base} takes {longest} tokens at most")
         layout = replace(layout, max_length=limit)
-        own = Encoder(encoder.name, _transformer_of(model), tokenizer, layout, encoder.dtype, encoder.source)
+        parts = EncoderParts(_transformer_of(model), tokenizer, layout, encoder.source, nn.Sequential())
+        own = Encoder(encoder.name, parts, encoder.dtype)
         return cls(own, model.to(encoder.device))
 
     @property

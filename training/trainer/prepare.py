@@ -18,7 +18,8 @@ from training.data.overlap import overlap
 from training.data.retrieval import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.scorer import default_encode
+from training.models.model import default_encode
+from training.models.modules import EncoderParts
 from training.names import DataName
 from training.objectives.base import LABELS, Objective, OwnObjective, training_data
 from training.trainer.batches import MixedBatches, TokenizedBatches
@@ -145,16 +146,14 @@ class Preparation:
                     "choose another base"
                 )
         stated = {"query": config.query_prompt, "document": config.document_prompt}
-        prompts = encoder.prompts | {role: prompt for role, prompt in stated.items() if prompt is not None}
+        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in stated.items() if prompt is not None}
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(
                 f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
             )
         layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
-        whole = Encoder(
-            encoder.name, encoder.backbone, encoder.tokenizer, layout, encoder.dtype, encoder.source, encoder.head
-        )
-        return whole, encoder.model_format.dimension
+        parts = EncoderParts(encoder.backbone, encoder.tokenizer, layout, encoder.source, encoder.head)
+        return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
         """Triplets with mined negatives; of a resumed run those of its folder."""

@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from training.inference.batching import pad
 from training.models.joint_pair_model import sentence_means
-from training.models.plain_bert import importing
-from training.models.tokenization import PairBatch, PairRow, pad_pairs
+from training.models.loading import importing
+from training.models.pairs import PairBatch, PairRow, pad_pairs
 from training.pooling import Pool
 
 TokenIds = Sequence[Sequence[int]]  # of B sentences

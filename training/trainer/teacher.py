@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +20,8 @@ from torch import Tensor
 from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
-from training.models.scorer import CROSS, ENCODER, kind_of, load_scorer
+from training.models.cross_encoder import CrossEncoder
+from training.models.model import VectorModel, open_model
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
 
@@ -87,8 +88,8 @@ class Teacher:
         self.normalizes = student.normalizes
         self.dimension = student.dimension
         with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
-            self.model = load_scorer(name, None, dtype, str(student.device), home)
-        if kind_of(name, home) not in (ENCODER, CROSS):
+            self.model = open_model(name, None, dtype, str(student.device), home)
+        if not isinstance(self.model, VectorModel | CrossEncoder):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
@@ -103,8 +104,8 @@ class Teacher:
         """
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
         is_margin = self.target == TEACHER_MARGINS
-        if hasattr(self.model, "encode") and not is_margin:
-            return self._with_vectors(data)
+        if isinstance(self.model, VectorModel) and not is_margin:
+            return self._with_vectors(self.model, data)
         if len(data.columns) != 2 and not is_margin:
             learn_margins = names(lambda objective: objective.target == TEACHER_MARGINS)
             raise InputError(
@@ -114,16 +115,15 @@ class Teacher:
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         found = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
         # Of a bi-encoder the scores that the student is compared by.
-        name = self.similarity if hasattr(self.model, "encode") else next(iter(found[0]))
+        name = self.similarity if isinstance(self.model, VectorModel) else next(iter(found[0]))
         scores = [torch.from_numpy(np.ascontiguousarray(each[name], dtype=np.float32)) for each in found]
         values, what = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
         return Examples(data.with_note(f"targets are the {what} of {self.name}"), Targets(values))
 
-    def _with_vectors(self, data: Dataset) -> Examples:
+    def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         row_of: dict[str, int] = {}
         rows = [[row_of.setdefault(text, len(row_of)) for text in column] for column in data.columns]
-        encoder = cast("Encoder", self.model)
-        vectors = encoder.encode(list(row_of), normalize=None, should_stop=self.should_stop)
+        vectors = model.encode(list(row_of), None, should_stop=self.should_stop)
         note, wide = f"targets are the vectors of {self.name}", vectors.shape[1]
         if wide < self.dimension:
             raise InputError(

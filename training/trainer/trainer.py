@@ -24,9 +24,9 @@ from training.device import describe_device, held_memory
 from training.errors import Stopped
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
-from training.models.folder_checks import JOINT_HEAD
+from training.models.folder import JOINT_HEAD
+from training.models.model import open_model
 from training.models.modules.words import BigramTokenizer
-from training.models.scorer import load_scorer
 from training.names import DataName
 from training.parallel import run_parallel
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
@@ -317,7 +317,7 @@ class Trainer:
         if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
-        model = load_scorer(str(self.folder / "model"), None, self.config.dtype, device, self.home)
+        model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
         with suppress(Stopped):
             rho = next(iter(evaluate(model, name, self.home, should_stop=self.should_stop)["spearman"].values()))
             if math.isfinite(rho):

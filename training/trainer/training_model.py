@@ -119,7 +119,7 @@ class TrainingModel(nn.Module):
             self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True) if rank else encoder.backbone
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
-        table = encoder.backbone.get_input_embeddings()  # type: ignore[operator]
+        table = encoder.backbone.get_input_embeddings()
         # Word vectors that their folder says to keep as they are stay so.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)

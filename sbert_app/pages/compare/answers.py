@@ -12,7 +12,7 @@ from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.services.compare.comparison import Comparison, compare_by_name
 from sbert_app.services.compare.examples import ExamplePair, example_of
-from sbert_app.services.compare.token_score import TokenScore, is_token_score, score_tokens
+from sbert_app.services.compare.token_score import TokenScore, score_tokens
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError, UserFacingError
 from training.names import ModelName
@@ -74,9 +74,9 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
     comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
     if inputs.second:
         try:
-            if is_token_score(name := ModelName.parse(inputs.second), models):
-                tokens = score_tokens(models, name, inputs.a, inputs.b)
-            else:
+            name = ModelName.parse(inputs.second)
+            tokens = score_tokens(models, name, inputs.a, inputs.b)
+            if tokens is None:
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
@@ -94,10 +94,10 @@ def link(base_url: str, asked: Question) -> str:
 
 def as_python(asked: Question) -> str:
     lines = [
-        f"from training import Encoder{', CrossEncoder' if asked.cross else ''}",
+        f"from training import {'CrossEncoder, ' if asked.cross else ''}open_model",
         "",
         f"a, b = {asked.a!r}, {asked.b!r}",
-        f"encoder = Encoder.load({str(asked.model)!r}, pooling={asked.pooling!r})",
+        f"encoder = open_model({str(asked.model)!r}, pooling={asked.pooling!r})",
         "u, v = encoder.encode([a, b])",
         'print("cosine", float(u @ v))',
     ]

@@ -25,6 +25,7 @@ from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
+from training.models.model import VectorModel
 
 PRESS = lead("Press the button to see how similar each line is to each other one, and how long that takes.")
 
@@ -74,7 +75,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
     def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
-        encoder = services.models.encoder(model or DEFAULT_MODEL, pooling or None)
+        encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)

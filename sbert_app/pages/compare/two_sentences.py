@@ -33,6 +33,7 @@ from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 from training.evaluation.calibration import Calibration
+from training.models.model import VectorModel
 from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
@@ -197,7 +198,7 @@ class TwoSentences:
                     return
             chosen = _with_pooling(inputs.model)
             if str(chosen) != shown_model:  # just now: open it as it is typed, or was made
-                inputs = replace(inputs, pooling=models.encoder(chosen).pooling)
+                inputs = replace(inputs, pooling=models.get(chosen, VectorModel).pooling)
             shown = asked.get(SHOWN)
             is_shown = isinstance(shown, Answer) and shown.inputs == inputs and not shown.errors
             answer = None if is_shown else compute(models, inputs, drawn)
@@ -238,7 +239,7 @@ class TwoSentences:
         if answer is None:
             return note("Type two sentences first.")
         models, comparison = self.services.models, answer.comparison
-        encoder = models.encoder(comparison.model, comparison.pooling, "query")
+        encoder = models.get(comparison.model, VectorModel, comparison.pooling, "query")
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 

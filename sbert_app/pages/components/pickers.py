@@ -29,7 +29,7 @@ from training.catalogue import (
     DataSet,
 )
 from training.errors import InputError
-from training.models.scorer import CROSS, ENCODER
+from training.models.model import VectorModel
 from training.names import BY_ROLE, ModelName
 from training.pooling import PAPER_POOLINGS, pooling_label
 
@@ -71,16 +71,19 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
 
 
 def model_choices(
-    services: Services, runs: Iterable[Run], known: Sequence[tuple[str, str]] = NAMED_MODELS, kind: str = ENCODER
+    services: Services,
+    runs: Iterable[Run],
+    known: Sequence[tuple[str, str]] = NAMED_MODELS,
+    cross_encoders: bool | None = False,
 ) -> list[tuple[str, str]]:
-    """``known`` models, with the size of those to download, then the runs with a model of ``kind``, newest first."""
+    """``known`` models, with the size of those to download, then the runs of `run_choices`, newest first."""
     sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    return [*((label + sizes.get(name, ""), name) for label, name in known), *run_choices(runs, kind)]
+    return [*((label + sizes.get(name, ""), name) for label, name in known), *run_choices(runs, cross_encoders)]
 
 
-def run_choices(runs: Iterable[Run], kind: str = "") -> list[tuple[str, str]]:
-    """The runs that have a model, by name and time. ``kind``: encoder or cross-encoder; empty for both."""
-    with_model = [run for run in runs if run.has_model and kind in ("", run.kind)]
+def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list[tuple[str, str]]:
+    """The runs that have a model, by name and time. ``cross_encoders``: those alone, or none of them; None for all."""
+    with_model = [run for run in runs if run.has_model and cross_encoders in (None, run.is_cross_encoder)]
     return [
         (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id))) for run in with_model
     ]
@@ -190,7 +193,7 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
     """A cross-encoder by name, or none; the list is read anew when the page is opened."""
     hint = "Reads both sentences at once"
     picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options)
-    return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, CROSS)])
+    return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
 
 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model
@@ -264,7 +267,7 @@ def _prompt_choices(services: Services, stated: ModelName, roles: bool) -> list[
     if not services.models.is_here(stated.name):
         return choices
     try:
-        prompts = services.models.encoder(stated.name).prompts
+        prompts = services.models.get(stated.name, VectorModel).prompts
     except InputError:  # the page says so beside its answer
         return choices
     named = [(f"{name}: “{text.strip()}”", f"name: {name}") for name, text in prompts.items() if text]

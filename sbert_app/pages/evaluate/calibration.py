@@ -19,7 +19,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.results import Results, data_label
 from training.errors import InputError
 from training.evaluation.calibration import FITTED_ON
-from training.models.scorer import ENCODER, kind_of
+from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
 SECOND_SETS = ("stsb:test", "sickr")  # to check on, unless the first is the one that is fitted on
@@ -114,7 +114,7 @@ class CalibrationSection:
 
 def _models(results: Results) -> tuple[list[tuple[str, str]], str | None]:
     """The bi-encoders of a table, and the first of them."""
-    names = [model for model in results.models if kind_of(model) == ENCODER]
+    names = [model for model in results.models if opener_of(model).type is VectorModel]
     return [(ModelName.parse(name).label, name) for name in names], next(iter(names), None)
 
 

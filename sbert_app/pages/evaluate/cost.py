@@ -17,6 +17,7 @@ from sbert_app.services.results.cost import CostTable, measure_cost
 from sbert_app.services.results.grid import with_scores
 from sbert_app.services.results.precomputed import SHIPPED_COST
 from sbert_app.services.store.documents import read_document
+from training.models.model import Model
 from training.names import ModelName
 from training.quantization import PRECISIONS
 
@@ -40,7 +41,7 @@ def build(services: Services) -> None:
     def measure(watch: Watch, *values: str) -> Update:
         model, pairs = pickers.loaded(*values)
         watch.report(0, f"Loading {model.label}")
-        return result(measure_cost(services.models.scorer(model), with_scores(pairs), watch), model, "Measured now")
+        return result(measure_cost(services.models.get(model, Model), with_scores(pairs), watch), model, "Measured now")
 
     def result(found: CostTable, model: ModelName, measured: str) -> Update:
         near = found.smallest_within(NEAR)

@@ -24,10 +24,10 @@ from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
-from training.errors import InputError
+from training.models.model import Model
 from training.names import ModelName
 
-NO_WORD_MAP = "This model is neither a bi-encoder nor a cross-encoder: its score cannot be decomposed by words."
+NO_WORD_MAP = "This model shows no tokens of its own here: its score cannot be decomposed by words."
 
 
 error_pair = macro("evaluate/error_pair")  # the chosen pair, its scores, and how to read the word map below
@@ -125,16 +125,13 @@ class _ErrorAnalysisTab:
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         """The pair, its words and how to read them, or the reason why that cannot be."""
         from training.evaluation.attribution import Attribution, attribute
-        from training.models.scorer import BASELINE, CROSS, kind_of
+        from training.models.cross_encoder import CrossEncoder
+        from training.models.encoder import Encoder
 
-        models, kind = self.services.models, kind_of(model, self.services.settings.home)
-        if kind == BASELINE:
+        scorer = self.services.models.get(model, Model)
+        if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        scorer = models.cross_encoder(model) if kind == CROSS else models.encoder(model)
-        try:
-            found = attribute(scorer, pair.first, pair.second)
-        except InputError as vectors_only:  # an endpoint
-            return {self.pair: error_pair(pair, messages.note(str(vectors_only))), self.map: hidden()}
+        found = attribute(scorer, pair.first, pair.second)
         figure = word_map(found.words_a, found.words_b, found.matrix) if isinstance(found, Attribution) else None
         return {self.pair: error_pair(pair, messages.attribution(found)), self.map: shown(figure)}
 

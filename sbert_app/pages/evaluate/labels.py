@@ -16,6 +16,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.labels import LabelScore, score_labels
 from training.catalogue import SCORED
+from training.models.model import Model
 
 INTRO = (
     "Triplets (anchor, positive, negative): how often is the anchor closer to the positive than to the negative? The "
@@ -38,7 +39,7 @@ def build(services: Services) -> None:
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:  # become triplets, as in training
             data = transform_for(data, TRIPLET_ROWS, "triplet")
-        result = score_labels(services.models.scorer(model), data, watch)
+        result = score_labels(services.models.get(model, Model), data, watch)
         told = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
         figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
         return {tab.status: render("evaluate/templates/label_scores.html", **told), spread: shown(figure)}

@@ -36,7 +36,7 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
     several, info = not isinstance(value, str), f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     options |= {"value": list(value) if several else value, "multiselect": several}
     picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
-    return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, kind=""))
+    return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, None))
 
 
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:

@@ -48,7 +48,7 @@ from sbert_app.services.results.results import (
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
-from training.models.scorer import ENCODER, kind_of
+from training.models.model import opener_of
 from training.names import ModelName
 from training.similarities import SIMILARITIES
 
@@ -259,8 +259,8 @@ def _scatter(results: Results, table: ResultTable) -> Any:
         estimate = row.estimates.get(column.name)
         if estimate and row.speed and not isnan(estimate.value):
             is_paper = row in table.paper_rows
-            kind = ENCODER if is_paper else kind_of(row.model)
-            points.append(Point(row.label, kind, row.speed, estimate.value, is_paper))
+            group = "" if is_paper else opener_of(row.model).group
+            points.append(Point(row.label, group, row.speed, estimate.value, is_paper))
     over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
     return quality_and_speed(points, f"{table.metric.statistic.capitalize()} ×100, {over}")
 

@@ -25,7 +25,7 @@ from sbert_app.services.results.results import data_label
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, PRECISION, Choice
-from training.models.scorer import ENCODER, kind_of
+from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
@@ -124,7 +124,8 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
         query |= dict(zip(("column-1", "column-2", "column-target"), columns, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
-        if kind_of(model, services.settings.home) != ENCODER:  # Bulk scores with bi-encoders
+        # Bulk scores with bi-encoders.
+        if opener_of(model, services.settings.home).type is not VectorModel:
             return ""
         chosen = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
         at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}

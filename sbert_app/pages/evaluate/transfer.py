@@ -24,7 +24,7 @@ from sbert_app.services.results.transfer import (
     sentences_by_genre,
 )
 from training.errors import InputError, summary_of
-from training.models.scorer import CROSS, kind_of
+from training.models.model import Model
 from training.names import ModelName
 
 GENRES = "STSb dev: news, captions or forums"
@@ -78,10 +78,7 @@ def score_table(models: list[ModelName], data: ClassificationData, scores: list[
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:
     """The score, or the reason why there is none, so that the other models still get theirs."""
-    if kind_of(model, services.settings.home) == CROSS:
-        return "a cross-encoder has no sentence embeddings"
     try:
-        scorer = services.models.scorer(model)
-        return score_transfer(scorer, data, watch)  # type: ignore[arg-type]
+        return score_transfer(services.models.get(model, Model), data, watch)
     except InputError as error:
         return summary_of(error)

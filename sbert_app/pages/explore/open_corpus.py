@@ -13,6 +13,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import ClusterSettings, cluster
 from sbert_app.services.clusters.edits import EditedClusters, edit_store, edited, edits_key
 from training.errors import InputError
+from training.models.model import VectorModel
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sbert_app.services.corpus.embedding_cache import EmbeddingCache
     from sbert_app.services.corpus.kept import KeptCorpus
     from sbert_app.services.models.cache import ModelCache
-    from training.models.encoder import Encoder
 
 MAX_CHARACTERS = 400  # of a sentence
 
@@ -32,9 +32,9 @@ class OpenCorpus:
     query_model: ModelName | None = None  # what encodes queries, where that is not the model
     is_example: bool = False
 
-    def query_encoder(self, models: ModelCache, dimension: int) -> Encoder:
+    def query_encoder(self, models: ModelCache, dimension: int) -> VectorModel:
         """What encodes a query for vectors of so many dimensions. InputError if it is another model's."""
-        encoder = models.encoder(self.query_model or self.model, None, "query")
+        encoder = models.get(self.query_model or self.model, VectorModel, None, "query")
         if encoder.dimension != dimension:
             raise InputError(
                 f"your vectors have {dimension} dimensions, and {encoder.name} gives {encoder.dimension}: choose the "

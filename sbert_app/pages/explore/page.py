@@ -41,6 +41,7 @@ from sbert_app.services.corpus.kept import KeptCorpus
 from sbert_app.services.files.uploads import ChosenColumns, has_triplets
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError
+from training.models.model import VectorModel
 from training.names import DataName
 
 # (module in this package, title of the tab)
@@ -211,8 +212,8 @@ class _ExplorePage:
         else:
             count, most = len(corpus), embeddings.limits.sentences
             step = f"Encoding {format_count(count, 'sentence')}" + (f" (of at most {most:,})" if count == most else "")
-            watch.report(0, step if self.services.models.has("encoder", model) else f"Loading {model.name}")
-            self.services.models.encoder(model, None, "document")
+            watch.report(0, step if self.services.models.has(model) else f"Loading {model.name}")
+            self.services.models.get(model, VectorModel, None, "document")
             watch = watch.stage(step)
         embedded = embeddings.embed(key, model, watch=watch)
         return {

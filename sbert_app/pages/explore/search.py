@@ -53,7 +53,7 @@ def build(services: Services, shared: Shared) -> None:
         check_query(query or "", int(k))
         embedded = open_corpus.embed(services.embeddings)
         name = cross_encoder or NO_CROSS_ENCODER
-        if name != NO_CROSS_ENCODER and not services.models.has("cross-encoder", name):
+        if name != NO_CROSS_ENCODER and not services.models.has(name):
             watch.report(0, f"Loading {cross_encoder}")
         reranker = services.models.cross_encoder_or_none(cross_encoder)
         watch.report(0, "Searching")

@@ -24,11 +24,12 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE, apply_style, short_label
 from sbert_app.pages.components.templates import macro
 from training.assets import asset
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.store import RunStore
+    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 DEFAULT_DATA = "stsb:dev"
@@ -71,7 +72,20 @@ class Context:
     @property
     def encoder(self) -> Encoder:
         """The setup's model. InputError if it cannot be loaded."""
-        return self.models.encoder(self.setup.model)
+        return self.encoder_of(self.setup.model)
+
+    @property
+    def cross_encoder(self) -> CrossEncoder:
+        """The default cross-encoder. InputError if it cannot be loaded."""
+        from training.models.cross_encoder import CrossEncoder
+
+        return self.models.get(DEFAULT_CROSS_ENCODER, CrossEncoder)
+
+    def encoder_of(self, model: str) -> Encoder:
+        """A bi-encoder whose tokens and weights are here, by name. InputError if it cannot be loaded."""
+        from training.models.encoder import Encoder
+
+        return self.models.get(model, Encoder)
 
 
 class Measurement(NamedTuple):

@@ -105,7 +105,7 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     """The vectors of a sample. InputError if the model or the data cannot be loaded."""
     import torch
 
-    sample, encoder = gold_sample(context, pairs), context.models.encoder(model)
+    sample, encoder = gold_sample(context, pairs), context.encoder_of(model)
     by_pooling = {}
     with Timed() as timed:  # all poolings from one pass; the states of a sentence are (1, T, D)
         tokens = encoder.token_vectors([*sample.first, *sample.second])

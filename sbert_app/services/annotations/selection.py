@@ -18,7 +18,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.models.scorer import ENCODER, kind_of
+from training.models.model import Model, VectorModel
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ class ProjectRequest:
 
     def check(self) -> None:
         """InputError if a value cannot be used."""
-        if kind_of(self.model) != ENCODER:
-            raise InputError(f"{self.model} cannot be trained later; choose a bi-encoder as the model")
         if not FEWEST_PAIRS <= self.count <= MOST_PAIRS:
             raise InputError(f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}")
         if not -1 <= self.threshold <= 1:
@@ -67,7 +65,12 @@ def choose_pairs(
     """
     from training.data.load import load_data
 
+    # It imports torch, which takes seconds.
+    from training.models.encoder import Encoder
+
     request.check()
+    if not isinstance(models.get(request.model, Model), Encoder):
+        raise InputError(f"{request.model} cannot be trained later; choose a bi-encoder as the model")
     watch.report(0, "Reading the data")
     data = load_data(request.data, home)
     random = np.random.default_rng(request.seed)
@@ -134,7 +137,7 @@ def _pairs_of_sentences(
         distinct = [distinct[row] for row in np.sort(random.permutation(len(distinct))[:most])]
     if len(distinct) < 2:
         return []
-    vectors = models.encoder(model).encode(distinct, should_stop=watch.should_stop)
+    vectors = models.get(model, VectorModel).encode(distinct, should_stop=watch.should_stop)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
@@ -147,8 +150,5 @@ def _pairs_of_sentences(
 def score_pairs(
     models: ModelCache, name: ModelName | str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED
 ) -> np.ndarray:
-    """The cosine of a bi-encoder or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
-    from training.evaluation.scoring import row_scores
-
-    similarities = row_scores(models.scorer(name), list(zip(*pairs, strict=True)), should_stop=watch.should_stop)[0]
-    return next(iter(similarities.values()))  # cosine comes first
+    """The cosine of vectors or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
+    return models.get(name, Model).score(pairs, should_stop=watch.should_stop)

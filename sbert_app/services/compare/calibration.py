@@ -36,11 +36,11 @@ from training.evaluation.calibration import (
     pair_keys,
     reliability,
 )
-from training.models.scorer import ENCODER, fetched_kind
+from training.models.model import Model, VectorModel
 from training.names import ModelName
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -115,7 +115,7 @@ def _is_of(curve: Calibration, weights: str) -> bool:
     return not weights or curve.weights in ("", weights)
 
 
-def stored_curve(encoder: Encoder, home: Path) -> Calibration:
+def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     """The curve of an encoder on STSb train, fitted on 2,000 pairs and stored if there is none yet."""
     name, pooling, weights = encoder.name, encoder.pooling, weights_key(encoder)
     curve = computed_curve(name, pooling, home, weights)
@@ -158,16 +158,17 @@ def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Wa
 
 def forget(models: ModelCache, model: ModelName, home: Path) -> None:
     """Delete the user's own curve of a model, so that the one on STSb train counts again."""
-    encoder = models.encoder(model)
+    encoder = models.get(model, VectorModel)
     own_curves(home).delete(curve_key(encoder.name, encoder.pooling))
 
 
 def _scored(
     models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch
-) -> tuple[Encoder, Dataset, np.ndarray]:
+) -> tuple[VectorModel, Dataset, np.ndarray]:
     """The encoder, the pairs, and their cosines (N,) float32."""
-    if fetched_kind(models.canonical(model), home) != ENCODER:
+    encoder = models.get(model, Model)
+    if not isinstance(encoder, VectorModel):
         raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, EvalResultCache(home), watch)
-    return models.encoder(model), pairs, result.scores_by("cosine")
+    return encoder, pairs, result.scores_by("cosine")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from training.evaluation.attribution import Attribution, Word, WordAttribution
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 MAX_LINES = 500  # of the many-sentences view
@@ -99,18 +100,23 @@ class Comparison:
 
 
 def compare(
-    encoder: Encoder, cross_encoder: CrossEncoder | None, a: str, b: str, second: Encoder | None = None
+    encoder: VectorModel, cross_encoder: CrossEncoder | None, a: str, b: str, second: VectorModel | None = None
 ) -> Comparison:
     """Compare a pair. Raises InputError if a sentence is empty.
 
     ``second``: the same encoder with the prompt for the second sentence; None = that of the first.
     """
+    # It imports torch, which takes seconds.
+    from training.models.encoder import Encoder
+
     _check(a, "first")
     _check(b, "second")
     started = time.perf_counter()
-    encoders = (encoder, encoder if second is None else second)
-    read = _read_whole if encoder.sent_to else _read_tokens
-    encoded, by_pooling, sides, attribution, no_map = read(encoders, a, b)
+    other = encoder if second is None else second
+    if isinstance(encoder, Encoder) and isinstance(other, Encoder):
+        encoded, by_pooling, sides, attribution, no_map = _read_tokens((encoder, other), a, b)
+    else:
+        encoded, by_pooling, sides, attribution, no_map = _read_whole((encoder, other), a, b)
     cross_score, cross_ms = None, None
     if cross_encoder is not None:
         crossing = time.perf_counter()
@@ -127,8 +133,8 @@ def compare(
         attribution=attribution,
         no_map=no_map,
         dimension=encoder.dimension,
-        prompts=(encoders[0].prompt, encoders[1].prompt),
-        advice=encoder.prompt_advice if not any(each.prompt for each in encoders) else "",
+        prompts=(encoder.prompt, other.prompt),
+        advice="" if encoder.prompt or other.prompt else encoder.prompt_advice,
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
@@ -146,7 +152,7 @@ _Read = tuple[float, dict[str, float], list[Side], "Attribution | None", str]
 def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
     """From one pass of the encoder, or of each if their prompts differ."""
     from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
-    from training.models.encoder import EncodeReport
+    from training.models.texts import ReadReport
     from training.pooling import PAPER_POOLINGS
 
     encoder, texts = encoders[0], (a, b)
@@ -161,7 +167,7 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
     }
     encoded, sides = time.perf_counter(), []
     for each, text, vector in zip(encoders, texts, vectors, strict=True):
-        report = EncodeReport()
+        report = ReadReport()
         each.tokenize([text], report)
         words, vocabulary = words_of(text, vector), each.vocabulary_size
         read = max((word.end for word in words), default=0)
@@ -172,16 +178,16 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
     return encoded, by_pooling, sides, exact, ""
 
 
-def _read_whole(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
-    """By an endpoint, without tokens; the words that can be left out are those between white space."""
+def _read_whole(encoders: tuple[VectorModel, VectorModel], a: str, b: str) -> _Read:
+    """By a model without tokens here; the words that can be left out are those between white space."""
     from training.evaluation.attribution import Word
-    from training.models.endpoint import vectors_only
+    from training.models.model import vectors_only
 
-    cosine = _cosine(*(each.encode(text) for each, text in zip(encoders, (a, b), strict=True)))
+    cosine = _cosine(*(encoder.encode([text])[0] for encoder, text in zip(encoders, (a, b), strict=True)))
     encoded = time.perf_counter()
-    words = [[Word(each[0], *each.span(), ()) for each in re.finditer(r"\S+", text)] for text in (a, b)]
-    sides = [Side(text, [], found, truncated=False) for text, found in zip((a, b), words, strict=True)]
-    return encoded, {encoders[0].pooling: cosine}, sides, None, str(vectors_only(encoders[0].name))
+    words = [[Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)] for text in (a, b)]
+    sides = [Side(text, [], of_text, truncated=False) for text, of_text in zip((a, b), words, strict=True)]
+    return encoded, {encoders[0].pooling: cosine}, sides, None, str(vectors_only(encoders[0]))
 
 
 def compare_by_name(
@@ -199,12 +205,14 @@ def compare_by_name(
     """
     _check(a, "first")
     _check(b, "second")
+    from training.models.model import VectorModel
+
     model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
-    first = models.encoder(model, role="query" if model.prompt_name == BY_ROLE else None)
-    second = models.encoder(model, pooling, "document") if model.prompt_name == BY_ROLE else None
+    roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
+    first, second = (models.get(model, VectorModel, pooling, role) for role in roles)
     crosser = models.cross_encoder_or_none(cross_encoder)
-    comparison = compare(first.with_pooling(pooling or None), crosser, a, b, second)
-    return replace(comparison, model=str(model), own_pooling=first.pooling)
+    comparison = compare(first, crosser, a, b, second if roles[1] else None)
+    return replace(comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling)
 
 
 def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool = False) -> WordAttribution:
@@ -213,6 +221,8 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
     Raises InputError for more than 120 words.
     """
     from training.evaluation.attribution import integrated_gradients, occlusion
+    from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
 
     a, b, model = comparison.a, comparison.b, ModelName.parse(comparison.model)
     if (words := len(a.words) + len(b.words)) > MAX_WORDS_LEFT_OUT:
@@ -220,9 +230,9 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
             f"the two sentences have {words:,} words; the words of up to {MAX_WORDS_LEFT_OUT} are explained"
         )
     if of_cross_encoder:
-        return occlusion(models.cross_encoder(comparison.cross_encoder or ""), a.text, b.text)
+        return occlusion(models.get(comparison.cross_encoder or "", CrossEncoder), a.text, b.text)
     roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
-    first, second = (models.encoder(model, comparison.pooling, role) for role in roles)
+    first, second = (models.get(model, Encoder, comparison.pooling, role) for role in roles)
     return integrated_gradients(first, a.text, b.text, second=second)
 
 
@@ -237,7 +247,7 @@ class LeftOut(NamedTuple):
     cross_change: float | None
 
 
-def leave_one_out(encoder: Encoder, cross_encoder: CrossEncoder | None, comparison: Comparison) -> list[LeftOut]:
+def leave_one_out(encoder: VectorModel, cross_encoder: CrossEncoder | None, comparison: Comparison) -> list[LeftOut]:
     """Leave out each word in turn and score the pair again, all variants in one batch.
 
     A positive change means that the pair is more similar without the word. This explains what has no exact
@@ -287,7 +297,7 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: Encoder, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
+    encoder: VectorModel, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]

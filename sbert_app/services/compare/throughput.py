@@ -19,7 +19,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 SAMPLE = 256  # sentences, and pairs, of a measurement
 ROUNDS = 3
@@ -47,7 +47,11 @@ class Throughput:
 
 
 def measure(
-    encoder: Encoder, cross_encoder: CrossEncoder | None, home: Path, sample: int = SAMPLE, pairs_sample: int = SAMPLE
+    encoder: VectorModel,
+    cross_encoder: CrossEncoder | None,
+    home: Path,
+    sample: int = SAMPLE,
+    pairs_sample: int = SAMPLE,
 ) -> Throughput:
     """Time ``sample`` sentences and ``pairs_sample`` pairs of STSb dev and a matrix product, three times each.
 

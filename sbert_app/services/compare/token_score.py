@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from training.models.scorer import LATE, SPARSE, fetched_kind
+from training.models.model import Model
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -39,16 +39,21 @@ class TokenScore:
         return {"title": self.title, "score": round(self.score, 6), "tokens": tokens, "milliseconds": milliseconds}
 
 
-def is_token_score(model: ModelName, models: ModelCache) -> bool:
-    """Whether a model compares tokens, and `score_tokens` has its score."""
-    return fetched_kind(models.canonical(model), models.home) in (LATE, SPARSE)
+def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenScore | None:
+    """The score of a pair by the tokens that a model compares; None if it is a model of another kind.
 
+    InputError if it cannot be opened.
+    """
+    # They import torch, which takes seconds.
+    from training.models.late_interaction import LateInteraction
+    from training.models.sparse import SparseEncoder
 
-def score_tokens(models: ModelCache, model: ModelName, a: str, b: str) -> TokenScore:
-    """The score of a pair by such a model. InputError if it cannot be opened."""
-    scorer: Any = models.scorer(model)
-    make: Callable[..., TokenScore] = _matches if hasattr(scorer, "matches") else _terms
-    return make(scorer, a, b, model.label, time.perf_counter())
+    model, started = models.get(name.weights, Model), time.perf_counter()
+    if isinstance(model, LateInteraction):
+        return _matches(model.with_settings(name), a, b, name.label, started)
+    if isinstance(model, SparseEncoder):
+        return _terms(model.with_settings(name), a, b, name.label, started)
+    return None
 
 
 def _matches(model: LateInteraction, a: str, b: str, label: str, started: float) -> TokenScore:

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,10 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.store.cache import DiskCache, digest, remove_least_used
 from training.errors import InputError, unwritable
+from training.models.model import VectorModel
+from training.models.texts import first_positions
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder
     from training.search import QuantizedIndex, SearchIndex
 
 log = logging.getLogger("sbert_lab.corpus")
@@ -69,7 +69,7 @@ class EmbeddedCorpus:
 
 def encode(
     corpus: Corpus,
-    encoder: Encoder,
+    encoder: VectorModel,
     cache: DiskCache | None = None,
     watch: Watch = UNWATCHED,
     folder: Path | None = None,
@@ -87,48 +87,35 @@ def encode(
     if path is not None:
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     elif vectors is None:
-        vectors = encoder.encode(corpus.sentences, on_progress=watch.on_progress, should_stop=watch.should_stop)
+        vectors = encoder.encode(corpus.sentences, True, watch.on_progress, watch.should_stop)
         if cache is not None:
             cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
 
 
-def embedding_key(corpus: Corpus, encoder: Encoder) -> str:
+def embedding_key(corpus: Corpus, encoder: VectorModel) -> str:
+    """Identifies the vectors of a corpus."""
     return digest([corpus.digest, fingerprint(encoder)])
 
 
-def fingerprint(encoder: Encoder) -> str:
+def fingerprint(encoder: VectorModel) -> str:
     """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter) and its settings.
 
     The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
     """
-    # The settings of a model with nothing special are left out: vectors that are cached keep their keys.
-    parts = [encoder.name, encoder.pooling, str(getattr(encoder, "max_length", ""))]
-    weights = getattr(encoder, "weights", None)
-    if weights is not None and (encoder.prompt or encoder.dimension != encoder.full_dimension):
-        parts.append(encoder.settings)
-    return digest([*parts, *([] if weights is None else _weights(encoder))])
+    parts = [encoder.name, encoder.pooling, str(encoder.max_length or ""), *filter(None, [encoder.settings])]
+    return digest([*parts, *_weights(encoder)])
 
 
-def weights_key(encoder: Encoder) -> str:
-    """Identifies an encoder's weights, whatever its name and its settings are."""
-    if encoder.weights not in _keys:  # the poolings of one model share them
-        _keys[encoder.weights] = digest(_weights(encoder))
-    return _keys[encoder.weights]
+def weights_key(encoder: VectorModel) -> str:
+    """Identifies a model's weights, whatever its name and its settings are."""
+    return digest(_weights(encoder))
 
 
-_keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of the backbones that are loaded
-
-
-def _weights(encoder: Encoder) -> list[str]:
+def _weights(encoder: VectorModel) -> list[str]:
     """A sample of each parameter."""
-    parts, modules = [], (encoder.weights, *encoder.head)
-    for name, weights in (item for module in modules for item in sorted(module.state_dict().items())):
-        flat = weights.reshape(-1)
-        sample = flat[:: max(1, len(flat) // SAMPLED_WEIGHTS)].float().cpu().numpy()
-        parts.append(f"{name} {tuple(weights.shape)} {sample.tobytes().hex()}")
-    return parts
+    return [f"{name} {sample.tobytes().hex()}" for name, sample in encoder.weights_sample(SAMPLED_WEIGHTS)]
 
 
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
@@ -185,7 +172,7 @@ MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
 def encode_to_file(
     path: Path,
     sentences: list[str] | Iterator[str],
-    encoder: Encoder,
+    encoder: VectorModel,
     watch: Watch = UNWATCHED,
     chunk: int = CHUNK,
     count: int = 0,
@@ -230,11 +217,9 @@ def rows_done(path: Path, dimension: int) -> int:
 
 
 def _complete(
-    path: Path, sentences: list[str] | Iterator[str], total: int, encoder: Encoder, watch: Watch, chunk: int
+    path: Path, sentences: list[str] | Iterator[str], total: int, encoder: VectorModel, watch: Watch, chunk: int
 ) -> None:
     """Compute and append the rows that the file lacks, each distinct sentence once, and give it its name."""
-    from training.models.tokenization import first_positions  # torch takes seconds to import
-
     part = path.with_name(path.name + INCOMPLETE)
     for folder in filter(Path.is_dir, (part, path)):  # in the place of a file
         shutil.rmtree(folder, ignore_errors=True)

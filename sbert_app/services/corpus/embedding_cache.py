@@ -22,6 +22,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, en
 from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from training.assets import asset
 from training.errors import InputError
+from training.models.model import VectorModel
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class EmbeddingCache:
             own = self._embedded.get(key) or EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
             self._embedded.put(key, own)
             return own if own.corpus is corpus else replace(own, corpus=corpus)
-        encoder = self.models.encoder(model, pooling, "document")
+        encoder = self.models.get(model, VectorModel, pooling, "document")
         key = embedding_key(corpus, encoder)
         with watch.holding(self._locks[key]):
             embedded = self._embedded.get(key)

@@ -13,7 +13,7 @@ from training.errors import InputError
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 MAX_K = 100
@@ -80,7 +80,7 @@ def check_query(query: str, k: int) -> None:
 def search(
     embedded: EmbeddedCorpus,
     query: str,
-    encoder: Encoder,
+    encoder: VectorModel,
     k: int = 10,
     cross_encoder: CrossEncoder | None = None,
 ) -> SearchResult:

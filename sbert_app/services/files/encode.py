@@ -25,7 +25,7 @@ from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 
 if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def encode_file(
     table: OpenedTable,
     column: str,
     output: Path,
-    encoder: Encoder,
+    encoder: VectorModel,
     normalize: bool | None = True,
     watch: Watch = UNWATCHED,
     all_columns: bool = False,
@@ -65,9 +65,9 @@ def encode_file(
 
     InputError if the table breaks off, or the output cannot be written. Nothing is left behind then.
     """
-    from training.models.encoder import EncodeReport
+    from training.models.texts import ReadReport
 
-    report, missing = EncodeReport(), 0
+    report, missing = ReadReport(), 0
     waiting: deque[RowBatch] = deque()  # read, and not encoded yet
 
     def texts() -> Iterator[str]:
@@ -106,11 +106,11 @@ def encode_file(
         model=encoder.name,
         pooling=encoder.pooling,
         dimension=encoder.dimension,
-        rows=report.sentences,
+        rows=report.inputs,
         missing_text=missing,
         truncated=report.truncated,
         seconds=round(report.seconds, 3),
-        sentences_per_second=round(report.sentences / max(report.seconds, 1e-9), 1),
+        sentences_per_second=round(report.inputs / max(report.seconds, 1e-9), 1),
     )
 
 

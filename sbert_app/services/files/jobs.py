@@ -39,11 +39,11 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
+from training.models.model import VectorModel
 from training.names import is_id
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -286,12 +286,12 @@ class ScoreJobs:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
-        def load(loading: Watch) -> tuple[Encoder, CrossEncoder | None]:
-            encoder = self._models.encoder(request.model, request.pooling)
+        def load(loading: Watch) -> tuple[VectorModel, CrossEncoder | None]:
+            encoder = self._models.get(request.model, VectorModel, request.pooling)
             if not request.cross_encoder:
                 return encoder, None
             loading.report(0, f"Loading {request.cross_encoder} …")
-            return encoder, self._models.cross_encoder(request.cross_encoder)
+            return encoder, self._models.cross_encoder_or_none(request.cross_encoder)
 
         outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]
         with watch.holding(self._places):

@@ -39,7 +39,7 @@ from training.inference.recent import RecentEmbeddings
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 
 CHUNK_SECONDS = 2.0
@@ -54,7 +54,7 @@ EXAMPLE_NOTES = 20
 def score_file(
     source: Path | OpenedTable,
     outputs: Sequence[Path],
-    encoder: Encoder,
+    encoder: VectorModel,
     cross_encoder: CrossEncoder | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
@@ -151,9 +151,14 @@ class _Scoring:
         encoder, columns = self.scorer.encoder, self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
-        if not texts or getattr(encoder, "sent_to", True):  # an endpoint, which alone knows its tokens, or a stand-in
+        # It imports torch, which takes seconds.
+        from training.models.encoder import Encoder
+
+        # A model whose tokens are not here, such as an endpoint, says nothing of its language.
+        if not texts or not isinstance(encoder, Encoder):
             return ""
-        marks = 2 * len(texts)  # a special token at each end
+        # A special token stands at each end.
+        marks = 2 * len(texts)
         subwords = sum(map(len, encoder.tokenize(texts))) - marks
         return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
@@ -240,7 +245,7 @@ def _add_note(notes: dict[int, str], row: int, note: str) -> None:
 class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
-    def __init__(self, encoder: Encoder, cross_encoder: CrossEncoder | None = None) -> None:
+    def __init__(self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.encoded = 0  # sentences that went through the encoder
@@ -258,15 +263,12 @@ class PairScorer:
 
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            report = EncodeReport(cut=set())
-            vectors = self.encoder.encode(
-                texts, True, on_progress=encoding.on_progress, should_stop=watch.should_stop, report=report
-            )
+            report = ReadReport(cut=set())
+            vectors = self.encoder.encode(texts, True, encoding.on_progress, watch.should_stop, report)
             is_cut = [text in (report.cut or ()) for text in texts]
             return np.column_stack([vectors, np.array(is_cut, dtype=np.float32)])
 
-        from training.models.cross_encoder import PredictReport  # torch takes seconds
-        from training.models.encoder import EncodeReport
+        from training.models.texts import ReadReport
 
         embeddings = self._cache.get(list(positions), encode)
         u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
@@ -277,7 +279,7 @@ class PairScorer:
             notes[at] = f"{which} cut at {self.encoder.max_length:,} tokens"
         if self.cross_encoder is None:
             return cosine, None, notes
-        predicting, report = watch.part(0.5, 1), PredictReport(cut=set())
+        predicting, report = watch.part(0.5, 1), ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
         for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):

@@ -9,25 +9,31 @@ from __future__ import annotations
 import gc
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
 from training.errors import InputError
-from training.models.scorer import BASELINE, CROSS, ENCODER, LATE, SPARSE, fetched_kind, load_scorer
-from training.names import BY_ROLE, ModelName, is_repo_id
+from training.models.folder import ModelFolder
+from training.models.model import Model, VectorModel, find_opener, required
+from training.names import BY_ROLE, ModelName
 from training.sources.progress import listening
-from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
+from training.sources.resolve import find_run, glove_folder, has_glove
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
-    from training.models.scorer import Scorer
+
+M = TypeVar("M", bound=Model)
+
+# The packages whose objects are looked into for arrays; the rest of a model is small.
+OWN_PACKAGES = ("training", "sbert_app")
 
 
 class ModelCache:
@@ -43,10 +49,46 @@ class ModelCache:
         """``capacity``: models kept in memory. ``check_name`` raises InputError for a name that may not be loaded."""
         self.home = home
         self._check_name = check_name
-        # (kind, name) -> model, bytes
-        self._models: LRUCache[tuple[str, ModelName], tuple[Any, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
-        self._locks: KeyedLocks[tuple[str, ModelName]] = KeyedLocks()
-        self._loading = threading.Lock()  # transformers is imported, and models are built, by one thread at a time
+        # name -> model, bytes
+        self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
+        self._locks: KeyedLocks[ModelName] = KeyedLocks()
+        # transformers is imported, and models are built, by one thread at a time.
+        self._loading = threading.Lock()
+
+    def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
+        """The model of that name; the poolings, dimensions and prompts of one model share its weights.
+
+        Args:
+            name: of any model, with its settings.
+            type_: what it has to be: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
+            pooling: in place of the one in the name; an endpoint pools for itself.
+            role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
+
+        Raises:
+            InputError: the model may not be loaded, cannot be opened, or is of another type.
+        """
+        stated = self.canonical(name)
+        if stated.prompt_name == BY_ROLE:
+            if role is None:
+                raise InputError(
+                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {stated.weights}"
+                )
+            stated = replace(stated, prompt_name=None)
+        model = required(self._open(stated.weights), type_)
+        # Pages send a pooling with any model; an endpoint pools for itself.
+        if not model.sent_to:
+            stated = stated.with_pooling(pooling)
+        model = model.with_settings(stated)
+        is_for_role = role is not None and isinstance(model, VectorModel) and not stated.states_prompt
+        return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
+
+    def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
+        """The cross-encoder of that name; None for no name and for "none"."""
+        if not name or name == "none":
+            return None
+        from training.models.cross_encoder import CrossEncoder
+
+        return self.get(name, CrossEncoder)
 
     def canonical(self, name: ModelName | str) -> ModelName:
         """The name by which a model is kept: a run's id in place of its name.
@@ -62,7 +104,7 @@ class ModelCache:
     def is_here(self, name: ModelName | str) -> bool:
         """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
         model = ModelName.parse(name)
-        is_loaded = any(kept.name == model.name for _, kept in self._models)
+        is_loaded = any(loaded.name == model.name for loaded in self._models)
         if model.name in WORD_ENCODERS or model.name == GLOVE:
             return is_loaded or has_glove(self.home)
         base = CROSS_ENCODERS.get(model.name, model.name)
@@ -82,106 +124,91 @@ class ModelCache:
                 watch.report(done, f"Downloading {name}, {total:,.0f} MB", total)
 
             with listening(on_download, watch.should_stop):
-                self.scorer(name)
+                self.get(name, Model)
 
     def own_pooling(self, name: ModelName | str) -> str | None:
         """The pooling that a name states, else that the model was made with; None if it takes a download to know it."""
         model = ModelName.parse(name)
         try:
-            return self.encoder(ModelName(model.name, pooling=model.pooling)).pooling if self.is_here(model) else None
+            name = ModelName(model.name, pooling=model.pooling)
+            return self.get(name, VectorModel).pooling if self.is_here(model) else None
         except InputError:
             return None
 
-    def encoder(self, name: ModelName | str, pooling: str | None = None, role: str | None = None) -> Encoder:
-        """The bi-encoder of that name; the poolings, dimensions and prompts of one model share its weights.
-
-        ``role``: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
-        """
-        model = self.canonical(name)
-        if model.prompt_name == BY_ROLE:
-            if role is None:
-                raise InputError(
-                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {model.weights}"
-                )
-            model = replace(model, prompt_name=None)
-        chosen = None if model.endpoint else pooling or model.pooling  # pages send one with any model
-        encoder = self._get(ENCODER, model.weights).with_pooling(chosen)
-        encoder = encoder.with_dimension(model.dimension).with_prompt(model.prompt, model.prompt_name)
-        return encoder if role is None or model.states_prompt else encoder.for_role(role)
-
-    def cross_encoder(self, name: ModelName | str) -> CrossEncoder:
-        model = self.canonical(name)
-        model.check_settings("cross-encoder")
-        return self._get(CROSS, model)
-
-    def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
-        """The cross-encoder of that name; None for no name and for "none"."""
-        return self.cross_encoder(name) if name and name != "none" else None
-
-    def scorer(self, name: ModelName | str, pooling: str | None = None) -> Scorer:
-        """Any model that can be evaluated, of whatever kind."""
-        model = self.canonical(name).with_pooling(pooling)
-        kind = fetched_kind(model, self.home)
-        if kind == ENCODER:
-            return self.encoder(model)
-        if kind == CROSS:
-            return self.cross_encoder(model)
-        return self._get(kind, model)
-
-    def has(self, kind: str, name: ModelName | str) -> bool:
+    def has(self, name: ModelName | str) -> bool:
         """Whether the model is loaded, so that a request does not wait for it."""
-        return (kind, ModelName.parse(name).weights) in self._models
+        return ModelName.parse(name).weights in self._models
 
     def forget(self, model: ModelName) -> None:
         """Drop a model whose files have changed or are gone."""
-        self._models.remove(lambda key: key[1].name == model.name)
+        self._models.remove(lambda key: key.name == model.name)
 
-    def _get(self, kind: str, name: ModelName) -> Any:
-        key = kind, name
-        with self._locks[key]:  # other threads that ask for the same model wait here while it is loaded
-            if (kept := self._models.get(key)) is not None:
-                return kept[0]
-            self._fetch(kind, name)
+    def _open(self, name: ModelName) -> Model:
+        # Other threads that ask for the same model wait here while it is loaded.
+        with self._locks[name]:
+            if (entry := self._models.get(name)) is not None:
+                return entry[0]
+            # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
+            opener, folder = find_opener(name, self.home)
+            if folder is not None and folder.base:
+                ModelFolder.of(folder.base, self.home)
+            elif name.name in WORD_ENCODERS or name.name == GLOVE:
+                glove_folder(self.home)
             with self._loading:
-                model = LOADERS[kind](name, self.home)
-                from sbert_app.services.models.memory import model_bytes  # imports torch, as the model has
-            has_evicted = self._models.put(key, (model, model_bytes(model)))
+                model = _with_batches(opener.open(name, folder=folder, home=self.home))
+            has_evicted = self._models.put(name, (model, model_bytes(model)))
         if has_evicted:
             # The modules of a model refer to each other.
             gc.collect()
         return model
 
-    def _fetch(self, kind: str, model: ModelName) -> None:
-        """Download a model's files, outside of the lock of all loading: a slow server holds up its model alone."""
-        name = model.name
-        base = CROSS_ENCODERS.get(name, name)
-        if self.is_here(model):
-            return
-        if name in WORD_ENCODERS or name == GLOVE:
-            glove_folder(self.home)
-        elif kind != BASELINE and is_repo_id(base) and not Path(base).is_dir():
-            model_folder(base, self.home)
 
-
-def _load_encoder(name: ModelName, home: Path) -> Encoder:
-    from sbert_app.services.models.batching import BatchingRunner
-    from training.models.encoder import Encoder
-
-    encoder = Encoder.load(name, home=home)
-    return encoder if encoder.sent_to else encoder.with_runner(BatchingRunner(encoder.inference))
-
-
-def _load_cross_encoder(name: ModelName, home: Path) -> CrossEncoder:
+def _with_batches(model: Model) -> Model:
+    """The model; where its weights are here, requests to it share batches."""
     from sbert_app.services.models.batching import BatchingRunner
     from training.models.cross_encoder import CrossEncoder
+    from training.models.encoder import Encoder
 
-    loaded = CrossEncoder.load(name, home=home)
-    return replace(loaded, inference=BatchingRunner(loaded.inference))
+    if isinstance(model, Encoder):
+        return model.with_runner(BatchingRunner(model.inference))
+    return model.with_runner(BatchingRunner(model.inference)) if isinstance(model, CrossEncoder) else model
 
 
-# By kind; requests to models with weights of their own share batches.
-LOADERS: dict[str, Callable[[ModelName, Path], Any]] = {
-    ENCODER: _load_encoder,
-    CROSS: _load_cross_encoder,
-    **dict.fromkeys((BASELINE, LATE, SPARSE), lambda name, home: load_scorer(name, home=home)),
-}
+def model_bytes(model: Model) -> int:
+    """Bytes of all arrays and tensors that the model refers to; those that are shared within it count once."""
+    return sum(dict(_storages(model, set())).values())
+
+
+def _storages(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
+    """(address, bytes) of each array below ``value``."""
+    import torch
+
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        # Packed for oneDNN, it has no storage of its own.
+        if value.is_mkldnn:
+            yield id(value), value.numel() * value.element_size()
+        else:
+            storage = value.untyped_storage()
+            yield storage.data_ptr(), storage.nbytes()
+    elif isinstance(value, torch.nn.Module):
+        for tensor in (*value.parameters(), *value.buffers()):
+            yield from _storages(tensor, seen)
+    elif isinstance(value, np.ndarray):
+        yield id(value), value.nbytes
+    else:
+        for part in _parts(value):
+            yield from _storages(part, seen)
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return list(value)
+    if type(value).__module__.partition(".")[0] in OWN_PACKAGES:
+        slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
+        return [*getattr(value, "__dict__", {}).values(), *slots]
+    return []

@@ -32,10 +32,11 @@ def distill_to_home(
     Raises InputError if the model or the data cannot be used.
     """
     from training.models.distill import distill
+    from training.models.encoder import Encoder
 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
-    static = distill(models.encoder(teacher), dimension, corpus, watch.on_progress, watch.should_stop)
+    static = distill(models.get(teacher, Encoder), dimension, corpus, watch.on_progress, watch.should_stop)
     name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
     models.forget(ModelName(name))

@@ -14,7 +14,7 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +25,10 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.bootstrap import affordable_resamples, bootstrap_replicates
 from training.evaluation.metrics import spearman
-from training.evaluation.scoring import sentence_vectors
-from training.models.baselines import SparseVectors
+from training.models.model import Model, VectorModel
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 from training.similarities import cosine
-
-if TYPE_CHECKING:
-    from training.models.scorer import BiEncoder, Scorer
 
 DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)  # tried, of those that are smaller than the model's own
 SEARCHED = 50_000  # vectors that a query is compared with
@@ -79,22 +75,20 @@ class CostTable:
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value))
 
 
-def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
+def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
     """Measure every size.
 
     Raises InputError if the model has no dense vectors, the data no gold scores, or a ρ is undefined.
     """
-    if not hasattr(scorer, "encode") or isinstance(scorer, SparseVectors):
-        what = "one number for each word" if isinstance(scorer, SparseVectors) else "no sentence vectors"
-        raise InputError(f"{scorer.name} has {what}; choose a bi-encoder")
+    if not isinstance(model, VectorModel):
+        raise InputError(f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder")
     if data.kind != SCORED:
         raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
     place = {text: i for i, text in enumerate(dict.fromkeys(text for column in data.columns for text in column))}
-    encoder = cast("BiEncoder", scorer)
     watch.report(0, "Encoding")
-    vectors = np.asarray(sentence_vectors(encoder, list(place), watch.on_progress, watch.should_stop))
+    vectors = model.encode(list(place), None, watch.on_progress, watch.should_stop)
     pairs = np.array([[place[text] for text in column] for column in data.columns])
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
@@ -112,7 +106,7 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
         replicates = bootstrap_replicates(scores, gold, resamples=affordable_resamples(len(gold)))
         if not cells:
             if np.isnan(value):
-                raise InputError(f"all scores of {scorer.name} or all gold scores of {data.name} are equal")
+                raise InputError(f"all scores of {model.name} or all gold scores of {data.name} are equal")
             reference = replicates
         change = estimate_x100(value - (cells[0].rho.value / 100 if cells else value), replicates - reference)
         cells.append(
@@ -125,7 +119,7 @@ def measure_cost(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Cos
                 _search_milliseconds(kept, precision),
             )
         )
-    return CostTable(scorer.name, data.name, len(data), len(place), tuple(cells), SEARCHED, describe_processor())
+    return CostTable(model.name, data.name, len(data), len(place), tuple(cells), SEARCHED, describe_processor())
 
 
 def describe_processor() -> str:

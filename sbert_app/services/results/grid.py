@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,8 +32,7 @@ from sbert_app.services.results.results import (
 )
 from sbert_app.services.runs.training_data import overlap_with
 from sbert_app.services.store.cache import DiskCache, digest
-from training.assets import asset
-from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED, TFIDF
+from training.catalogue import GLOVE, LABELLED, NLI_LABELS, SCORED
 from training.data.dataset import Dataset
 from training.data.gold import TOP_SCORE
 from training.data.load import load_data
@@ -42,15 +40,12 @@ from training.data.overlap import Overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, summary_of
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
-from training.models.baselines import SAVED_MODEL
-from training.models.scorer import BASELINE, kind_of
+from training.models.folder import ModelFolder
+from training.models.model import Model, VectorModel, find_opener
 from training.names import ModelName
 from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
-from training.sources.resolve import glove_folder, model_folder
-
-if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+from training.sources.resolve import glove_folder
 
 MAX_PAIRS = 20_000  # in a data set
 MAX_RESULTS = 100
@@ -172,24 +167,24 @@ def evaluate_one(
     spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
     """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
-    of_model = fingerprint(models.encoder(spec)) if spec.endpoint else model_fingerprint(spec, models.home)
+    of_model = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
     key = of_model, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
         return cached
-    scorer = models.scorer(spec)
-    result = timed_scores(scorer, data, watch)
+    result = timed_scores(models.get(spec, Model), data, watch)
     if all(np.isfinite(scores).all() for scores in result.scores.values()):
         cache.put(*key, result)
         return result
     raise InputError(f"{spec.label} gives scores that are not finite numbers on {data.name}")
 
 
-def timed_scores(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
+def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
     """Score every pair and measure the time."""
-    row_scores(scorer, WARM_UP)  # the first call prepares the weights, which is not part of the speed
+    # The first call prepares the weights, which is not part of the speed.
+    row_scores(model, WARM_UP)
     report = ScoreReport()
     (scores,) = row_scores(
-        scorer, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
+        model, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
     )
     return EvalResult(scores, np.asarray(data.scores, dtype=np.float64), report.sentences, report.seconds)
 
@@ -197,7 +192,6 @@ def timed_scores(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> Eva
 # ---------------------------------------------------------------- results on disk
 
 VERSION = "1"  # increase it when the same model would give other scores, e.g. after a change of a baseline's tokens
-ADAPTERS = asset("cross-encoder")
 MAX_BYTES = 100 << 20  # about 2,000 results
 
 
@@ -214,14 +208,12 @@ def data_fingerprint(data: Dataset) -> str:
 
 def _files(model: ModelName, home: Path) -> list[str]:
     """One text for each file that the model is loaded from; none where the code alone decides."""
-    name, kind = model.name, kind_of(model)
-    if name == TFIDF or model.is_scratch:
-        return []
-    if name in CROSS_ENCODERS:
-        return [*_stat(ADAPTERS / name), *_stat(model_folder(CROSS_ENCODERS[name], home).path)]
-    if kind != BASELINE and not (Path(name).expanduser() / "head.safetensors").is_file():
-        return _stat(model_folder(name, home).path)
-    return _stat(glove_folder(home).path if name == GLOVE else Path(name.removeprefix(SAVED_MODEL)).expanduser())
+    _, folder = find_opener(model, home)
+    if folder is not None:
+        return [*_stat(folder.path), *(_stat(ModelFolder.of(folder.base, home).path) if folder.base else ())]
+    # The name alone says what the model is, such as a file of word vectors, or a path after a prefix.
+    paths = [glove_folder(home).path] if model.name == GLOVE else [Path(model.name), Path(model.name.partition(":")[2])]
+    return next((_stat(path) for path in map(Path.expanduser, paths) if path.name and path.exists()), [])
 
 
 def _stat(path: Path) -> list[str]:

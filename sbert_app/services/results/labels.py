@@ -23,7 +23,7 @@ from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores
 
 if TYPE_CHECKING:
-    from training.models.scorer import Scorer
+    from training.models.model import Model
 
 LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 
@@ -48,7 +48,7 @@ class LabelScore:
     by_label: dict[str, np.ndarray]  # label -> scores of its pairs under the model's first similarity
 
 
-def score_labels(scorer: Scorer, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
+def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
     """Score triplets, or pairs with labels that say what belongs together.
 
     Raises InputError if the data is of neither kind.

@@ -29,12 +29,14 @@ from training.data.tables.columns import canonical_names
 from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors
+from training.models.lexical import SparseModel
+from training.models.model import Model, VectorModel
 from training.names import DataName
 from training.sources.hub_dataset import read_dataset
 from training.sources.resolve import stsb_folder
 
 if TYPE_CHECKING:
-    from training.models.scorer import BiEncoder, Vectors
+    from training.models.model import Vectors
 
 
 FOLDS, SEED = 10, 0
@@ -124,16 +126,18 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     return ClassificationData(name, tuple(of_texts), labels, tuple(notes))
 
 
-def score_transfer(encoder: BiEncoder, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
-    """Cross-validate an encoder on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
+def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
+    """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
     Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
-    rows would make the task one of recognition.
+    rows would make the task one of recognition. InputError if the model has no sentence vectors.
     """
+    if not isinstance(model, VectorModel | SparseModel):
+        raise InputError(f"a {model.kind} has no sentence embeddings")
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
-    features = _features(encoder, data, watch)
+    features = _features(model, data, watch)
     encoded = time.perf_counter()
     classes, targets = np.unique(data.labels, return_inverse=True)
     folds = max(2, min(FOLDS, int(np.bincount(targets).min())))
@@ -146,7 +150,7 @@ def score_transfer(encoder: BiEncoder, data: ClassificationData, watch: Watch = 
         accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
     majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
-    return TransferScore(encoder.name, getattr(encoder, "pooling", None), tuple(accuracies), majority, seconds)
+    return TransferScore(model.name, model.pooling, tuple(accuracies), majority, seconds)
 
 
 def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -159,13 +163,13 @@ def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tup
     return splitter.split(targets, targets, groups if is_grouped else None)
 
 
-def _features(encoder: BiEncoder, data: ClassificationData, watch: Watch) -> Vectors:
+def _features(model: VectorModel | SparseModel, data: ClassificationData, watch: Watch) -> Vectors:
     """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``."""
     from scipy import sparse
 
     watch.report(0.0, "Encoding")
     texts = [text for column in data.columns for text in column]
-    vectors = sentence_vectors(encoder, texts, watch.on_progress, watch.should_stop)
+    vectors = sentence_vectors(model, texts, watch.on_progress, watch.should_stop)
     if len(data.columns) == 2:
         u, v = vectors[: len(data)], vectors[len(data) :]
         if isinstance(u, np.ndarray):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import TRIPLETS, WORD_ENCODERS
 from training.data.dataset import Dataset, join
 from training.data.load import check_split, load_one
 from training.data.overlap import overlap
 from training.errors import InputError
-from training.models.scorer import CROSS, kind_of
 from training.names import DataName, ModelName
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import Part, RunConfig
@@ -46,11 +46,13 @@ class RunEstimate:
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """The estimate of a run. Raises InputError if its data or its base cannot be used, with an alternative."""
     home, objective = store.home, config.objective_class
+    runs: dict[str, Run] = {}
     for model in filter(None, (config.base, config.teacher)):
-        run_id = ModelName.parse(model).run_id
-        if run_id is not None and not store.get(find_run(run_id, home)).has_model:
-            raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
-    if ModelName.parse(config.base).run_id and kind_of(config.base, home) == CROSS and not objective.scores_pairs:
+        if (run_id := ModelName.parse(model).run_id) is not None:
+            runs[model] = store.get(find_run(run_id, home))
+            if not runs[model].has_model:
+                raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+    if config.base in runs and runs[config.base].is_cross_encoder and not objective.scores_pairs:
         raise InputError(
             f"{config.base} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
         )

@@ -18,7 +18,6 @@ from sbert_app.services.runs.events import Event, RunProgress
 from sbert_app.services.store.documents import Timestamp, read_document
 from training.atomic import write_bytes
 from training.errors import InputError, UserFacingError, without_folders
-from training.models.scorer import CROSS, ENCODER
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -94,9 +93,9 @@ class Run:
         return any((self.folder / "model" / file).exists() for file in ("modules.json", "config.json"))
 
     @property
-    def kind(self) -> str:
-        """What it trains: an encoder or a cross-encoder."""
-        return CROSS if self.config.objective_class.scores_pairs else ENCODER
+    def is_cross_encoder(self) -> bool:
+        """Whether it trains a cross-encoder."""
+        return self.config.objective_class.scores_pairs
 
     @property
     def is_stopping(self) -> bool:

@@ -9,7 +9,7 @@ from training.catalogue import CROSS_ENCODERS
 from training.data.dataset import Dataset
 from training.data.overlap import Overlap, overlap
 from training.errors import UserFacingError
-from training.models.scorer import default_encode
+from training.models.model import default_encode
 from training.names import DataName, ModelName
 from training.objectives import training_data
 from training.sources.resolve import find_run

@@ -30,7 +30,7 @@ from training.errors import InputError, unwritable
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
+    from training.models.model import VectorModel
 
 DESCRIPTION = "_job.json"
 
@@ -112,7 +112,7 @@ class OutputFolder:
 class Worker:
     """Computes the blocks of one job. Loads the models when the first block is computed."""
 
-    _models: tuple[Encoder, CrossEncoder | None] | None = None
+    _models: tuple[VectorModel, CrossEncoder | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
@@ -131,16 +131,17 @@ class Worker:
             return replace(outcome, error=str(error))
         return replace(outcome, done=done)
 
-    def load(self, job: ShardJob) -> tuple[Encoder, CrossEncoder | None]:
+    def load(self, job: ShardJob) -> tuple[VectorModel, CrossEncoder | None]:
         """The models of a job."""
         from training.models.cross_encoder import CrossEncoder
-        from training.models.encoder import Encoder
+        from training.models.model import VectorModel, open_model, required
         from training.sources.home import set_offline
 
         if job.offline:
             set_offline(True)
         cross_encoder = job.cross_encoder and CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
-        return Encoder.load(job.model, job.pooling, job.dtype, job.device, job.home), cross_encoder or None
+        model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
+        return required(model, VectorModel), cross_encoder or None
 
 
 # Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.

@@ -175,7 +175,7 @@ def value(name, **labels):
 
 def test_requests_of_several_clients_are_computed_in_one_batch(client, services):
     client.embeddings.create(model=MODEL, input="warm")
-    processing = services.models.encoder(MODEL).inference._batcher._processing
+    processing = services.models.get(MODEL, Encoder).inference._batcher._processing
     batches, requests = value("sbert_lab_batch_requests_count"), value("sbert_lab_batch_requests_sum")
     with ThreadPoolExecutor(6) as threads:
         with processing:  # a batch is being computed

@@ -10,7 +10,7 @@ import pytest
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import overlap
-from training.models.scorer import default_encode
+from training.models.model import default_encode
 
 TRAINING = Dataset("training", (["A cat sleeps.", "It rains."], ["A dog barks.", "A man sings."]))
 

@@ -18,7 +18,7 @@ from training.evaluation.attribution import (
 )
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder, TokenVectors
-from training.models.modules import Dense, Normalize
+from training.models.modules import Dense, EncoderParts, Normalize
 
 A = "Your contribution wasn't unhelpful, not at all!"
 B = "Ça n'était guère utile 😀, שלום."
@@ -88,8 +88,8 @@ def with_head(encoder, *modules):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         head = torch.nn.Sequential(*(build() for build in modules)).eval()
-    form = encoder.model_format
-    return Encoder(encoder.name, encoder.backbone, encoder.tokenizer, form, encoder.dtype, head=head)
+    parts = EncoderParts(encoder.backbone, encoder.tokenizer, encoder.model_format, encoder.source, head)
+    return Encoder(encoder.name, parts, encoder.dtype)
 
 
 def linear():
@@ -111,7 +111,8 @@ def test_the_map_is_exact_after_linear_modules_and_truncation(encoder, pooling, 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_the_map_leaves_out_a_prompt_that_is_not_pooled(encoder, pooling):
     form = replace(encoder.model_format, include_prompt=False)
-    plain = Encoder(encoder.name, encoder.backbone, encoder.tokenizer, form, encoder.dtype)
+    parts = EncoderParts(encoder.backbone, encoder.tokenizer, form, encoder.source, encoder.head)
+    plain = Encoder(encoder.name, parts, encoder.dtype)
     model = plain.with_pooling(pooling).with_prompt("the question: ")
     u, v = model.encode([A, B])
     found = attribute(model, A, B)

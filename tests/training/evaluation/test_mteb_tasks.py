@@ -12,7 +12,7 @@ from training.errors import InputError
 from training.evaluation import mteb_tasks
 from training.evaluation.mteb_tasks import evaluate_task, find_task, give_data
 from training.evaluation.scoring import evaluate
-from training.models.scorer import load_scorer
+from training.models.model import open_model
 
 pytest.importorskip("mteb")
 
@@ -30,7 +30,7 @@ def stsb():
 @pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "scratch:1x32"])
 def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb, name):
     task, data = stsb
-    scorer, counts = load_scorer(name, dtype="float32"), []
+    scorer, counts = open_model(name, dtype="float32"), []
     found = evaluate_task(scorer, task, on_progress=lambda done, total: counts.append(done))
     ours = evaluate(scorer, data)
     assert (found["data"], found["type"], found["model"]) == ("mteb:STSBenchmark", "STS", name)
@@ -56,7 +56,7 @@ def test_pair_classification_gives_our_average_precision():
     rows = {"sentence1": columns[0], "sentence2": columns[1], "labels": labels}
     task.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(rows)})
     task.data_loaded = True
-    scorer = load_scorer("all-MiniLM-L6-v2", dtype="float32")
+    scorer = open_model("all-MiniLM-L6-v2", dtype="float32")
     found = evaluate_task(scorer, task)
     ours = evaluate(scorer, Dataset("mine", columns, labels=labels, label_names=("0", "1")))
     scores = found["scores"]["test"]["default"]
@@ -70,7 +70,7 @@ def test_without_the_hub_the_sts_benchmark_is_that_of_the_home_folder(monkeypatc
     task = find_task("STSBenchmark")
     monkeypatch.setattr(task, "load_data", unreachable)
     monkeypatch.setattr(mteb_tasks, "load_data", lambda *args, **kwargs: load_data(*args, **kwargs).select(range(50)))
-    found = evaluate_task(load_scorer("scratch:1x32"), task)
+    found = evaluate_task(open_model("scratch:1x32"), task)
     assert len(task.dataset["test"]) == 50
     assert list(found["scores"]) == ["test"]
 
@@ -94,15 +94,15 @@ def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch, failing):
     monkeypatch.setattr(task, "load_data", failing)
     told = r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
     with pytest.raises(InputError, match=told):
-        evaluate_task(load_scorer("scratch:1x32"), task)
+        evaluate_task(open_model("scratch:1x32"), task)
 
 
 def test_a_cross_encoder_is_refused(stsb):
     with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
-        evaluate_task(load_scorer("minilm-stsb"), stsb[0])
+        evaluate_task(open_model("minilm-stsb"), stsb[0])
 
 
 def test_without_mteb_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(InputError, match=r"pip install 'sbert-lab\[mteb\]'"):
-        evaluate(load_scorer("scratch:1x32"), "mteb:STSBenchmark")
+        evaluate(open_model("scratch:1x32"), "mteb:STSBenchmark")

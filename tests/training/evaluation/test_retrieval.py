@@ -14,10 +14,11 @@ from training.data.retrieval import RetrievalData
 from training.errors import InputError
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
-from training.models import retrievers
+from training.models import lexical
 from training.models.encoder import Encoder
-from training.models.retrievers import Retriever, bm25_weights, dense, hybrid, load_retriever, reranked
-from training.models.scorer import load_scorer
+from training.models.lexical import bm25_weights
+from training.models.model import Model, Retriever, open_model
+from training.models.retrievers import Hybrid, Reranked, load_retriever
 
 
 @pytest.fixture(scope="module")
@@ -63,34 +64,33 @@ def test_grades_above_zero_count_as_one(texts, model: Path):
 def test_a_corpus_in_parts_is_ranked_as_a_whole(texts, model: Path, monkeypatch: pytest.MonkeyPatch):
     queries, corpus = list(texts[0].values()), list(texts[1].values())
     encoder = Encoder.load(str(model), dtype="float32")
-    whole = dense(encoder).search(queries, corpus, 20)
-    monkeypatch.setattr(retrievers, "CHUNK", 7)
+    whole = encoder.search(queries, corpus, 20)
+    monkeypatch.setattr(encoder, "chunk_size", 7)
     done: list[tuple[int, int]] = []
-    parts = dense(encoder).search(queries, corpus, 20, on_progress=lambda *each: done.append(each))
+    parts = encoder.search(queries, corpus, 20, on_progress=lambda *each: done.append(each))
     assert [list(rows) for rows in parts] == [list(rows) for rows in whole]
     assert done[-1] == (60, 60)
-    assert [len(rows) for rows in dense(encoder).search(queries, corpus[:3], 20)] == [3] * len(queries)
+    assert [len(rows) for rows in encoder.search(queries, corpus[:3], 20)] == [3] * len(queries)
 
 
 def test_each_side_has_the_prompt_that_the_folder_has_for_it(model: Path):
-    encoder = Encoder.load(str(model))
     asked = []
 
-    class Spy:
-        name, for_role = encoder.name, lambda self, role: asked.append(role) or encoder
+    class Spy(Encoder):
+        def for_role(self, role):
+            asked.append(role)
+            return super().for_role(role)
 
-    dense(Spy()).search(["a cat"], ["a dog"], 1)
+    Spy.load(str(model)).search(["a cat"], ["a dog"], 1)
     assert asked == ["query", "document"]
 
 
 def test_the_similarity_is_that_of_the_folder(model: Path):
-    from dataclasses import replace
-
     encoder = Encoder.load(str(model), dtype="float32")
-    encoder.model_format = replace(encoder.model_format, similarity="dot")
+    encoder.similarity = "dot"
     documents = [" ".join(WORDS[i : i + 3]) for i in range(10)]
     dots = encoder.encode(["the cat"], normalize=None) @ encoder.encode(documents, normalize=None).T
-    [rows] = dense(encoder).search(["the cat"], documents, 10)
+    [rows] = encoder.search(["the cat"], documents, 10)
     assert list(rows) == list(np.argsort(-dots[0]))
 
 
@@ -119,32 +119,37 @@ def test_bm25_is_its_formula():
 def test_of_equal_scores_the_first_rows_are_found_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch):
     documents = ["cat"] * 9 + ["cat dog"]
     for products in (1, 1 << 24):
-        monkeypatch.setattr(retrievers, "PRODUCTS", products)
+        monkeypatch.setattr(lexical, "PRODUCTS", products)
         found = load_retriever("bm25").search(["dog cat", "cat", "dog"], documents, 3)
         assert [list(rows) for rows in found] == [[9, 0, 1], [0, 1, 2], [9]]
 
 
-def ranks(name: str, *found: list[int]) -> Retriever:
+class Ranked(Retriever):
     """A retriever of known rankings."""
-    return Retriever(name, lambda queries, documents, k, **_: [np.array(rows[:k], dtype=np.int64) for rows in found])
+
+    def __init__(self, name: str, *rankings: list[int]):
+        self.name, self.rankings = name, rankings
+
+    def search(self, queries, documents, k, **_):
+        return [np.array(rows[:k], dtype=np.int64) for rows in self.rankings]
 
 
 def test_reciprocal_ranks_are_added():
     """Of document 2: 1/61 + 1/63; of 5: 1/62 + 1/61; of 7: 1/62; of 9: 1/63."""
-    fused = hybrid([ranks("a", [2, 5, 9], []), ranks("b", [5, 7, 2], [4])])
+    fused = Hybrid([Ranked("a", [2, 5, 9], []), Ranked("b", [5, 7, 2], [4])])
     assert fused.name == "a+b"
     assert [list(rows) for rows in fused.search(["x", "y"], [""] * 10, 3)] == [[5, 2, 7], [4]]
 
 
 def test_a_cross_encoder_ranks_the_best_again():
-    class Longest:
+    class Longest(Model):
         name = "longest"
 
-        def rank(self, query, documents):
-            assert query in ("x", "y")
-            return [{"corpus_id": row} for row in sorted(range(len(documents)), key=lambda row: -len(documents[row]))]
+        def score(self, pairs, on_progress=None, should_stop=None):
+            assert all(query in ("x", "y") for query, _ in pairs)
+            return np.array([len(document) for _, document in pairs])
 
-    again = reranked(ranks("a", [0, 1, 2, 3], []), Longest(), depth=3)
+    again = Reranked(Ranked("a", [0, 1, 2, 3], []), Longest(), depth=3)
     assert again.name == "a?rerank=longest"
     assert [list(rows) for rows in again.search(["x", "y"], ["", "bb", "a", "cccc"], 4)] == [[1, 2, 0, 3], []]
 
@@ -154,12 +159,12 @@ def test_retrievers_by_name(texts, model: Path):
     data = RetrievalData.from_dicts({"q4": queries["q4"]}, corpus, {"q4": relevant["q4"]})
 
     def load(name: str):
-        return Encoder.load(name) if name == str(model) else load_scorer(name)
+        return Encoder.load(name) if name == str(model) else open_model(name)
 
     both = load_retriever(f"{model}+bm25?rerank=minilm-stsb", load)
     assert both.name == f"{model}+bm25?rerank=minilm-stsb"
     assert evaluate(both, data)["recall@100"] == 1  # all 60 documents are found
-    assert evaluate(load_scorer("tfidf"), data)["model"] == "tfidf"
+    assert evaluate(open_model("tfidf"), data)["model"] == "tfidf"
     for name, told in {
         "minilm-stsb": r"would read each document .* again: bm25\?rerank=minilm-stsb",
         f"bm25?rerank={model}": "is no cross-encoder",
@@ -167,17 +172,17 @@ def test_retrievers_by_name(texts, model: Path):
         with pytest.raises(InputError, match=told):
             load_retriever(name, load)
     with pytest.raises(InputError, match="bm25 ranks documents for queries"):
-        load_scorer("bm25")
+        open_model("bm25").score([("a", "b")])
 
 
 def test_the_interval_holds_the_mean_and_the_test_is_paired(texts):
     data = RetrievalData.from_dicts(*texts)
     rows = [list(found) for found in data.relevant]
-    best = evaluate_retrieval(ranks("best", *rows), data)
+    best = evaluate_retrieval(Ranked("best", *rows), data)
     found = best.to_dict()
     assert (found["ndcg@10"], found["recall@100"], found["map@10"]) == (1.0, 1.0, 1.0)
     assert found["intervals"]["mrr@10"] == {"low": 1.0, "high": 1.0}
-    one = evaluate_retrieval(ranks("one", *(each[:1] for each in rows)), data)
+    one = evaluate_retrieval(Ranked("one", *(each[:1] for each in rows)), data)
     recall = one.estimate("recall@10")
     assert recall.value == pytest.approx(np.mean([1 / len(each) for each in rows]))
     assert recall.low < recall.value < recall.high
@@ -185,4 +190,4 @@ def test_the_interval_holds_the_mean_and_the_test_is_paired(texts):
     assert apart.points == pytest.approx(100 * (1 - recall.value))
     assert (apart.p_value < 0.05, none.p_value) == (True, 1.0)
     with pytest.raises(InputError, match="must be at least 1"):
-        evaluate_retrieval(ranks("best", *rows), data, cutoffs=(0,))
+        evaluate_retrieval(Ranked("best", *rows), data, cutoffs=(0,))

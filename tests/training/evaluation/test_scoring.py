@@ -8,7 +8,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.scoring import evaluate, row_scores, sentence_vectors
 from training.models.encoder import Encoder
-from training.models.scorer import load_scorer
+from training.models.model import open_model
 from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
 
@@ -64,32 +64,32 @@ def test_pairs_without_scores_are_refused_in_one_sentence():
 def test_labelled_pairs_are_scored_by_pair_classification():
     columns = (["a dog runs"] * 4, ["a dog is running", "stocks fell", "a dog runs fast", "the sky is blue"])
     data = Dataset("mine", columns, labels=[0, 2, 0, 1], label_names=("entailment", "neutral", "contradiction"))
-    found = evaluate(load_scorer("tfidf"), data)
+    found = evaluate(open_model("tfidf"), data)
     assert (found["n"], found["positives"]) == (3, 2)  # without the neutral pair
     assert found["average_precision"]["cosine"] == found["f1"]["cosine"] == 1
     assert 0 < found["threshold"]["cosine"] < 1
-    assert evaluate(load_scorer("minilm-stsb"), data)["f1"] == {"score": 1.0}
+    assert evaluate(open_model("minilm-stsb"), data)["f1"] == {"score": 1.0}
     with pytest.raises(InputError, match="mine has no pairs that do not belong together; pair classification needs"):
-        evaluate(load_scorer("tfidf"), data.select([0, 2]))
+        evaluate(open_model("tfidf"), data.select([0, 2]))
     with pytest.raises(InputError, match="do not say which pairs belong together"):
-        evaluate(load_scorer("tfidf"), Dataset("mine", columns, labels=[0, 1, 0, 1], label_names=("ham", "spam")))
+        evaluate(open_model("tfidf"), Dataset("mine", columns, labels=[0, 1, 0, 1], label_names=("ham", "spam")))
 
 
 def test_triplets_are_scored_by_any_model():
     rows = (["a dog runs"], ["a dog is running"], ["stocks fell"])
-    assert evaluate(load_scorer("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 1
-    assert evaluate(load_scorer("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 1}
+    assert evaluate(open_model("tfidf"), Dataset("mine", rows))["accuracy"]["cosine"] == 1
+    assert evaluate(open_model("minilm-stsb"), Dataset("mine", rows))["accuracy"] == {"score": 1}
 
 
 def test_a_cross_encoder_has_one_score():
     data = load_data("stsb:dev").select(range(40))
-    found = evaluate(load_scorer("minilm-stsb"), data)
+    found = evaluate(open_model("minilm-stsb"), data)
     assert list(found["spearman"]) == ["score"]
     assert found["pooling"] is None
-    (scores,) = row_scores(load_scorer("minilm-stsb"), data.columns)
+    (scores,) = row_scores(open_model("minilm-stsb"), data.columns)
     assert scores["score"].shape == (40,)
 
 
 def test_vectors_of_a_bi_encoder_are_its_own_output():
-    scorer = load_scorer("scratch:1x32")
+    scorer = open_model("scratch:1x32")
     assert sentence_vectors(scorer, ["a"]) == pytest.approx(scorer.encode(["a"], normalize=None))

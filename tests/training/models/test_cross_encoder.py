@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_models import make_model
 
+from training.assets import asset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import spearman
 from training.models import cross_encoder as module
-from training.models.cross_encoder import ADAPTERS_FOLDER, CrossEncoder, PredictReport
+from training.models.cross_encoder import CrossEncoder, ReadReport
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import (
     JointPairModel,
@@ -25,7 +26,7 @@ from training.models.joint_pair_model import (
     PaddedPairs,
     build_pair_runner,
 )
-from training.models.tokenization import PairTokenizer, pad_pairs
+from training.models.pairs import PairTokenizer, pad_pairs
 
 PAIRS = [
     ("A man is playing a guitar.", "A man plays the guitar."),
@@ -113,9 +114,9 @@ def test_no_pairs_no_scores(adapter):
 
 
 def test_repeated_pairs_are_scored_once_and_cuts_are_counted(adapter):
-    report = PredictReport()
+    report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
-    assert (report.pairs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
+    assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
 
 
 def test_progress_ends_at_all_pairs_across_chunks(adapter, monkeypatch):
@@ -243,12 +244,12 @@ def test_a_name_that_is_nothing_is_refused(alone):
 
 # ---------------------------------------------------------------- the adapters
 
-SHIPPED = sorted(folder.name for folder in ADAPTERS_FOLDER.iterdir())
+SHIPPED = sorted(folder.name for folder in asset("cross-encoder").iterdir())
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_an_adapter_is_small_safe_and_says_what_it_is(name):
-    folder = ADAPTERS_FOLDER / name
+    folder = asset("cross-encoder") / name
     files = {file.name for file in folder.iterdir()}
     assert files == {"adapter_config.json", "adapter_model.safetensors", "head.safetensors", "card.json"}
     assert sum((folder / file).stat().st_size for file in files) <= 3_000_000
@@ -263,7 +264,7 @@ def test_an_adapter_is_small_safe_and_says_what_it_is(name):
 @pytest.mark.parametrize(("name", "every", "tolerance"), [("minilm-stsb", 1, 0.1), ("mpnet-stsb", 10, 3.0)])
 def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     """On STSb dev, whole for the default; the strong one on 150 pairs, within what so few can tell."""
-    card = json.loads((ADAPTERS_FOLDER / name / "card.json").read_text())
+    card = json.loads((asset("cross-encoder") / name / "card.json").read_text())
     if not (home / "models" / card["base"]).exists():
         pytest.skip(f"{card['base']} is fetched on demand")
     model = CrossEncoder.load(name)
@@ -278,7 +279,7 @@ def test_the_merged_weights_are_those_of_peft(adapter):
     from peft import PeftModel
 
     base = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu").backbone
-    merged = PeftModel.from_pretrained(base, str(ADAPTERS_FOLDER / "minilm-stsb")).merge_and_unload()
+    merged = PeftModel.from_pretrained(base, str(asset("cross-encoder") / "minilm-stsb")).merge_and_unload()
     ours = adapter.scorer.transformer.state_dict()
     for key, value in merged.state_dict().items():
         torch.testing.assert_close(ours[key], value.float(), atol=1e-6, rtol=1e-4)
@@ -292,7 +293,7 @@ def test_a_copied_adapter_opens_anywhere(adapter, tmp_path):
 
 
 def test_a_head_of_another_size_is_refused(tmp_path):
-    folder = shutil.copytree(ADAPTERS_FOLDER / "minilm-stsb", tmp_path / "copy")
+    folder = shutil.copytree(asset("cross-encoder") / "minilm-stsb", tmp_path / "copy")
     (folder / "head.safetensors").write_bytes((folder / "adapter_model.safetensors").read_bytes())
     with pytest.raises(InputError, match=r"head\.safetensors does not fit"):
         CrossEncoder.load(str(folder))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tiny_models import make_model
 
 from training.errors import InputError, Stopped
-from training.models.encoder import Encoder, EncodeReport
+from training.models.encoder import Encoder, ReadReport
 
 SENTENCES = ["A man is playing a guitar.", "the cat", "", "Somebody is eating food in the rain, slowly.", "dog"]
 ANY_TEXT = st.text(st.characters(), max_size=60)  # lone surrogates too
@@ -96,9 +96,9 @@ def test_the_same_call_gives_the_same_bits(encoder: Encoder):
 
 def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(encoder: Encoder, monkeypatch):
     monkeypatch.setattr("training.models.encoder.CHUNK", 2)
-    sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], EncodeReport()
+    sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], ReadReport()
     vectors = encoder.encode(sentences, report=report)
-    assert (report.sentences, report.unique) == (len(sentences), len(SENTENCES))
+    assert (report.inputs, report.unique) == (len(sentences), len(SENTENCES))
     np.testing.assert_array_equal(vectors, vectors[[sentences.index(each) for each in sentences]])
     np.testing.assert_allclose(vectors, np.stack([encoder.encode(each) for each in sentences]), **SAME)
 
@@ -242,7 +242,7 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
 
 def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: pytest.LogCaptureFixture):
     words = "the cat " * 5_000
-    report = EncodeReport()
+    report = ReadReport()
     with caplog.at_level(logging.WARNING, logger="sbert_lab"):
         vectors = encoder.encode([words, "the cat", words + "dog"], report=report)
     assert report.truncated == 2
@@ -252,18 +252,18 @@ def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: py
 
 
 def test_a_sentence_that_just_fits_is_not_cut(encoder: Encoder, caplog: pytest.LogCaptureFixture):
-    report = EncodeReport()
+    report = ReadReport()
     encoder.encode(["the " * (encoder.max_length - 2)], report=report)
     assert report.truncated == 0
     assert not caplog.records
 
 
 def test_the_report_counts(encoder: Encoder):
-    report = EncodeReport()
+    report = ReadReport()
     encoder.encode(["the cat", "the cat", "dog"], report=report)
-    assert (report.sentences, report.unique, report.tokens) == (3, 2, 4 + 3)
+    assert (report.inputs, report.unique, report.tokens) == (3, 2, 4 + 3)
     encoder.encode(["dog"], report=report)
-    assert (report.sentences, report.unique) == (4, 3)
+    assert (report.inputs, report.unique) == (4, 3)
     assert report.seconds > 0
 
 
@@ -274,7 +274,7 @@ def test_the_report_counts(encoder: Encoder):
 def test_progress_rises_and_ends_at_all(encoder: Encoder, chunk: int):
     sentences = [f"{'the cat is ' * (i % 9)}{i % 70}" for i in range(101)]
     seen: list[tuple[int, int | None]] = []
-    report = EncodeReport(sentences=5_000)  # of an earlier call
+    report = ReadReport(inputs=5_000)  # of an earlier call
     stream = encoder.encode_stream(sentences, chunk, on_progress=lambda *step: seen.append(step), report=report)
     assert sum(map(len, stream)) == 101
     done = [step for step, _ in seen]

@@ -20,10 +20,10 @@ from training.errors import InputError, Stopped
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
-from training.models.folder_checks import read_json, write_json
+from training.models.files import read_json, write_json
 from training.models.late_interaction import LateInteraction
+from training.models.model import open_model, opener_of
 from training.models.retrievers import as_retriever, load_retriever
-from training.models.scorer import LATE, kind_of, load_scorer
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
@@ -108,7 +108,7 @@ def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> No
 @pytest.mark.parametrize("kind", first(3, KINDS))
 def test_a_folder_of_sentence_transformers_scores_as_there(tmp_path: Path, kind: str):
     theirs = save(tmp_path, KINDS[kind])
-    ours = load_scorer(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    ours = open_model(str(tmp_path / "saved"), dtype="float32", device="cpu")
     assert isinstance(ours, LateInteraction)
     assert not ours.is_symmetric
     assert_equal_scores(ours, theirs)
@@ -129,7 +129,7 @@ def test_a_folder_of_pylate_scores_as_in_sentence_transformers(tmp_path: Path, s
     from sentence_transformers import MultiVectorEncoder
 
     folder = pylate(tmp_path, PYLATE[settings])
-    ours = load_scorer(str(folder), dtype="float32", device="cpu")
+    ours = open_model(str(folder), dtype="float32", device="cpu")
     assert isinstance(ours, LateInteraction)
     assert_equal_scores(ours, MultiVectorEncoder(str(folder), device="cpu"))
 
@@ -256,7 +256,7 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged
         modules = [Transformer(plain), Normalize(module_input_name="token_embeddings")]
         theirs, name = MultiVectorEncoder(modules=modules, device="cpu"), f"maxsim:{plain}"
     expected = MultiVectorInformationRetrievalEvaluator(*judged, name="x", write_csv=False)(theirs)
-    loaded = load_scorer(name, dtype="float32", device="cpu")
+    loaded = open_model(name, dtype="float32", device="cpu")
     found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
     for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
         assert found.estimate(figure).value == pytest.approx(expected[f"x_maxsim_{figure}"], abs=1e-6)
@@ -300,7 +300,7 @@ def test_it_is_evaluated_by_name(home: Path):
     from training.data.dataset import Dataset
 
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
-    found = evaluate(load_scorer(UNTRAINED, home=home), data)
+    found = evaluate(open_model(UNTRAINED, home=home), data)
     assert found["model"] == UNTRAINED
     assert found["spearman"].keys() == {"score"}
 
@@ -312,7 +312,7 @@ def test_a_name_with_a_pooling_dimensions_or_a_prompt_is_refused(name: str):
 
 
 def test_its_kind_is_known_without_loading(colbert: Path):
-    assert kind_of(UNTRAINED) == kind_of(str(colbert)) == LATE
+    assert opener_of(UNTRAINED).group == opener_of(str(colbert)).group == "late interaction"
 
 
 def test_its_repr_is_one_line(untrained: LateInteraction):

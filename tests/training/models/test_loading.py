@@ -11,13 +11,23 @@ from safetensors.torch import load_file, save_file
 from tiny_models import OWN_CODE, make_model
 
 from training.errors import InputError
+from training.models import loading
 from training.models.encoder import Encoder
-from training.models.loading import max_input_length, open_backbone, open_tokenizer, random_backbone
+from training.models.folder import ModelFolder
+from training.models.loading import max_input_length, random_backbone
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return make_model(tmp_path / "tiny")
+
+
+def open_tokenizer(folder: Path):
+    return loading.open_tokenizer(ModelFolder.read(folder))
+
+
+def open_backbone(folder: Path):
+    return loading.open_backbone(ModelFolder.read(folder))
 
 
 def without(folder: Path, part: str) -> None:

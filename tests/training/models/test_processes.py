@@ -14,7 +14,7 @@ from tiny_models import WORDS, make_model
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 from training.models.processes import _parts
-from training.models.tokenization import EncodeReport
+from training.models.texts import ReadReport
 
 DEVICES = ["cpu", "cpu"]
 
@@ -33,7 +33,7 @@ def test_the_vectors_are_those_of_one_process_in_the_same_order(encoder: Encoder
     """Also of a pooling, a prompt and a dimension that are not the folder's."""
     sentences = [*some_sentences(300), "", "the cat " * 200]
     changed = encoder.with_dimension(20).with_prompt("the man: ")
-    reports, seen = [EncodeReport(), EncodeReport()], list[tuple[int, int | None]]()
+    reports, seen = [ReadReport(), ReadReport()], list[tuple[int, int | None]]()
     one = changed.encode(sentences, report=reports[0])
     several = changed.encode(
         sentences,

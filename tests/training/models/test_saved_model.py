@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from training.errors import InputError, Stopped
-from training.models.scorer import kind_of, load_scorer
+from training.models.model import open_model, opener_of
 
 DIMENSION = 6
 SENTENCES = ["a dog", "a guitar and a man", "a", "Grüße", ""]
@@ -48,7 +48,7 @@ def made(tf: Any, folder: Path, body: Callable[[Any, Any], Any] | None = None, s
 
 @pytest.mark.parametrize("signature_only", [False, True])
 def test_a_saved_model_encodes_by_its_function_or_its_signature(tf, tmp_path, signature_only):
-    encoder = load_scorer(made(tf, tmp_path / "use", signature_only=signature_only))
+    encoder = open_model(made(tf, tmp_path / "use", signature_only=signature_only))
     weights = np.random.default_rng(0).normal(size=(2, DIMENSION)).astype(np.float32)
     lengths = np.array([[len(text.encode()), 1] for text in SENTENCES * 50], dtype=np.float32)
     found = encoder.encode(SENTENCES * 50, normalize=False)
@@ -61,15 +61,15 @@ def test_a_saved_model_encodes_by_its_function_or_its_signature(tf, tmp_path, si
 def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     from training.evaluation.scoring import evaluate
 
-    encoder = load_scorer(made(tf, tmp_path / "use"))
+    encoder = open_model(made(tf, tmp_path / "use"))
     assert -1 <= evaluate(encoder, "stsb:test")["spearman"]["cosine"] <= 1
     reported: list[tuple[int, int | None]] = []
-    encoder.encode(SENTENCES * 20, on_progress=lambda done, total: reported.append((done, total)))
+    encoder.encode([f"{i} cats" for i in range(100)], on_progress=lambda done, total: reported.append((done, total)))
     assert reported == [(64, 100), (100, 100)]
     with pytest.raises(Stopped):
         encoder.encode(SENTENCES, should_stop=lambda: True)
-    with pytest.raises(InputError, match="has no tokens to pool"):
-        load_scorer(encoder.name, "mean")
+    with pytest.raises(InputError, match="pools nothing; leave the pooling out"):
+        open_model(encoder.name, "mean")
 
 
 def test_one_that_reads_files_is_refused(tf, tmp_path):
@@ -77,27 +77,27 @@ def test_one_that_reads_files_is_refused(tf, tmp_path):
         return tf.strings.to_number(tf.map_fn(tf.io.read_file, texts))[:, None]
 
     name = made(tf, tmp_path / "use", body)
-    with pytest.raises(InputError, match="is refused: it holds ReadFile"):
-        load_scorer(name)
+    with pytest.raises(InputError, match="cannot be opened as an encoder of sentences: it holds ReadFile"):
+        open_model(name)
 
 
 def test_what_is_no_encoder_is_said_in_one_sentence(tf, tmp_path):
     with pytest.raises(InputError, match=r"an array of the shape \(1,\)"):
-        load_scorer(made(tf, tmp_path / "flat", lambda tf, texts: tf.cast(tf.strings.length(texts), tf.float32)))
+        open_model(made(tf, tmp_path / "flat", lambda tf, texts: tf.cast(tf.strings.length(texts), tf.float32)))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/saved_model.pb").write_bytes(b"no protocol buffer")
     with pytest.raises(InputError, match="cannot be opened as an encoder of sentences"):
-        load_scorer(f"use:{tmp_path / 'broken'}")
+        open_model(f"use:{tmp_path / 'broken'}")
 
 
 def test_without_tensorflow_it_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "saved_model.pb").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    assert kind_of(f"use:{tmp_path}") == "baseline"
+    assert opener_of(f"use:{tmp_path}").group == "baseline"
     with pytest.raises(InputError, match=r"pip install 'sbert-lab\[use\]'"):
-        load_scorer(f"use:{tmp_path}")
+        open_model(f"use:{tmp_path}")
 
 
 def test_a_folder_without_a_saved_model_is_said(tmp_path):
     with pytest.raises(InputError, match=r"there is no saved_model\.pb"):
-        load_scorer(f"use:{tmp_path / 'absent'}")
+        open_model(f"use:{tmp_path / 'absent'}")

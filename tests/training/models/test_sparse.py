@@ -19,8 +19,8 @@ from training.errors import InputError, Stopped
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
-from training.models.folder_checks import read_json, write_json
-from training.models.scorer import SPARSE, kind_of, load_scorer
+from training.models.files import read_json, write_json
+from training.models.model import open_model
 from training.models.sparse import SparseEncoder
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def encoder(splade: Path) -> SparseEncoder:
 @pytest.mark.parametrize("kind", first(2, KINDS))
 def test_a_folder_of_sentence_transformers_gives_the_same_vectors(tmp_path: Path, kind: str):
     theirs = save(tmp_path, kind)
-    ours = load_scorer(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    ours = open_model(str(tmp_path / "saved"), dtype="float32", device="cpu")
     assert isinstance(ours, SparseEncoder)
     expected = theirs.encode(SENTENCES).to_dense().numpy()
     np.testing.assert_allclose(ours.encode_sparse(SENTENCES).toarray(), expected, rtol=1e-5, atol=1e-5)
@@ -111,8 +111,7 @@ def test_no_sentences_no_vectors_and_it_can_be_stopped(encoder: SparseEncoder):
 
 def test_it_is_evaluated_by_name(splade: Path):
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
-    assert kind_of(str(splade)) == SPARSE
-    assert evaluate(load_scorer(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
+    assert evaluate(open_model(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
 
 
 @pytest.mark.parametrize("kind", ["SPLADE v2", "SPLADE"])  # the second has a prompt for queries
@@ -125,7 +124,7 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, kind: 
     judged = queries, corpus, {query: set(random.choice(list(corpus), 2)) for query in queries}
     theirs = save(tmp_path, kind)
     expected = SparseInformationRetrievalEvaluator(*judged, name="x", write_csv=False)(theirs)
-    loaded = load_scorer(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    loaded = open_model(str(tmp_path / "saved"), dtype="float32", device="cpu")
     found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
     for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
         assert found.estimate(figure).value == pytest.approx(expected[f"x_dot_{figure}"], abs=1e-6)

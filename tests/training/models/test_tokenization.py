@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
-from training.models import tokenization
+from training.models import word_rows
 from training.models.encoder import Encoder
-from training.models.model_format import ModelFormat
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, WordRows, read_part
+from training.models.folder import ModelFormat
+from training.models.texts import ReadReport
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, read_part
+from training.models.word_rows import WordRows
 
 STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
 
@@ -58,9 +60,7 @@ def test_little_of_a_long_text_is_tokenised(tokenizer):
 
 
 def test_a_long_text_counts_as_truncated(encoder):
-    from training.models.encoder import EncodeReport
-
-    report = EncodeReport()
+    report = ReadReport()
     encoder.tokenize(["word " * 100_000, "short"], report)
     assert report.truncated == 1
 
@@ -85,7 +85,7 @@ class TestWordRows:
         assert rows.lengths.tolist() == [len(ids) for ids in wanted]
 
     def test_what_is_remembered_is_bounded_and_changes_nothing(self, rust, monkeypatch):
-        monkeypatch.setattr(tokenization, "MOST_WORDS", 3)
+        monkeypatch.setattr(word_rows, "MOST_WORDS", 3)
         words = WordRows.of(rust, STATIC)
         first = words.rows(["one two three four", "two"])
         words.rows(["five six"])
@@ -95,5 +95,5 @@ class TestWordRows:
     def test_a_tokenizer_that_joins_words_or_cuts_texts_is_left_to_itself(self, rust):
         assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
         other = Tokenizer.from_str(rust.to_str())
-        other.pre_tokenizer = tokenization.pre_tokenizers.Metaspace()
+        other.pre_tokenizer = pre_tokenizers.Metaspace()
         assert WordRows.of(other, STATIC) is None

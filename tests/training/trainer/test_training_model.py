@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from training import parallel
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.model_format import ModelFormat
-from training.models.modules import LSTM, Dense, LayerNorm, StaticEmbedding, WordEmbeddings
+from training.models.folder import ModelFormat
+from training.models.modules import LSTM, Dense, EncoderParts, LayerNorm, StaticEmbedding, WordEmbeddings
 from training.models.word_encoders import WordBackbone
 from training.objectives.pairs import Classification, Regression
 from training.objectives.ranking import MultipleNegativesRanking
@@ -138,7 +138,8 @@ def dense_model(folder: Path) -> str:
         torch.manual_seed(0)
         head = nn.Sequential(Dense(32, 24), LayerNorm(24))
     layout = replace(encoder.model_format, normalizes=True)
-    Encoder("", encoder.backbone, encoder.tokenizer, layout, encoder.dtype, head=head).save(folder / "dense")
+    parts = EncoderParts(encoder.backbone, encoder.tokenizer, layout, "", head)
+    Encoder("", parts, encoder.dtype).save(folder / "dense")
     return str(folder / "dense")
 
 
@@ -214,7 +215,8 @@ def word_model(folder: Path, kind: str) -> Path:
         lstm = LSTM(12, 6)
         lstm.reset(seed=0)
         backbone, layout = WordBackbone(words, [lstm]), ModelFormat(folder, "max", input_module="WordEmbeddings")
-    Encoder("", backbone, backbone.input_module.tokenizer, layout, torch.float32).save(folder)
+    parts = EncoderParts(backbone, backbone.input_module.tokenizer, layout, "", nn.Sequential())
+    Encoder("", parts, torch.float32).save(folder)
     return folder
 
 

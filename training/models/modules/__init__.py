@@ -11,10 +11,14 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from training.models.folder import POOLING, TRANSFORMER, ModelFormat
 from training.models.modules.sentence import Dense, Dropout, LayerNorm, Normalize, SentenceModule
 from training.models.modules.words import LSTM, StaticEmbedding, WordEmbeddings
 
-TRANSFORMER, POOLING = "Transformer", "Pooling"
 INPUT_MODULES = (TRANSFORMER, "WordEmbeddings", "StaticEmbedding")
 
 TOKEN_MODULES: dict[str, type[LSTM]] = {"LSTM": LSTM}
@@ -23,3 +27,13 @@ SENTENCE_MODULES: dict[str, type[SentenceModule]] = {
 }
 MODULES = {"WordEmbeddings": WordEmbeddings, "StaticEmbedding": StaticEmbedding, **TOKEN_MODULES, **SENTENCE_MODULES}
 KINDS = (*INPUT_MODULES, *TOKEN_MODULES, POOLING, *SENTENCE_MODULES)
+
+
+class EncoderParts(NamedTuple):
+    """The modules of an encoder, and the settings under which it is used."""
+
+    backbone: Any  # what comes before the pooling: a module of transformers, or a `WordBackbone`
+    tokenizer: Any
+    model_format: ModelFormat  # with a pooling and a longest input
+    source: str  # where they came from, in words
+    head: nn.Sequential  # the modules after the pooling, without the last Normalize

@@ -21,14 +21,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from training.errors import InputError, first_line
-from training.models.folder_checks import (
-    check_module_sizes,
-    load_weights,
-    read_object,
-    read_tensors,
-    write_json,
-    write_tensors,
-)
+from training.models.files import load_weights, read_object, read_tensors, write_json, write_tensors
+from training.models.sizes import check_module_sizes
 
 CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_config.json"
 TABLE = "emb_layer.weight"

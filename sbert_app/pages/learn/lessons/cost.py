@@ -23,7 +23,6 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, s
 from sbert_app.pages.learn.samples import Timed
 from sbert_app.services.compare import throughput
 from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
-from training.catalogue import DEFAULT_CROSS_ENCODER
 
 SENTENCES, PAIRS = 512, 64  # of a measurement
 PAPER_CROSS_SECONDS = 65 * 3600.0
@@ -43,7 +42,7 @@ def measure(context: Context, moment: float) -> Rates:
 
     InputError if the models or the data cannot be loaded.
     """
-    encoder, cross_encoder = context.encoder, context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
+    encoder, cross_encoder = context.encoder, context.cross_encoder
     with Timed() as timed:
         found = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
     return Rates(found, timed)

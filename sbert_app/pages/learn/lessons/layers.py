@@ -51,7 +51,7 @@ class Layers(NamedTuple):
 def measure(context: Context, model: str, pairs: int) -> Layers:
     """InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)
-    encoder = context.models.encoder(model)
+    encoder = context.encoder_of(model)
     with Timed() as timed:
         pooled = layer_vectors(encoder, [*sample.first, *sample.second])
 
@@ -80,7 +80,7 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
     if not layers:
         raise InputError(f"{encoder.name} is no transformer, and has no layers to compare")
     ids = encoder.tokenize(sentences)
-    dimension = int(encoder.backbone.config.hidden_size)  # type: ignore[union-attr, arg-type]
+    dimension = int(encoder.backbone.config.hidden_size)
     found = {name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32) for name in PAPER_POOLINGS}
     for rows in plan([len(row) for row in ids], TOKENS):
         batch = pad([ids[row] for row in rows], 0)

@@ -22,7 +22,7 @@ from sbert_app.pages.learn.samples import Timed
 from training.assets import read_asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
-from training.models.baselines import TfIdf
+from training.models.lexical import TfIdf
 from training.similarities import cosine
 
 NEGATION, WORD_ORDER = "negation", "word_order"
@@ -104,7 +104,7 @@ def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> d
     return {
         TF_IDF: cosine(*np.split(TfIdf().encode([*known, *sentences])[len(known) :], 2)),
         BI: cosine(*np.split(context.encoder.encode(sentences), 2)),
-        CROSS: context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs),
+        CROSS: context.cross_encoder.predict(pairs),
     }
 
 

@@ -52,7 +52,8 @@ def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
     """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
     model = context.setup.model
     comparison = compare_by_name(context.models, a, b, ModelName.parse(model), pooling)
-    changes = leave_one_out(context.models.encoder(model, pooling), None, comparison) if pooling == "cls" else []
+    encoder = context.encoder_of(model).with_pooling(pooling)
+    changes = leave_one_out(encoder, None, comparison) if pooling == "cls" else []
     return PooledPair(comparison, changes, encode_sample(context, model, PAIRS))
 
 

@@ -17,7 +17,6 @@ from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import LINE_COLOURS, Context, Demo, Measurement, measured, rank_lines, table, tiles
 from sbert_app.pages.learn.samples import DATA, EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
 from sbert_app.services.results.results import data_label
-from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
@@ -54,7 +53,7 @@ def measure(context: Context, query: str, k: int) -> Reranked:
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, DATA)
     index = normalize_rows(corpus.vectors)
-    cross_encoder = context.models.cross_encoder(DEFAULT_CROSS_ENCODER)
+    cross_encoder = context.cross_encoder
     with Timed() as retrieval:
         cosines = index @ context.encoder.encode([query])[0]
         nearest = np.argsort(-cosines, kind="stable")[:k]
@@ -73,7 +72,7 @@ def quality(context: Context) -> tuple[float, float]:
     """Spearman ×100 of bi-encoder and cross-encoder on the same pairs."""
     sample = gold_sample(context, PAIRS)
     pairs = list(zip(sample.first, sample.second, strict=True))
-    cross_scores = context.models.cross_encoder(DEFAULT_CROSS_ENCODER).predict(pairs)
+    cross_scores = context.cross_encoder.predict(pairs)
     bi = encode_sample(context, context.setup.model, PAIRS).rho("mean")
     return bi, 100 * spearman(cross_scores, sample.gold)
 

@@ -116,7 +116,7 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     similar = np.flatnonzero(everything.gold >= samples.SIMILAR_FROM)
     rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
     sentences = [column[row] for column in (everything.first, everything.second) for row in rows]
-    first, second = np.split(context.models.encoder(model).encode(sentences, normalize=False), 2)
+    first, second = np.split(context.encoder_of(model).encode(sentences, normalize=False), 2)
     return first, second
 
 

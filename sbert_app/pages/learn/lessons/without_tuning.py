@@ -17,7 +17,7 @@ from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
-from training.models.baselines import TfIdf
+from training.models.lexical import TfIdf
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -41,7 +41,7 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     counts = TfIdf().encode([*sample.first, *sample.second])
     rows = [Representation("TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold))]
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
-    encoder = context.models.encoder(model)
+    encoder = context.encoder_of(model)
     how = "its input table, averaged, no attention"
     rows.append(Representation(f"{encoder.name}: word vectors", how, _input_embeddings(encoder, sample)))
     rows += _cls_and_mean(context, model, encoder.name, pairs)
@@ -61,7 +61,7 @@ def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[
 
 
 def _input_embeddings(encoder: Encoder, sample: GoldSample) -> float:
-    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()  # type: ignore[operator]
+    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()
     ids = encoder.tokenize([*sample.first, *sample.second])
     vectors = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])  # without [CLS] and [SEP]
     return rho(np.split(vectors, 2), sample.gold)

@@ -36,6 +36,7 @@ from sbert_app.services.runs.presets import PRESETS
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
+from training.models.encoder import Encoder
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_2_the_poolings_of_the_sample_are_those_of_the_encoder(context):
     found = samples.encode_sample(context, DEFAULT_MODEL, 100)
     first = samples.gold_sample(context, 100).first
     for name, (u, _) in found.by_pooling.items():
-        direct = context.models.encoder(DEFAULT_MODEL, name).encode(first, normalize=False)
+        direct = context.encoder_of(DEFAULT_MODEL).with_pooling(name).encode(first, normalize=False)
         np.testing.assert_allclose(u, direct, atol=0.06)  # bfloat16, other batches
 
 
@@ -244,7 +245,7 @@ class TestContrast:
     def test_scores_are_those_of_the_models(self, context, models):
         found = negation.measure(context, negation.NEGATION, "It is hot.", "It is not hot.")
         item = negation.items(negation.NEGATION)[3]
-        u, v = models.encoder(DEFAULT_MODEL).encode([item.sentence, item.contrast])
+        u, v = models.get(DEFAULT_MODEL, Encoder).encode([item.sentence, item.contrast])
         assert found.by_scorer[negation.BI].contrast[3] == pytest.approx(float(u @ v), abs=0.01)
         assert found.by_scorer[negation.BI].unrelated.mean() < 0.3 < found.by_scorer[negation.BI].paraphrase.mean()
 
@@ -308,12 +309,12 @@ class TestWhitening:
 
 class TestLayers:
     def test_the_last_layer_is_what_the_model_encodes_with(self, context, models):
-        encoder = models.encoder(DEFAULT_MODEL)
+        encoder = models.get(DEFAULT_MODEL, Encoder)
         sentences = ["A dog.", "A much longer sentence about a dog.", "A dog."]
         found = layers.layer_vectors(encoder, sentences)
         for pooling, vectors in found.items():
             assert vectors.shape == (7, 3, 384)
-            direct = models.encoder(DEFAULT_MODEL, pooling).encode(sentences, normalize=False)
+            direct = models.get(DEFAULT_MODEL, Encoder, pooling).encode(sentences, normalize=False)
             np.testing.assert_allclose(vectors[-1], direct, atol=0.06)  # bfloat16 against float32
             np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)  # whatever the batch
 

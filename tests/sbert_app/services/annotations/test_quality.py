@@ -152,8 +152,8 @@ def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
     monkey = {"run:x": "all-MiniLM-L6-v2"}
 
     class Renamed:
-        def scorer(self, name):
-            return models.scorer(monkey.get(str(name), name))
+        def get(self, name, type_):
+            return models.get(monkey.get(str(name), name), type_)
 
     found = quality.compare(same, Renamed())
     assert found.before.value == pytest.approx(found.after.value) and found.pairs == 60

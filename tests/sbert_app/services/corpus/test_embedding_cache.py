@@ -20,7 +20,7 @@ class Models:
     def __init__(self, encoder=None):
         self.one = encoder or BagEncoder()
 
-    def encoder(self, name, pooling=None, role=None):
+    def get(self, name, type_, pooling=None, role=None):
         return self.one
 
 

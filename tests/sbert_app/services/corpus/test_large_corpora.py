@@ -39,7 +39,7 @@ class Models:
     def __init__(self):
         self.one = BagEncoder()
 
-    def encoder(self, name, pooling=None, role=None):
+    def get(self, name, type_, pooling=None, role=None):
         return self.one
 
 

@@ -25,7 +25,7 @@ class Models:
         self.ready.set()
         self._encoder = encoder or BagEncoder()
 
-    def encoder(self, name, pooling=None, role=None):
+    def get(self, name, type_, pooling=None, role=None):
         if name == "no-such":
             raise InputError("there is no model no-such")
         if name == "lost":
@@ -33,8 +33,8 @@ class Models:
         self.ready.wait(timeout=30)
         return self._encoder
 
-    def cross_encoder(self, name):
-        return OverlapCrossEncoder()
+    def cross_encoder_or_none(self, name):
+        return OverlapCrossEncoder() if name else None
 
 
 class SlowEncoder(BagEncoder):

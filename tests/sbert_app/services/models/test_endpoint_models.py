@@ -1,4 +1,4 @@
-"""A model behind a server is an encoder: our own /v1 gives the vectors that the model gives here, and vectors only."""
+"""A model behind a server has vectors: our own /v1 gives those that the model gives here, and vectors only."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ from training.evaluation.scoring import evaluate
 from training.models.distill import distill
 from training.models.encoder import Encoder
 from training.models.endpoint import PROBE
-from training.models.scorer import ENCODER, kind_of, load_scorer
+from training.models.model import VectorModel, open_model
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -62,72 +62,66 @@ def local(home) -> Encoder:
 
 
 def test_its_vectors_are_the_models_own(name, server, local):
-    encoder = Encoder.load(name)
+    encoder = open_model(name)
     assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (32, "none", server.url.removeprefix("http://"))
     assert np.allclose(encoder.encode(TEXTS), local.encode([text or " " for text in TEXTS]), atol=2e-2)
     assert server.texts == [PROBE, *dict.fromkeys(text or " " for text in [*TEXTS[:-1], "? is half"])]
-    assert repr(encoder).startswith(f"Encoder('{name}', none, 32 dimensions, float32")
+    assert repr(encoder) == f"EndpointModel('{name}', 32 dimensions)"
 
 
 def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
-    encoder = Encoder.load(name)
+    encoder = open_model(name)
     sentences = [f"Sentence {number}." for number in range(70)]
     first, reports = encoder.encode(sentences), []
     again = encoder.encode([*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total)))
     assert np.array_equal(first, again[:70])
     assert [len(body["input"]) for _, _, body in server.requests] == [1, 32, 32, 6, 1]
     assert reports[-1] == (71, 71)
-    assert [len(body["input"]) for _, _, body in _asked(encoder, server, ["a", "b", "c"], batch_size=2)] == [2, 1]
-
-
-def _asked(encoder, server, sentences, **options):
-    server.requests.clear()
-    encoder.encode(sentences, **options)
-    return server.requests
+    assert [len(part) for part in encoder.encode_stream(sentences, 50)] == [50, 20]
 
 
 def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
-    encoder = Encoder.load(f"{name}?dim=8&prompt=query%3A+")
+    encoder = open_model(f"{name}?dim=8&prompt=query%3A+")
     assert (encoder.dimension, encoder.name) == (8, f"{name}?dim=8&prompt=query%3A+")
-    expected = local.with_dimension(8).with_prompt("query: ").encode("A cat.")
-    assert np.allclose(encoder.encode("A cat."), expected, atol=2e-2)
+    expected = local.with_dimension(8).with_prompt("query: ").encode(["A cat."])
+    assert np.allclose(encoder.encode(["A cat."]), expected, atol=2e-2)
     assert server.texts[-1] == "query: A cat."
+    for wrong, told in {"dim=33": "has 32 dimensions", "prompt_name=query": "no prompt named 'query'"}.items():
+        with pytest.raises(InputError, match=told):
+            open_model(f"{name}?{wrong}")
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        lambda encoder, folder: encoder.tokenize(["a"]),
-        lambda encoder, folder: encoder.token_vectors(["a"]),
-        lambda encoder, folder: encoder.encode_ids([[1, 2]]),
-        lambda encoder, folder: encoder.embed([[1, 2]]),
-        lambda encoder, folder: encoder.save(folder / "model"),
-        lambda encoder, folder: encoder.encode(["a"], device=["cpu"]),
-        lambda encoder, folder: attribute(encoder, "a", "b"),
-        lambda encoder, folder: distill(encoder, 8),
+        lambda model, models: attribute(model, "a", "b"),
+        lambda model, models: distill(model, 8),
+        lambda model, models: open_model(f"maxsim:{model.name}"),
+        lambda model, models: models.get(model.name, Encoder),
     ],
 )
-def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only(name, tmp_path, use):
+def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only(name, home, use):
     with pytest.raises(
         InputError, match="is an endpoint, which gives vectors only: its tokens and weights are not here"
     ):
-        use(Encoder.load(name), tmp_path)
-    assert not (tmp_path / "model").exists()
+        use(open_model(name), ModelCache(home))
 
 
 def test_it_is_no_base_and_pools_for_itself(name):
     with pytest.raises(InputError, match="is an endpoint, which gives vectors only and cannot be trained"):
         RunConfig("regression", base=name)
-    with pytest.raises(InputError, match="is an endpoint, whose server pools; leave the pooling out"):
-        Encoder.load(name, pooling="cls")
-    with pytest.raises(InputError, match="int8"):
-        Encoder.load(f"{name}?dtype=int8")
+    with pytest.raises(InputError, match="is an endpoint, which pools nothing; leave the pooling out"):
+        open_model(name, "cls")
+    with pytest.raises(InputError, match="no precision to choose; leave int8 out"):
+        open_model(f"{name}?dtype=int8")
+    with pytest.raises(InputError, match="is an endpoint; open_model opens it"):
+        Encoder.load(name)
 
 
 def test_another_model_behind_the_same_name_is_noticed():
     size = [4]
     with embedding_server(lambda path, body: vectors(*([1.0] * size[0] for _ in body["input"]))) as server:
-        encoder = Encoder.load(f"endpoint:{server.url}/v1#any")
+        encoder = open_model(f"endpoint:{server.url}/v1#any")
         size[0] = 5
         with pytest.raises(InputError, match="gave 4 dimensions before and gives 5 now"):
             encoder.encode(["a"])
@@ -148,11 +142,11 @@ class TestWhereItIsUsed:
         assert found.by_pooling == {"none": found.cosine}
         assert (found.attribution, found.lacks_words, "vectors only" in found.no_map) == (None, False, True)
         assert found.sent_to and found.sent_to in name
-        changes = leave_one_out(models.encoder(name, "mean"), None, found)  # a page sends a pooling with any model
+        # A page sends a pooling with any model.
+        changes = leave_one_out(models.get(name, VectorModel, "mean"), None, found)
         assert [change.word for change in changes] == ["A", "cat", "sleeps.", "A", "dog", "sleeps."]
 
     def test_evaluate_measures_it_as_the_model_itself(self, models, name, local, home, tmp_path):
-        assert (kind_of(name), load_scorer(name).name) == (ENCODER, name)
         file = tmp_path / "pairs.csv"
         rows = zip(*PAIRS.columns, PAIRS.scores, strict=True)
         file.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
@@ -160,7 +154,7 @@ class TestWhereItIsUsed:
         [result] = grid.results.values()
         first, second = map(local.encode, PAIRS.columns)
         assert np.allclose(result.scores["cosine"], (first * second).sum(axis=1), atol=2e-2)
-        assert evaluate(Encoder.load(name), PAIRS)["n"] == 3
+        assert evaluate(open_model(name), PAIRS)["n"] == 3
 
     def test_bulk_and_the_command_score_a_file(self, name, tmp_path):
         (tmp_path / "in.csv").write_text("sentence1,sentence2\nA cat.,A cat.\nA dog.,It rains.\n")
@@ -180,9 +174,8 @@ class TestWhereItIsUsed:
 
     def test_what_nobody_has_named_is_not_asked(self, models, name, home):
         other = name.replace("127.0.0.1", "localhost")
-        for use in (models.encoder, models.scorer, models.canonical):
-            with pytest.raises(InputError, match=r"no texts are sent to 'localhost:.*serve --allow-endpoint HOST:PORT"):
-                use(other)
+        with pytest.raises(InputError, match=r"no texts are sent to 'localhost:.*serve --allow-endpoint HOST:PORT"):
+            models.get(other, VectorModel)
         services = Services.start(Settings(home=home))
         services.calibrate_later(name, "none")
         assert not services.is_calibrating(name)  # which would send 11,498 sentences

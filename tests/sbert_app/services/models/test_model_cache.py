@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.models.memory import model_bytes
+from sbert_app.services.models.cache import ModelCache, model_bytes
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.scorer import ENCODER
+from training.models.model import Model, VectorModel
 from training.names import ModelName
 from training.sources.resolve import model_folder
 
@@ -33,7 +32,7 @@ def loads(monkeypatch):
 
 def test_twenty_threads_cause_one_load(home, loads):
     models, got = ModelCache(home), []
-    threads = [threading.Thread(target=lambda: got.append(models.encoder("scratch:1x32"))) for _ in range(20)]
+    threads = [threading.Thread(target=lambda: got.append(models.get("scratch:1x32", Encoder))) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -46,13 +45,13 @@ def test_twenty_threads_cause_one_load(home, loads):
 def test_the_least_recently_used_model_goes(home, loads):
     models = ModelCache(home, capacity=2)
     for name in ("scratch:1x32", "scratch:1x64", "scratch:1x32", "scratch:1x96", "scratch:1x32", "scratch:1x64"):
-        models.encoder(name)
+        models.get(name, Encoder)
     assert loads == ["scratch:1x32", "scratch:1x64", "scratch:1x96", "scratch:1x64"]
 
 
 def test_poolings_of_a_model_share_its_weights(home, loads):
     models = ModelCache(home)
-    mean, cls = models.encoder("scratch:1x32", "mean"), models.encoder("scratch:1x32", "cls")
+    mean, cls = models.get("scratch:1x32", Encoder, "mean"), models.get("scratch:1x32", Encoder, "cls")
     assert loads == ["scratch:1x32"]
     assert mean.backbone is cls.backbone
     assert (mean.pooling, cls.pooling) == ("mean", "cls")
@@ -60,30 +59,32 @@ def test_poolings_of_a_model_share_its_weights(home, loads):
 
 def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads):
     models = ModelCache(home)
-    exact, short = models.encoder("scratch:1x32?dtype=float32"), models.encoder("scratch:1x32?dtype=float32&dim=8")
-    models.encoder("scratch:1x32")
+    exact, short = (models.get(f"scratch:1x32?dtype=float32{more}", Encoder) for more in ("", "&dim=8"))
+    models.get("scratch:1x32", Encoder)
     assert loads == ["scratch:1x32?dtype=float32", "scratch:1x32"]
     assert exact.dtype == torch.float32
     assert short.backbone is exact.backbone
-    assert models.has(ENCODER, "scratch:1x32?dim=4&dtype=float32")
+    assert models.has("scratch:1x32?dim=4&dtype=float32")
     models.forget(ModelName("scratch:1x32"))
-    assert not models.has(ENCODER, "scratch:1x32?dtype=float32")
+    assert not models.has("scratch:1x32?dtype=float32")
 
 
 def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
     has_begun, may_end = threading.Event(), threading.Event()
 
-    def hang(name, home):
+    def hang(name, home, fetch):
+        if name != "org/slow":
+            return model_folder(name, home, fetch)
         has_begun.set()
         may_end.wait(60)
         raise InputError("the server says nothing")
 
-    monkeypatch.setattr("sbert_app.services.models.cache.model_folder", hang)
+    monkeypatch.setattr("training.models.folder.model_folder", hang)
     models = ModelCache(home)
     with ThreadPoolExecutor(1) as executor:
-        slow = executor.submit(models.encoder, "org/slow")
+        slow = executor.submit(models.get, "org/slow", Encoder)
         assert has_begun.wait(60)
-        assert models.encoder("scratch:1x32").dimension == 32
+        assert models.get("scratch:1x32", Encoder).dimension == 32
         assert not slow.done()
         may_end.set()
         with pytest.raises(InputError, match="says nothing"):
@@ -94,14 +95,14 @@ def test_a_failed_load_is_tried_again(home):
     models = ModelCache(home)
     for _ in range(2):
         with pytest.raises(InputError):
-            models.encoder("scratch:99x7")
+            models.get("scratch:99x7", Encoder)
 
 
 def test_a_forgotten_model_is_loaded_anew(home, loads):
     models = ModelCache(home)
-    models.encoder("scratch:1x32")
+    models.get("scratch:1x32", Encoder)
     models.forget(ModelName("scratch:1x32"))
-    models.encoder("scratch:1x32")
+    models.get("scratch:1x32", Encoder)
     assert loads == ["scratch:1x32"] * 2
 
 
@@ -115,10 +116,10 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     small = model_bytes(Encoder.load("scratch:1x32", home=home))
     models = ModelCache(home, capacity=100, max_bytes=3 * small)
     for layers in (1, 2, 1, 1):
-        models.encoder(f"scratch:{layers}x32")
-    assert models.has("encoder", "scratch:1x32")
-    models.encoder("scratch:12x256")  # alone more than all may have together: the others go, it stays
-    assert [models.has("encoder", name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [
+        models.get(f"scratch:{layers}x32", Encoder)
+    assert models.has("scratch:1x32")
+    models.get("scratch:12x256", Encoder)  # alone more than all may have together: the others go, it stays
+    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [
         False,
         False,
         True,
@@ -141,8 +142,8 @@ def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tm
     (tmp_path / "runs/20261121-my-run/name.txt").write_text("my run")
     models = ModelCache(tmp_path)
     assert models.own_pooling("run:my run") == "max"
-    assert models.encoder("run:my run").backbone is models.encoder("run:20261121-my-run").backbone
-    assert models.encoder("run:my run").name == "run:20261121-my-run"
+    assert models.get("run:my run", Encoder).backbone is models.get("run:20261121-my-run", Encoder).backbone
+    assert models.get("run:my run", Encoder).name == "run:20261121-my-run"
     assert models.is_here("run:my run")
     assert models.own_pooling("run:no such run") is None
 
@@ -153,3 +154,14 @@ def test_what_would_be_downloaded_is_not_here_and_its_pooling_is_not_asked(tmp_p
     assert not models.is_here("mpnet-stsb")
     assert models.is_here("scratch:1x32")
     assert models.own_pooling("org/some-model") is None
+
+
+def test_what_a_model_has_to_be_is_asked_by_type(home):
+    models = ModelCache(home)
+    assert type(models.get("tfidf", Model)).__name__ == "TfIdf"
+    assert models.get("scratch:1x32", VectorModel) is models.get("scratch:1x32", Encoder)
+    for name, kind in {"tfidf": "sparse encoder", "minilm-stsb": "cross-encoder"}.items():
+        with pytest.raises(InputError, match=f"{name} is a {kind}; choose a bi-encoder"):
+            models.get(name, VectorModel)
+    with pytest.raises(InputError, match="scratch:1x32 is a bi-encoder; choose a cross-encoder"):
+        models.cross_encoder_or_none("scratch:1x32")

@@ -147,6 +147,6 @@ def test_models_of_the_cache_answer_as_the_plain_models_do(home: Path):
     from training.models.encoder import Encoder
 
     sentences = ["a dog", "a man is playing a guitar", ""]
-    cached, plain = ModelCache(home).encoder("scratch:1x32"), Encoder.load("scratch:1x32", home=home)
+    cached, plain = ModelCache(home).get("scratch:1x32", Encoder), Encoder.load("scratch:1x32", home=home)
     np.testing.assert_allclose(cached.encode(sentences), plain.encode(sentences), atol=1e-5)
     assert isinstance(cached.with_pooling("max").inference, BatchingRunner)

@@ -15,8 +15,8 @@ from sbert_app.services.results.results import estimate_x100
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.bootstrap import bootstrap_replicates
-from training.models.baselines import TfIdf
 from training.models.encoder import Encoder
+from training.models.lexical import TfIdf
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_smallest_that_comes_near(table):
 
 
 def test_what_has_no_vectors_or_no_scores_is_refused(encoder, pairs):
-    with pytest.raises(InputError, match="tfidf has one number for each word; choose a bi-encoder"):
+    with pytest.raises(InputError, match="tfidf is a sparse encoder, without dense sentence vectors"):
         measure_cost(TfIdf(), pairs)
     with pytest.raises(InputError, match="needs a score or a label"):
         measure_cost(encoder, load_data("stsb:dev").select([0]).__class__("mine", (["a"], ["b"])))

@@ -40,7 +40,7 @@ from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.scoring import evaluate
-from training.models.scorer import load_scorer
+from training.models.model import open_model
 from training.names import ModelName
 from training.similarities import SIMILARITIES
 from training.sources.home import is_offline
@@ -88,7 +88,7 @@ def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
     dev = load_data("stsb:dev").select(range(0, 1500, 10))
     file = write(tmp_path / "part.csv", zip(*dev.columns, dev.scores, strict=True))
     grid = made(["all-MiniLM-L6-v2:max"], [file], own_home)
-    expected = evaluate(load_scorer("all-MiniLM-L6-v2", "max"), file)
+    expected = evaluate(open_model("all-MiniLM-L6-v2", "max"), file)
     for similarity in SIMILARITIES:
         for statistic in STATISTICS:
             figure = grid.estimate("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
@@ -136,7 +136,7 @@ def test_a_failure_is_explained_and_the_others_continue(own_home, small, tmp_pat
 
 
 def known(file):
-    return evaluate(load_scorer("tfidf"), file)["spearman"]["cosine"]
+    return evaluate(open_model("tfidf"), file)["spearman"]["cosine"]
 
 
 def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeypatch):
@@ -151,7 +151,7 @@ def test_a_set_of_the_hub_is_one_clear_sentence_offline(own_home, small, monkeyp
 
 def test_a_known_result_comes_from_the_cache(own_home, small, monkeypatch):
     first = made(["tfidf"], [small], own_home)
-    monkeypatch.setattr(ModelCache, "scorer", lambda *_: pytest.fail("it was loaded again"))
+    monkeypatch.setattr(ModelCache, "get", lambda *_: pytest.fail("it was loaded again"))
     again = made(["tfidf"], [small], own_home)
     assert again.results["tfidf", small].from_cache
     assert again.estimate("tfidf", small, Metric()) == first.estimate("tfidf", small, Metric())

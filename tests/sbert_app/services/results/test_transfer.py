@@ -20,18 +20,20 @@ from sbert_app.services.results.transfer import (
     sentences_by_genre,
 )
 from training.errors import InputError, Stopped
+from training.models.model import VectorModel
 
 
-class Fixed:
-    """An encoder whose vectors say what the test wants them to say."""
+class Fixed(VectorModel):
+    """A model whose vectors say what the test wants them to say."""
 
     name, pooling = "fixed", "mean"
 
     def __init__(self, vector_of):
         self.vector_of = vector_of
+        self.dimension = len(vector_of("a"))
 
-    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
-        return np.array([self.vector_of(sentence) for sentence in sentences], dtype=np.float32)
+    def encode_batch(self, sentences):
+        return np.array([self.vector_of(sentence) for sentence in sentences])
 
 
 def write(path: Path, header: list[str], rows: list[list[object]]) -> Path:

@@ -30,8 +30,8 @@ DEAR = (
 )  # to look at: a model is loaded or trained
 # What `write_home` does not write, and the tests of its readers.
 ELSEWHERE = {
-    "models/static/*/*": "test_model_format",
-    "models/*": "test_model_format",
+    "models/static/*/*": "test_folder",
+    "models/*": "test_folder",
     "data/*": "test_load",
     "numba/*": "test_projection",
     "vectors/*.f32.incomplete": "test_large_corpora",

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tiny_models import make_model
 
 from training.errors import InputError
-from training.models.folder_checks import check_replaceable
-from training.models.model_format import ModelFormat, read_model_format, write_model_format
+from training.models.files import check_replaceable
+from training.models.folder import ModelFolder, ModelFormat
+from training.models.loading import encoder_format
 from training.pooling import POOLINGS
 
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
@@ -46,10 +47,14 @@ def modules(kinds: dict[str, str], package: str = "sentence_transformers.models"
     ]
 
 
+def read_format(folder: Path) -> ModelFormat:
+    return encoder_format(ModelFolder.read(folder))
+
+
 def refusal(folder: Path) -> str:
     """The one line with which a folder is refused."""
     with pytest.raises(InputError) as caught:
-        read_model_format(folder)
+        read_format(folder)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -58,7 +63,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_folder_without_modules_is_a_plain_transformer(plain: Path):
-    assert read_model_format(plain) == ModelFormat(plain, pooling=None, normalizes=False, max_length=None)
+    assert read_format(plain) == ModelFormat(plain, pooling=None, normalizes=False, max_length=None)
 
 
 def test_todays_layout(model: Path):
@@ -72,7 +77,7 @@ def test_todays_layout(model: Path):
             "1_Pooling/config.json": {"embedding_dimension": 8, "pooling_mode": "max", "include_prompt": True},
         },
     )
-    assert read_model_format(model) == ModelFormat(model, pooling="max")
+    assert read_format(model) == ModelFormat(model, pooling="max")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_todays_layout(model: Path):
 def test_the_older_layout_with_flags(model: Path, flag: str, pooling: str):
     flags = {"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False, "pooling_mode_cls_token": False}
     write(model, {"1_Pooling/config.json": {"word_embedding_dimension": 8, **flags, flag: True}})
-    assert read_model_format(model).pooling == pooling
+    assert read_format(model).pooling == pooling
 
 
 def test_the_oldest_layout_keeps_the_transformer_in_a_folder_of_its_own(model: Path):
@@ -96,14 +101,14 @@ def test_the_oldest_layout_keeps_the_transformer_in_a_folder_of_its_own(model: P
         (model / name).rename(inner / name)
     write(model, {"modules.json": modules({"0_Transformer": "Transformer", "1_Pooling": "Pooling"})})
     write(inner, {"sentence_bert_config.json": {"max_seq_length": 128, "do_lower_case": True}})
-    assert read_model_format(model) == ModelFormat(inner, pooling="mean", max_length=128, lowercase=True)
+    assert read_format(model) == ModelFormat(inner, pooling="mean", max_length=128, lowercase=True)
 
 
 def test_normalize_prompt_and_length_are_read(model: Path):
     general = {"prompts": {"query": "query: ", "doc": "passage: "}, "default_prompt_name": "query"}
     write(model, {"config_sentence_transformers.json": general})
     write(model, {"sentence_bert_config.json": {"max_seq_length": 64}})
-    found = read_model_format(model)
+    found = read_format(model)
     assert found == ModelFormat(
         model, "mean", normalizes=True, max_length=64, prompts=general["prompts"], default_prompt="query"
     )
@@ -112,14 +117,14 @@ def test_normalize_prompt_and_length_are_read(model: Path):
 
 def test_the_number_of_dimensions_to_keep_is_read(model: Path):
     write(model, {"config_sentence_transformers.json": {"truncate_dim": 4}})
-    assert read_model_format(model).dimension == 4
+    assert read_format(model).dimension == 4
 
 
 def test_modules_before_and_after_the_pooling(model: Path):
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Dense": "Dense", "4": "Normalize"}
     write(model, {"modules.json": modules(kinds)})
-    found = read_model_format(model)
-    assert found.sentence_modules == (("Dense", model / "2_Dense"), ("Dense", model / "3_Dense"))
+    found = read_format(model)
+    assert [module[:2] for module in found.sentence_modules] == [("Dense", model / f"{i}_Dense") for i in (2, 3)]
     assert found.normalizes
 
 
@@ -135,13 +140,13 @@ def test_modules_before_and_after_the_pooling(model: Path):
 )
 def test_every_pooling_and_concatenations(model: Path, config: dict[str, Any], pooling: str):
     write(model, {"1_Pooling/config.json": config})
-    assert read_model_format(model).pooling == pooling
+    assert read_format(model).pooling == pooling
 
 
 @pytest.mark.parametrize("general", [{}, {"prompts": {"query": "q: "}}, {"prompts": None, "default_prompt_name": None}])
 def test_no_default_prompt_means_none(model: Path, general: dict[str, Any]):
     write(model, {"config_sentence_transformers.json": general})
-    assert read_model_format(model).prompt == ""
+    assert read_format(model).prompt == ""
 
 
 # ---------------------------------------------------------------- refusing
@@ -174,9 +179,9 @@ def test_a_pooling_of_another_kind_is_named(model: Path, config: dict[str, Any],
 
 
 def test_a_prompt_can_be_left_out_of_the_pooling(model: Path):
-    assert read_model_format(model).include_prompt
+    assert read_format(model).include_prompt
     write(model, {"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}})
-    assert not read_model_format(model).include_prompt
+    assert not read_format(model).include_prompt
 
 
 @pytest.mark.parametrize("dotted", ["custom_st.Transformer", "modeling.Pooling", "pylate.models.Dense.Dense"])
@@ -272,8 +277,8 @@ def test_a_missing_file_is_named(model: Path, missing: str):
 def test_what_is_written_is_read_back(model: Path, data: st.DataObject, **said: Any):
     default = data.draw(st.sampled_from([None, *said["prompts"]]))
     layout = ModelFormat(transformer=model, default_prompt=default, **said)
-    assert write_model_format(model, layout, dimension=8) == []
-    assert read_model_format(model) == layout
+    assert layout.write(model, width=8) == []
+    assert read_format(model) == layout
 
 
 def test_only_a_model_or_nothing_is_ever_replaced(tmp_path: Path):

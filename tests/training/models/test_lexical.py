@@ -1,4 +1,4 @@
-"""Encoders without a transformer: TF-IDF is its equation, averages are averages, bad files are said plainly."""
+"""Models without a transformer: TF-IDF is its equation, averages are averages, bad files are said plainly."""
 
 import re
 from collections import Counter
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from training.catalogue import BASELINES, CROSS_ENCODERS, ENCODERS
 from training.errors import InputError, Stopped
 from training.evaluation.scoring import evaluate
-from training.models.baselines import TfIdf, WordVectors, is_baseline, load_baseline
-from training.models.scorer import kind_of, load_scorer
+from training.models.lexical import TfIdf
+from training.models.model import VectorModel, open_model, opener_of
+from training.models.word_vectors import WordVectors
 
 words = st.sampled_from(["a", "man", "plays", "the", "guitar", "Ünïcode", "3", "don't", ".", ""])
 sentences = st.lists(st.lists(words, max_size=8).map(" ".join), min_size=1, max_size=20)
@@ -36,7 +37,7 @@ def test_tfidf_rows_have_length_one_and_one_without_words_is_zero():
 
 
 def test_tfidf_refuses_a_matrix_that_would_not_fit(monkeypatch):
-    monkeypatch.setattr("training.models.baselines.MAX_DENSE_BYTES", 100)
+    monkeypatch.setattr("training.models.lexical.MAX_DENSE_BYTES", 100)
     with pytest.raises(InputError, match="give fewer sentences"):
         TfIdf().encode(["a b c d e f", "g h i j k l", "m n o p q r"])
 
@@ -50,7 +51,7 @@ def vectors(tmp_path):
 
 
 def test_the_average_of_word_vectors_by_hand(vectors):
-    encoder = load_baseline(str(vectors))
+    encoder = WordVectors.load(str(vectors))
     found = encoder.encode(["A man plays!", "Man man plays", "unknown words", "don't"], normalize=False)
     assert found.tolist() == [[0.5, 1.0], [pytest.approx(2 / 3), pytest.approx(2 / 3)], [0, 0], [2, 2]]
     assert encoder.dimension == 2
@@ -61,7 +62,7 @@ def test_the_average_of_word_vectors_by_hand(vectors):
 def test_an_array_and_its_words_are_the_same_as_the_text(vectors, tmp_path):
     np.save(tmp_path / "small2.npy", np.array([[1, 0], [0, 2]], dtype=np.float32))
     (tmp_path / "small2.words.txt").write_text("man\nplays\n")
-    both = [load_baseline(str(file)).encode(["man plays"]) for file in (vectors, tmp_path / "small2.npy")]
+    both = [WordVectors.load(str(file)).encode(["man plays"]) for file in (vectors, tmp_path / "small2.npy")]
     assert both[0] == pytest.approx(both[1])
 
 
@@ -69,7 +70,7 @@ def test_a_pickle_is_never_opened(tmp_path):
     np.save(tmp_path / "evil.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     (tmp_path / "evil.words.txt").write_text("man\n")
     with pytest.raises(InputError, match="not an array of numbers"):
-        load_baseline(str(tmp_path / "evil.npy"))
+        WordVectors.load(str(tmp_path / "evil.npy"))
 
 
 @pytest.mark.parametrize(
@@ -86,35 +87,36 @@ def test_a_file_that_holds_no_vectors_is_gradio_errors(tmp_path, text, said):
     file = tmp_path / "bad.txt"
     file.write_text(text)
     with pytest.raises(InputError, match=said) as reported:
-        load_baseline(str(file))
+        WordVectors.load(str(file))
     assert "x'" not in str(reported.value), "the content of a file is not repeated"
 
 
 def test_words_and_numbers_that_do_not_match_are_said(tmp_path):
     np.save(tmp_path / "v.npy", np.ones((2, 3)))
     with pytest.raises(InputError, match="put their words"):
-        load_baseline(str(tmp_path / "v.npy"))
+        WordVectors.load(str(tmp_path / "v.npy"))
     (tmp_path / "v.words.txt").write_text("man\n")
     with pytest.raises(InputError, match=r"1 words, but v\.npy 2 vectors"):
-        load_baseline(str(tmp_path / "v.npy"))
+        WordVectors.load(str(tmp_path / "v.npy"))
 
 
 def test_a_baseline_has_no_other_pooling(vectors):
     for name in ("tfidf", str(vectors)):
         with pytest.raises(InputError, match="leave the pooling out"):
-            load_scorer(name, "cls")
+            open_model(name, "cls")
     with pytest.raises(InputError, match="pools nothing"):
-        load_scorer("minilm-stsb", "mean")
+        open_model("minilm-stsb", "mean")
 
 
 def test_names_say_their_kind(vectors, tmp_path):
-    names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS)
-    kinds = {name: kind_of(name) for name in names}
-    assert list(kinds.values()) == ["baseline"] * 3 + ["encoder"] * 3 + ["cross-encoder"] * 2
-    assert kind_of("cross-encoder/stsb-roberta-base") == "cross-encoder"
-    assert not is_baseline(str(tmp_path / "absent.txt"))
+    names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS, str(tmp_path / "absent.txt"))
+    groups = [opener_of(name).group for name in names]
+    assert groups == ["baseline"] * 3 + ["encoder"] * 3 + ["cross-encoder"] * 2 + ["encoder"]
+    has_vectors = [opener_of(name).type is VectorModel for name in names]
+    assert has_vectors == [False, True, True, *[True] * 3, False, False, True]
     (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
-    assert kind_of(str(tmp_path)) == "cross-encoder"
+    (tmp_path / "model.safetensors").touch()
+    assert opener_of(str(tmp_path)).group == "cross-encoder"
 
 
 def test_progress_is_reported_and_work_can_be_stopped():
@@ -128,14 +130,14 @@ def test_progress_is_reported_and_work_can_be_stopped():
 
 def test_tfidf_on_the_sts_benchmark():
     """69.12 on STSb test: fitted on the sentences that it scores."""
-    found = evaluate(load_scorer("tfidf"), "stsb:test")
+    found = evaluate(open_model("tfidf"), "stsb:test")
     assert (found["model"], found["pooling"], found["n"]) == ("tfidf", "none", 1379)
     assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
 
 
 def test_glove_on_the_sts_benchmark():
     """41.09 on STSb test with 50 dimensions (the paper's 300 have 58.02)."""
-    found = evaluate(load_scorer("glove"), "stsb:test")
+    found = evaluate(open_model("glove"), "stsb:test")
     assert found["spearman"]["cosine"] == pytest.approx(0.4109, abs=0.0005)
 
 

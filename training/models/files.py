@@ -1,0 +1,104 @@
+"""The files of a model's folder: JSON and safetensors, read with care and written.
+
+A folder is somebody else's. A file may be missing, damaged, a device, or larger than what it claims to be; each such
+mistake is one sentence. Pickled weights are never read: a pickle can run code.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MOST_JSON = 64 << 20  # bytes: the largest tokenizers have 40 MB
+WEIGHTS = "model.safetensors"
+PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
+ONLY_PICKLES = (
+    "has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run code: convert the "
+    "model to safetensors"
+)
+
+
+def read_json(file: Path) -> Any:
+    """Parse a JSON file. InputError if it is no regular file (but a device, a pipe), too large, or not JSON."""
+    if not file.is_file():
+        raise InputError(f"{file} is missing, or is no file; fetch the model again")
+    with file.open("rb") as opened:
+        content = opened.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise InputError(f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model")
+    return parse_json(content, file)
+
+
+def parse_json(content: bytes, file: Path) -> Any:
+    """The value of a JSON text. InputError, which names the ``file``, if it is none."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise InputError(f"{file} is nested too deeply; fetch the model again") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not valid JSON ({error}); fetch the model again") from error
+
+
+def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object in ``file``; if there is no such file ``default``, or InputError without a default."""
+    if not file.exists():
+        if default is None:
+            raise InputError(f"{file} is missing; fetch the model again")
+        return default
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise InputError(f"{file} holds no settings; fetch the model again")
+    return value
+
+
+def write_json(file: Path, value: Any) -> None:
+    """Write ``value`` as indented UTF-8 JSON."""
+    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
+    """The tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / name
+    if not file.is_file():
+        if any((folder / pickled).is_file() for pickled in PICKLES):
+            raise InputError(f"{folder} {ONLY_PICKLES}")
+        raise InputError(f"{file} is missing; fetch the model again")
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
+
+
+def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS) -> None:
+    """Write a file that `read_tensors` reads."""
+    from safetensors.torch import save_file
+
+    save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name)
+
+
+def load_weights(module: nn.Module, folder: Path) -> None:
+    """Copy the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
+    tensors, expected = read_tensors(folder), module.state_dict()
+    if {name: value.shape for name, value in tensors.items()} != {name: v.shape for name, v in expected.items()}:
+        raise InputError(f"the weights in {folder} do not fit its configuration; fetch the model again")
+    module.load_state_dict({name: value.float() for name, value in tensors.items()})
+
+
+def check_replaceable(folder: Path) -> None:
+    """InputError if ``folder`` exists and is neither empty nor a model: other files are never replaced."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder for the model")
+    names = {entry.name for entry in folder.iterdir()}
+    if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
+        raise InputError(f"{folder} holds other files; name a new folder for the model")

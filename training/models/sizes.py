@@ -1,0 +1,145 @@
+"""Whether what a model's folder announces fits its weights, checked before anything of that size is built.
+
+A config.json may announce a billion layers, name code of the Hub, or have text where numbers belong; transformers would
+take minutes and gigabytes to find out. Here the announced sizes are compared with the shapes of the weights, which
+stand in the first bytes of each .safetensors file, so that what is built is never larger than what the folder holds.
+Each mistake is one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.errors import InputError, first_line
+from training.models.files import read_tensors
+
+MOST_LAYERS = 1_000
+MOST_POSITIONS = 10_000_000
+SLACK = 64  # by which a size may exceed the largest dimension of a weight: padded vocabularies
+
+# The settings that decide how large a model is, by the names that architectures give them.
+LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
+WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
+HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
+HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
+OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
+MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
+POSITIONS = ("max_position_embeddings", "n_positions", "type_vocab_size")
+# Settings that make transformers fetch code, or a library that is not ours.
+FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
+ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+OWN_ATTENTION = ("eager", "sdpa", None)
+NESTED = ("text_config", "encoder", "vision_config")
+
+_LAYER_INDEX = re.compile(r"(?:^|[._])(?:layers?|h|blocks?)\.(\d+)\.")
+
+
+@dataclass(frozen=True)
+class WeightShapes:
+    """The shapes of weights, summed up."""
+
+    numbers: int  # of all weights together
+    largest: int  # dimension of any of them
+    layers: int  # by the names of the weights; 0 where they are not numbered
+
+
+def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
+    """InputError if config.json or the weights' headers cannot be those of a transformer."""
+    for entry in folder.iterdir():
+        if not entry.is_file() and not entry.is_dir():
+            raise InputError(f"{entry} is no file; fetch the model again")
+    config_file, shapes = folder / "config.json", read_shapes(folder)
+    for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
+        _check_foreign(config_file, settings)
+        _check_sizes(config_file, settings, shapes)
+
+
+def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
+    """InputError if the sizes of a module after the transformer together need more numbers than its weights are."""
+    file = folder / "config.json"
+    sizes = dict(_sizes(file, config, MODULE_SIZES))
+    if sizes and not any(folder.glob("*.safetensors")):
+        # It says what is missing.
+        read_tensors(folder)
+    numbers = read_shapes(folder).numbers if sizes else 1
+    if math.prod(sizes.values()) > numbers:
+        announced = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        raise InputError(
+            f"{folder} announces {announced}, but its weights are only {numbers:,} numbers; fetch it again"
+        )
+
+
+def read_shapes(folder: Path) -> WeightShapes:
+    """The shapes of all weights in a folder, from the headers alone. InputError if one is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    shapes: dict[str, list[int]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "np") as weights:
+                shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{file} is damaged ({first_line(error)}); fetch the model again") from error
+    indices = [int(match[1]) for name in shapes if (match := _LAYER_INDEX.search(name)) and len(match[1]) < 6]
+    return WeightShapes(
+        numbers=sum(map(math.prod, shapes.values())),
+        largest=max((size for shape in shapes.values() for size in shape), default=0),
+        layers=max(indices, default=-1) + 1,
+    )
+
+
+def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
+    for name in FOREIGN:
+        if settings.get(name):
+            raise InputError(f"{file} asks for {name}, which is not supported; choose a model without it")
+    for name in ATTENTION:
+        if settings.get(name) not in OWN_ATTENTION and not str(settings[name]).startswith("flash_attention"):
+            raise InputError(
+                f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
+                "not loaded; choose a model without it"
+            )
+
+
+def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: WeightShapes) -> None:
+    sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
+    layers, width, heads = (size and size[1] for size in sizes)
+    for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
+        if size > shapes.largest + SLACK:
+            raise InputError(
+                f"{file} announces {name} {size:,}, but no weight is larger than {shapes.largest:,}; fetch it again"
+            )
+    for name, size in _sizes(file, settings, POSITIONS):
+        if size > MOST_POSITIONS:
+            raise InputError(f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported")
+    # All layers of ALBERT are one.
+    is_shared = "num_hidden_groups" in settings
+    most_layers = MOST_LAYERS if is_shared or not shapes.layers else shapes.layers
+    if layers and layers > most_layers:
+        raise InputError(
+            f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
+        )
+    if width and heads and width % heads and not any(name in settings for name in HEAD_WIDTHS):
+        raise InputError(f"{file} divides a width of {width:,} among {heads:,} heads; fetch the model again")
+    if width and (1 if is_shared else layers or 1) * width**2 > max(shapes.numbers, 1):
+        raise InputError(
+            f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only "
+            f"{shapes.numbers:,} numbers; fetch the model again"
+        )
+
+
+def _sizes(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """(name, value) of those that there are. InputError for one that is not a whole number above 0."""
+    for name in names:
+        if name in settings and not isinstance(settings[name], dict):
+            if not _is_count(settings[name]) or settings[name] < 1:
+                raise InputError(f"{file} has {name} {str(settings[name])[:80]!r}; it must be a whole number from 1")
+            yield name, settings[name]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -1,0 +1,122 @@
+"""Texts and pairs on their way through a model: checked, in chunks, each distinct one once; and counts of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from training.errors import InputError
+from training.progress import Progress
+
+T = TypeVar("T", bound=Hashable)
+
+# Sentences that are read and sorted by length together.
+CHUNK = 8_192
+
+
+@dataclass
+class ReadReport:
+    """Counts of calls of ``encode`` or ``predict``; pass an empty one to have it filled."""
+
+    inputs: int = 0  # sentences, or pairs of them
+    unique: int = 0  # that were computed: each once within a chunk
+    tokens: int = 0  # of the unique ones, special tokens included, padding not
+    truncated: int = 0  # unique ones cut at max_length
+    seconds: float = 0.0
+    cut: set[Any] | None = None  # pass an empty set to have those that are cut collected in it
+
+    def add(self, other: ReadReport) -> None:
+        """Add the counts of a part that was computed elsewhere; ``seconds`` stay those of the caller."""
+        self.inputs += other.inputs
+        self.unique += other.unique
+        self.tokens += other.tokens
+        self.add_cut(other.cut or (), other.truncated)
+
+    def add_cut(self, inputs: Iterable[Hashable], count: int) -> None:
+        """Count those that were cut, and collect them where that is asked for."""
+        self.truncated += count
+        if self.cut is not None:
+            self.cut.update(inputs)
+
+
+class Chunk(NamedTuple):
+    """Sentences or pairs as a model reads them, each distinct one once."""
+
+    rows: Sequence[Any]  # the sentences themselves, or their token ids; of a table of vectors `TokenRows`
+    inverse: list[int]  # the position of each input in ``rows``
+    cut: Sequence[Hashable] = ()  # the inputs that were cut
+    tokens: int = 0
+
+
+def compute_chunks(
+    parts: Iterable[Chunk],
+    compute: Callable[[Sequence[Any], Callable[[int], None]], np.ndarray],
+    report: ReadReport,
+    on_progress: Progress | None,
+    total: int | None = None,
+) -> Iterator[np.ndarray]:
+    """The results of the inputs of each chunk, in their order.
+
+    ``compute`` gives those of its rows, and is given what it calls with the number of rows that are done.
+    ``on_progress`` is called with the number of inputs that are, and ``total``.
+    """
+    started, seconds, done = time.perf_counter(), report.seconds, 0
+    for part in parts:
+        count, distinct = len(part.inverse), len(part.rows)
+        report.add_cut(part.cut, len(part.cut))
+
+        def forward(rows: int, before: int = done, each: float = count / distinct) -> None:
+            if on_progress is not None:
+                on_progress(before + round(rows * each), total)
+
+        results = compute(part.rows, forward)
+        report.unique += distinct
+        report.tokens += part.tokens
+        yield results[part.inverse] if distinct < count else results
+        done += count
+        report.inputs += count
+        report.seconds = seconds + time.perf_counter() - started
+
+
+def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
+    """The distinct texts or pairs, and the position of each one among them."""
+    positions: dict[T, int] = {}
+    inverse = [positions.setdefault(text, len(positions)) for text in inputs]
+    return list(positions), inverse
+
+
+def first_positions(sentences: Sequence[str]) -> np.ndarray:
+    """The position of the first sentence that equals each one: int64 (N,)."""
+    positions: dict[str, int] = {}
+    return np.fromiter(map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences))
+
+
+def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
+    """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
+    checked = list(sentences)
+    if set(map(type, checked)) <= {str}:
+        return checked
+    for number, text in enumerate(checked, offset + 1):
+        if not isinstance(text, str):
+            raise InputError(f"sentence {number} is {type(text).__name__}, not text")
+    return checked
+
+
+def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` sentences. InputError if one is not text, or for a text, which would be read by its letters."""
+    if isinstance(sentences, str):
+        raise InputError("a list of sentences is needed; put the one string into a list")
+    done, remaining = 0, iter(sentences)
+    while part := texts(islice(remaining, size), done):
+        yield part
+        done += len(part)
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates (halves of characters, from broken UTF-16), which cannot be encoded, by "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,122 @@
+"""WordVectors: a sentence as the average of its words' vectors, such as GloVe's (Pennington et al. 2014).
+
+    glove                 GloVe 6B, 50 dimensions
+    path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may hold their count
+    path/to/vectors.npy   the same as an array (V, D), with the words beside it in vectors.words.txt, one per line
+
+A baseline of the paper's Table 1. It ignores word order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from training.catalogue import GLOVE
+from training.errors import InputError, first_line
+from training.models.model import VectorModel
+from training.names import ModelName
+from training.sources.resolve import glove_folder
+
+# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
+TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
+
+
+class WordVectors(VectorModel):
+    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
+
+    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
+    """
+
+    kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
+
+    def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
+        """``words``: V different words; ``vectors``: float32 (V, D)."""
+        self.name, self.dimension = name, int(vectors.shape[1])
+        self.rows = {word: row for row, word in enumerate(words)}
+        self.vectors = vectors
+
+    @classmethod
+    def load(cls, name: ModelName | str, *, home: str | Path | None = None, **_: Any) -> Self:
+        """Open GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
+        stated = ModelName.parse(name)
+        cls.check_settings(stated)
+        is_glove = stated.name == GLOVE
+        return cls(stated.name, *(read_glove(home) if is_glove else _read_vectors(Path(stated.name).expanduser())))
+
+    def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
+        """The means of the words of each sentence, (n, D)."""
+        means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        for row, sentence in enumerate(sentences):
+            words = [self.rows[word] for word in TREEBANK.findall(sentence.lower()) if word in self.rows]
+            if words:
+                means[row] = self.vectors[words].mean(axis=0)
+        return means
+
+    def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
+        """Some numbers of the table."""
+        yield f"vectors {self.vectors.shape}", self.vectors.reshape(-1)[:: max(1, self.vectors.size // most)]
+
+
+def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
+    """GloVe's words, lower-cased, the most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
+
+    NotFoundError if it is not available.
+    """
+    # It takes half a second to import.
+    import pyarrow.parquet as pq
+
+    folder = glove_folder(home).path
+    index = pq.read_table(folder / "glove_6B_index.parquet")
+    return index["index"].to_pylist(), read_array(folder / "glove_6B_50d_emb.npy")
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Numbers (V, D), memory-mapped: only the rows of words that occur are read. Never a pickle."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} is not an array of numbers: {first_line(error)}") from error
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
+        raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
+    return array
+
+
+def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
+    """The words of a file, and their vectors, float32 (V, D)."""
+    if path.suffix == ".npy":
+        words_file = path.with_suffix(".words.txt")
+        if not words_file.is_file():
+            raise InputError(f"{path.name} holds numbers only: put their words, one a line, into {words_file}")
+        words = words_file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        vectors = read_array(path)
+        if len(words) != len(vectors):
+            raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
+        return words, vectors
+    # The text form of GloVe and word2vec.
+    words, rows = [], list[np.ndarray]()
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            word, *cells = line.rstrip().split(" ")
+            # The header of word2vec: how many words, of how many dimensions.
+            if number == 1 and len(cells) == 1 and word.isdigit() and cells[0].isdigit():
+                continue
+            rows.append(_numbers(path, number, cells, len(rows[0]) if rows else len(cells)))
+            words.append(word)
+    if not rows:
+        raise InputError(f"{path.name} holds no word vectors")
+    return words, np.stack(rows)
+
+
+def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarray:
+    try:
+        numbers = np.array(cells, dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{path.name}, line {line:,}: not all of it after the word is numbers") from error
+    if len(numbers) != expected or not expected or not np.isfinite(numbers).all():
+        raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
+    return numbers
