@@ -26,7 +26,7 @@ def distill(
     file: options.FileOptions,
     computing: options.Computing,
 ) -> None:
-    """Distil an encoder into a static model: a table of vectors.
+    """Distil an encoder into a static model.
 
     It has no network to compute and is a hundred times as fast.
     """

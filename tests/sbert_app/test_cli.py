@@ -611,10 +611,10 @@ def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, mo
 
 
 def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    from sbert_app import pages
+    from sbert_app.server import run as server
 
     served: list[Settings] = []
-    monkeypatch.setattr(pages, "serve", served.append)
+    monkeypatch.setattr(server, "serve", served.append)
     monkeypatch.setenv("SBERT_PORT", "8001")
     monkeypatch.setenv("SBERT_HOST", "0.0.0.0")  # noqa: S104 - nothing listens
     assert run("serve", "--port", 8002, "--auth", "ann:pass:word", "--home", folder / "home").code == cli.GOOD

@@ -44,7 +44,7 @@ from training.models.modules import EncoderParts
 from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.objectives.language import mask_tokens
+from training.objectives.tokens import mask_tokens
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator

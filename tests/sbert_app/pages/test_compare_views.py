@@ -179,7 +179,7 @@ def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
 def test_the_terms_of_a_sparse_encoder_are_its_map():
     terms = [Term("guitar", 1.5, 2.0, 3.0, True, False), Term("man", 1.0, 0.0, 0.0, True, False)]
     model = SimpleNamespace(terms=lambda a, b: terms)
-    models = SimpleNamespace(scorer=lambda name: model)
+    models = SimpleNamespace(get=lambda name, type_: model)
     found = score_tokens(models, ModelName("some/splade"), "a", "b")
     assert (found.score, found.rows) == (3.0, [("guitar", "1.50", "2.00 added", "+3.0000")])
     assert "of 2 in all" in found.what

@@ -41,9 +41,11 @@ def drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def halves(scores: np.ndarray, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    from training.evaluation.thresholds import _halves
-
-    return _halves(matches, seed=0)
+    """Rows of two halves with the same share of matches, as `decide` takes them by default."""
+    random = np.random.default_rng(0)
+    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
+    first, second = (np.concatenate(half) for half in zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True))
+    return np.sort(first), np.sort(second)
 
 
 class TestReferees:

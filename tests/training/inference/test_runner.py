@@ -23,6 +23,7 @@ from training.inference import fused_bert
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
+from training.models.folder import ModelFolder
 from training.models.loading import open_backbone
 
 lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
@@ -30,7 +31,7 @@ lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
 
 def backbone(folder: Path, architecture: str, **settings: object) -> nn.Module:
     """Random weights of a size at which float32 has five digits left."""
-    return open_backbone(make_model(folder, architecture, initializer_range=0.2, **settings)).eval()
+    return open_backbone(ModelFolder.read(make_model(folder, architecture, initializer_range=0.2, **settings))).eval()
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)

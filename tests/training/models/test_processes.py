@@ -13,7 +13,6 @@ from tiny_models import WORDS, make_model
 
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
-from training.models.processes import _parts
 from training.models.texts import ReadReport
 
 DEVICES = ["cpu", "cpu"]
@@ -67,15 +66,6 @@ def test_as_sentence_transformers_has_it(encoder: Encoder, tmp_path: Path):
     sentences = some_sentences(50)
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(sentences, device=DEVICES)
     np.testing.assert_allclose(encoder.encode(sentences, None, device=DEVICES), theirs, atol=1e-5)
-
-
-def test_parts_cover_every_sentence_once():
-    for count, processes in ((1, 8), (33, 2), (1_000, 3), (200_000, 2)):
-        parts = _parts(["x"] * count, processes)
-        sizes = [len(sentences) for _, sentences in parts]
-        assert sum(sizes) == count
-        assert [start for start, _ in parts] == list(np.cumsum([0, *sizes[:-1]]))
-        assert max(sizes) <= 8_192
 
 
 def test_a_mistake_is_one_sentence_before_any_process_starts(encoder: Encoder):

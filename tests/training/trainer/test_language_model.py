@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM
 
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.objectives.language import MaskedLanguageModelling, mask_tokens
+from training.objectives.tokens import MaskedLanguageModelling, mask_tokens
 from training.trainer.config import RunConfig
 from training.trainer.events import read_events
 from training.trainer.language_model import TrainableLanguageModel

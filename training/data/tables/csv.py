@@ -87,6 +87,8 @@ class DelimitedTable(TextTable):
                 if suspicious and (remark := suspicion(taken, suspicious)):
                     note = f"{note}; {remark}" if note else remark
                     record = [cell.replace(OTHER, "") for cell in record]
+                if self.delimiter == LINES and not "".join(record).strip():
+                    record = []
                 yield record, note, sum(map(len, taken))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
