@@ -106,7 +106,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     if is_offline():
         return None
     try:
-        info = hub.repo_info(hub.Repo(repo_id, "dataset"), sizes=True)
+        info = hub.repo_info(hub.Repo(repo_id, "dataset"))
     except FileNotFoundError as error:
         raise InputError(f"data set {repo_id} cannot be had from {endpoint()}: {error}") from error
     except ConnectionError as error:

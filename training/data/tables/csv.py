@@ -18,7 +18,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import SENTENCES, header_of, is_known, normalize_name
+from training.data.tables.columns import SENTENCES, header_of, is_usual_name, normalize_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
 from training.errors import InputError
@@ -164,7 +164,7 @@ def _delimiter(head: str, suffix: str) -> str:
             return (0, 0.0, 0)
         width = len(records[0])
         regular = sum(len(record) == width for record in records) / len(records)
-        return (sum(map(is_known, records[0])), round(regular, 1), width)
+        return (sum(map(is_usual_name, records[0])), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
     names, regular, width = merit(best)

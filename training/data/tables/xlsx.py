@@ -16,8 +16,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-from training.data.tables.columns import canonical_names, header_of, listed
-from training.data.tables.guess import sentence_columns
+from training.data.tables.columns import canonical_names, header_of, listed, sentence_columns
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather, quoted
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
