@@ -15,7 +15,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,8 +28,6 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
-# Configurations or splits that an error lists.
-MOST_NAMED = 12
 # The limit for the first answer, once connected.
 ANSWER_SECONDS = 8.0
 
@@ -94,12 +92,12 @@ def download(repo: Repo, pick: Pick) -> Path:
     ConnectionError if the Hub cannot be reached, FileNotFoundError if it has no such repository, each with the
     reason in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
     """
-    info = repo_info(repo)
-    names = pick([file.rfilename for file in info.siblings or ()])
-    megabytes = sum(file.size or 0 for file in info.siblings or () if file.rfilename in set(names)) / 1e6
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
+    sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
+    names = pick(list(sizes))
+    megabytes = sum(sizes[name] for name in names) / 1e6
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
         return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
@@ -121,15 +119,9 @@ def repo_info(repo: Repo) -> Any:
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
     from huggingface_hub import snapshot_download
 
-    return Path(
-        snapshot_download(
-            repo.id,
-            repo_type=repo.kind,
-            allow_patterns=None if names is None else [glob.escape(name) for name in names],
-            local_files_only=local_files_only,
-            endpoint=endpoint(),
-        )
-    )
+    patterns = None if names is None else [glob.escape(name) for name in names]
+    where = {"repo_type": repo.kind, "endpoint": endpoint(), "local_files_only": local_files_only}
+    return Path(snapshot_download(repo.id, allow_patterns=patterns, **where))
 
 
 @contextmanager
@@ -166,11 +158,6 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
             "run code: choose a model that has a model.safetensors"
         )
     return picked
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first names, and how many there are more, as an error lists them."""
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if names[MOST_NAMED:] else "")
 
 
 def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:

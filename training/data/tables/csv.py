@@ -20,7 +20,7 @@ from pathlib import Path
 
 from training.data.tables.columns import SENTENCES, header_of, is_usual_name, normalize_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -47,7 +47,7 @@ class DelimitedTable(TextTable):
     def description(self) -> str:
         layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
         layout = layouts.get(self.delimiter) or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
-        return f"{self.text.spoken_encoding} text{layout}"
+        return f"{spoken(self.text.encoding)} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         # Lines before a header are no rows.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.rows import Record, RowBatch, gather, quoted
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 # The most characters of one element of an array.
@@ -52,7 +52,7 @@ class JsonTable(TextTable):
 
     @property
     def description(self) -> str:
-        return f"{LAYOUTS[self.layout]}, {self.text.spoken_encoding}"
+        return f"{LAYOUTS[self.layout]}, {spoken(self.text.encoding)}"
 
     def fields(self) -> list[Any]:
         import pyarrow as pa
