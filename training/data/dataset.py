@@ -25,9 +25,7 @@ from training.data.tables.columns import as_text, canonical_names, listed, reque
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
-# Rows that a notebook shows.
 NOTEBOOK_ROWS = 5
-# The most characters of a name in `repr`.
 LONGEST_NAME = 60
 
 # The data that `as_dataset` takes. The libraries datasets and pandas may not be installed.

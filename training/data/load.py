@@ -183,10 +183,12 @@ class RetrievalData:
         Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a relevant one are
         left out, as a note says. InputError if a judgement names what is not there, or no query is left.
         """
-        judged = relevant_docs.items()
-        graded = {query: dict(of) if isinstance(of, Mapping) else dict.fromkeys(of, 1.0) for query, of in judged}
-        for what, named, texts in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
-            if unknown := sorted(set(named) - texts.keys()):
+        graded = {
+            query: dict(documents) if isinstance(documents, Mapping) else dict.fromkeys(documents, 1.0)
+            for query, documents in relevant_docs.items()
+        }
+        for what, keys, texts in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
+            if unknown := sorted(set(keys) - texts.keys()):
                 more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
                 raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
         ids = sorted(corpus)
@@ -200,8 +202,8 @@ class RetrievalData:
             raise InputError(f"{name} has no query with a relevant document")
         left_out = len(queries) - len(relevant)
         notes = (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
-        documents, asking = [corpus[key] for key in ids], [queries[key] for key in relevant]
-        return cls(name, asking, documents, list(relevant.values()), notes)
+        documents = [corpus[key] for key in ids]
+        return cls(name, [queries[key] for key in relevant], documents, list(relevant.values()), notes)
 
     def __repr__(self) -> str:
         return f"RetrievalData({self.name!r}, {len(self.queries):,} queries, {len(self.documents):,} documents)"
@@ -220,16 +222,17 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     if source.path.is_dir():
         return _read_folder(str(name), source.path, split)
     if source.path.is_file():
-        named = split_names(source.columns) or ("query", "document", "relevance")
-        if len(named) != 3:
+        columns = split_names(source.columns) or ("query", "document", "relevance")
+        if len(columns) != 3:
             raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
-        judged, others = _judgements(source.path, named, source.encoding), list[str]()
+        judgements, others = _judgements(source.path, columns, source.encoding), list[str]()
     else:
         data = load_one(source, home, split="test")
         pairs = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
-        judged, others = _by_query((*pair, 1.0) for pair in zip(*pairs, strict=True)), data.columns[1]
-    queries, corpus = ({text: text for text in texts} for texts in (judged, chain(others, *judged.values())))
-    return RetrievalData.from_dicts(queries, corpus, judged, str(name))
+        judgements, others = _by_query((*pair, 1.0) for pair in zip(*pairs, strict=True)), data.columns[1]
+    texts = (judgements, chain(others, *judgements.values()))
+    queries, corpus = ({text: text for text in part} for part in texts)
+    return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
 
 
 def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
@@ -239,8 +242,8 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
         raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
     queries, corpus = _texts(folder / "queries.jsonl"), _texts(folder / "corpus.jsonl", "title")
-    judged = _judgements(splits[split], ("query-id", "corpus-id", "score"))
-    return RetrievalData.from_dicts(queries, corpus, judged, name)
+    judgements = _judgements(splits[split], ("query-id", "corpus-id", "score"))
+    return RetrievalData.from_dicts(queries, corpus, judgements, name)
 
 
 def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
@@ -253,8 +256,8 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
         return zip(*(cells[column] for column in columns), strict=True)
 
     corpus, queries = (dict(rows(config, "_id", "text")) for config in ("corpus", "queries"))
-    judged = _by_query((*pair, 1.0) for pair in rows("qrels", "query-id", "corpus-id"))
-    return RetrievalData.from_dicts(queries, corpus, judged, str(name))
+    judgements = _by_query((*pair, 1.0) for pair in rows("qrels", "query-id", "corpus-id"))
+    return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
 
 
 def _texts(file: Path, *before: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ def triplets_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Entailment and contradiction of one premise; the contradictions of a premise take turns."""
+    """Triplets of a premise, its entailment and its contradiction; the contradictions of a premise take turns."""
     positive, negative = positive_and_negative(data)
     premises, hypotheses = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)

@@ -149,7 +149,7 @@ class FusedBert:
             self.relative_bias = bias.detach().to(dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
-        """Round the weights and, from now on, the inputs of all products within the ranges that were recorded."""
+        """Rounds the weights and, from now on, the inputs of all products within the recorded ranges."""
         self.dtype = attention_dtype
         if self.relative_bias is not None:
             self.relative_bias = self.relative_bias.to(attention_dtype)

@@ -32,7 +32,7 @@ log = logging.getLogger("sbert_lab.sources")
 
 @dataclass(frozen=True)
 class Wheel:
-    """One pinned file of the package index. ``piece``: the part of a split zip that it carries, if it does."""
+    """One pinned file of the package index; ``piece`` names the part of a split zip that it carries, if any."""
 
     name: str
     version: str
@@ -49,7 +49,6 @@ class Bundle:
     inside: str
     # The files to unpack; a folder that has them all is complete.
     files: tuple[str, ...]
-    # The size of the download.
     megabytes: int
 
     def missing_from(self, folder: Path) -> str:
@@ -67,13 +66,13 @@ class Bundle:
 
 
 def fetch(bundle: Bundle, target: Path) -> Path:
-    """Download, check and unpack into ``target``, which is returned. OSError with the reason in words if that fails."""
+    """Downloads, checks and unpacks a bundle into ``target``, and returns it. OSError with the reason if that fails."""
     create_folder(target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh))
     return target
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
-    """Download a wheel into ``folder`` and check it.
+    """Downloads a wheel into ``folder`` and checks it.
 
     OSError if pip fails, if the file is not the pinned one, or once ``stopped`` is set, which also ends pip.
     """

@@ -25,7 +25,6 @@ from training.sources.home import home_folder, is_offline
 log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
-# The organisation of the built-in models on the Hub.
 HUB_ORG = "sentence-transformers/"
 # The place of GloVe in the home folder.
 GLOVE_FOLDER = "data/glove.6B.50d"
@@ -92,7 +91,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:
-    """The folder of a run's model, found as in `find_run`; the run may not have one yet."""
+    """The folder of a run's model, by the name of the run as in `find_run`; the run may not have one yet."""
     return home_folder(home) / "runs" / find_run(run, home) / "model"
 
 
@@ -198,7 +197,7 @@ def _folder_named(name: str) -> Path | None:
 
 
 def _why_no_model(folder: Path) -> str:
-    """Why ``folder`` is not a model; empty if it is one."""
+    """The reason why ``folder`` is not a model; empty if it is one."""
     if not folder.is_dir():
         return "not there"
     if not any((folder / name).is_file() for name in ("config.json", "modules.json")):

@@ -67,7 +67,6 @@ USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SEN
 NLI_PAIR = ("premise", "hypothesis")
 JUDGEMENT_WORDS = POSITIVE_LABELS | NEGATIVE_LABELS | set(NLI_LABELS)
 MOST_COLUMNS = 2_000
-# Columns that an error lists.
 MOST_LISTED = 20
 # The most characters of a name: a header does not hold whole sentences.
 LONG_NAME = 80

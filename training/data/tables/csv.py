@@ -57,39 +57,38 @@ class DelimitedTable(TextTable):
     def records(self) -> Iterator[Record]:
         """Every record, the header and blank lines too."""
         csv.field_size_limit(LONGEST_FIELD)
-        # The lines of the record that is being read, and lines to read again.
-        taken: list[str] = []
-        returned: deque[str] = deque()
+        record_lines: list[str] = []
+        unread_lines: deque[str] = deque()
         suspicious = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
 
             def feed() -> Iterator[str]:
-                while (line := returned.popleft() if returned else next(lines, None)) is not None:
-                    taken.append(line)
+                while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
+                    record_lines.append(line)
                     yield line
 
             reader = self._csv_reader(feed())
             while True:
-                taken.clear()
+                record_lines.clear()
                 note = None
                 try:
                     record = next(reader)
                 except StopIteration:
                     return
                 except csv.Error:
-                    returned.extendleft(reversed(taken[1:]))
-                    record = self._plain(taken[0])
+                    unread_lines.extendleft(reversed(record_lines[1:]))
+                    record = self._plain(record_lines[0])
                     if self.is_quoted:
                         note = "a quotation mark is opened and not closed properly; read as plain text"
-                    del taken[1:]
+                    del record_lines[1:]
                     reader = self._csv_reader(feed())
-                if suspicious and (remark := suspicion(taken, suspicious)):
+                if suspicious and (remark := suspicion(record_lines, suspicious)):
                     note = f"{note}; {remark}" if note else remark
                     record = [cell.replace(OTHER, "") for cell in record]
                 if self.delimiter == LINES and not "".join(record).strip():
                     record = []
-                yield record, note, sum(map(len, taken))
+                yield record, note, sum(map(len, record_lines))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
