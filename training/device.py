@@ -40,7 +40,7 @@ def pick_device(name: str = "auto") -> torch.device:
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     """The dtype called auto, float32, bfloat16 or int8, of weights and activations in inference. InputError otherwise.
 
-    int8 is never chosen by auto: it costs some accuracy (`training.inference.int8`).
+    int8 is never chosen by auto: it costs some accuracy (`training.inference.layers`).
     """
     if name not in DTYPES:
         raise InputError(f"dtype {name!r} is unknown; choose {', '.join(DTYPES)}")

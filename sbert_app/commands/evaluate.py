@@ -77,8 +77,7 @@ def _evaluate(
 ) -> None:
     place = computing.prepare()
     from sbert_app.services.runs.training_data import overlap_with
-    from training.data.load import load_data
-    from training.data.retrieval import load_retrieval
+    from training.data.load import load_data, load_retrieval
     from training.evaluation.mteb_tasks import evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure
     from training.models.retrievers import load_retriever

@@ -122,8 +122,7 @@ def evaluate(
             chosen on, in place of the correlations.
         match_from: the gold score (0 to 5) from which a pair counts as a match.
     """
-    from training.data.load import load_data
-    from training.data.retrieval import load_retrieval
+    from training.data.load import load_data, load_retrieval
     from training.evaluation.scoring import evaluate as measure
     from training.evaluation.thresholds import decide_data
     from training.models.retrievers import load_retriever

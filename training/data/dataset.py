@@ -25,8 +25,11 @@ from training.data.tables.columns import as_text, canonical_names, listed, reque
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
-ROWS_SHOWN = 5  # in a notebook
-LONGEST_NAME = 60  # characters of a name in `repr`
+NOTEBOOK_ROWS = 5
+LONGEST_NAME = 60
+
+# The data that `as_dataset` takes. The libraries datasets and pandas may not be installed.
+Data = Any
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,10 @@ class Dataset:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Iterable[Any]], name: str = "columns") -> Dataset:
-        """Columns of cells by name: lists, arrays, series. They are understood as those of a file are.
+        """Columns of cells by name: lists, arrays or series, which are read as the columns of a file.
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
-        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state each.
+        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
 
         Raises:
             InputError: no form of data has these columns, they differ in length, or a score is no number.
@@ -101,7 +104,7 @@ class Dataset:
     def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
         """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
 
-        Of an iterable one at most 1,000,000 rows are read.
+        At most 1,000,000 rows are read.
         """
         from training.sources.hub_dataset import MOST_ROWS, read_columns
 
@@ -115,8 +118,9 @@ class Dataset:
     def from_file(cls, path: str | Path, encoding: str | None = None, columns: str | None = None) -> Dataset:
         """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
 
-        ``encoding`` is that of its text, such as windows-1251; None to find out. ``columns``: the two of a pair, the
-        one of sentences, or the three of triplets, scored or labelled pairs: "left,right,gold"; None to go by names.
+        ``encoding`` is that of its text, such as windows-1251; None to find out. ``columns`` names the column of
+        sentences, the two of pairs, or the three of triplets and of scored or labelled pairs: "left,right,gold"; None
+        to go by names.
         """
         from training.data.tables.table import opened_file
 
@@ -126,7 +130,7 @@ class Dataset:
 
     @classmethod
     def from_table(cls, table: OpenedTable, columns: str | None = None, name: str = "") -> Dataset:
-        """The rows of a file that is open; ``columns`` and errors as `from_file`. ``name``: in place of the file's."""
+        """The rows of an opened file; ``columns`` and errors as `from_file`. ``name`` replaces the file's name."""
         name = name or table.path.name
         requested = split_names(columns, table.columns)
         names = requested_names(table, requested) if requested else used_columns(name, table.columns)
@@ -147,7 +151,7 @@ class Dataset:
         if self.labels is not None:
             header, cells = (*header, "label"), [*cells, (self.label_names[label] for label in self.labels)]
         caption = f"{self!r}; {'; '.join(self.notes)}" if self.notes else repr(self)
-        return notebook.table(header, islice(zip(*cells, strict=True), ROWS_SHOWN), caption)
+        return notebook.table(header, islice(zip(*cells, strict=True), NOTEBOOK_ROWS), caption)
 
     @property
     def kind(self) -> str:
@@ -175,13 +179,10 @@ class Dataset:
         return replace(self, notes=(*self.notes, note))
 
 
-Data = Any  # what `as_dataset` takes; datasets and pandas may not be installed
-
-
 def as_dataset(data: Data, name: str) -> Dataset:
-    """Data of a caller: a `Dataset`, one of the datasets library, a DataFrame, a list of rows, columns by name.
+    """The `Dataset` of a caller's data: a `Dataset`, one of the datasets library, a DataFrame, rows or columns.
 
-    InputError if it is nothing of these.
+    InputError if the data is none of these.
     """
     if isinstance(data, Dataset):
         return data
@@ -227,7 +228,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
 
 
 def folded(text: str) -> str:
-    """The text without differences of case and white space: what counts as equal texts."""
+    """The text without differences of case and white space, by which texts count as equal."""
     return " ".join(text.casefold().split())
 
 
@@ -251,13 +252,12 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
 
 # ---------------------------------------------------------------- columns to a data set
 
-Columns = dict[str, list[Any]]
-# The first whose columns are all present is taken.
+# The first form whose columns are all present is taken.
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
 def used_columns(name: str, columns: Sequence[str]) -> dict[str, str]:
-    """The columns of a table that `parse_dataset` reads, with their canonical names.
+    """The columns of a table that `parse_dataset` reads, and their canonical names.
 
     InputError if no form fits; it lists the columns.
     """
@@ -271,8 +271,8 @@ def used_columns(name: str, columns: Sequence[str]) -> dict[str, str]:
     return {column: role for column, role in names.items() if role in (*form, "score", "label")}
 
 
-def parse_dataset(name: str, raw: Columns, source: str = "", notes: Sequence[str] = ()) -> Dataset:
-    """Cells by column name, canonical or not -> a clean Dataset.
+def parse_dataset(name: str, raw: dict[str, list[Any]], source: str = "", notes: Sequence[str] = ()) -> Dataset:
+    """The clean `Dataset` of cells by column name, canonical or not.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
     in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
@@ -318,7 +318,7 @@ def _as_list(cells: Iterable[Any], column: str) -> list[Any]:
 
 
 def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:
-    """A row's cells by column. InputError if it has not a form that `Dataset.from_list` lists."""
+    """The cells of a row by column. InputError if the row has none of the forms that `Dataset.from_list` lists."""
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
     cells = (row,) if isinstance(row, str) else tuple(row)

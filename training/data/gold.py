@@ -1,9 +1,9 @@
-"""Columns of gold scores and labels: the one place that says how their cells are read.
+"""Columns of gold scores and labels, and how their cells are read.
 
-Data that is learned from is read as a whole: scores are stretched to 0–5 by the scale that they seem to have
-(`to_gold`), labels are numbered (`number_labels`). A file that is scored is read in batches, and its first rows decide
+Training and evaluation data is read as a whole: scores are stretched to 0–5 by the scale that they seem to have
+(`to_gold`), labels are numbered (`number_labels`). A file to score is read in batches, and its first rows decide
 (`GoldColumn`): labels of inference become entailment 1, neutral 0, contradiction −1; of other labels a match is 1 and
-the rest 0. Which pairs count as matches is decided at the end, when all values are known (`matches_of`).
+the rest 0. Which pairs count as matches is decided at the end, when all values have been read (`matches_of`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ from training.data.tables.columns import (
 from training.data.tables.rows import RowBatch
 from training.errors import InputError
 
-TOP_SCORE = 5.0  # gold scores run from 0 (nothing in common) to 5 (the same meaning)
-POSITIVE_FROM = 4.0  # gold scores from here on make a positive pair
-NEGATIVE_TO = 1.5  # gold scores up to here make a negative one
+# Gold scores run from 0 (nothing in common) to 5 (the same meaning).
+TOP_SCORE = 5.0
+# Gold scores from here on make a positive pair, up to there a negative one.
+POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
 SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
 MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
-MOST_LABELS = 1_000  # more are no classes but something else, such as sentences
-LOOKED_AT = 50  # rows that decide how a column of a file that is scored is read
+# More labels are no classes but something else, such as sentences.
+MOST_LABELS = 1_000
+# Rows that decide how a column of a file to score is read.
+LOOKED_AT = 50
 
 ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -50,7 +53,7 @@ def label_text(cell: Any) -> str:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a row has no label, or no score, by this cell."""
+    """Whether this cell says that a row has no label or no score."""
     return cell is None or str(cell).strip().lower() in MISSING
 
 
@@ -60,7 +63,7 @@ def scale_of(low: float, high: float) -> tuple[float, float] | None:
 
 
 def is_label_column(name: str, cells: Sequence[Any], first: str = "", second: str = "") -> bool:
-    """Whether a column holds labels: by its name, or as it has words, 0 and 1, or the numbers of inference labels.
+    """Whether a column holds labels, by its name, or because it has words, 0 and 1, or numbers of inference labels.
 
     ``first`` and ``second`` are the names of the columns of sentences.
     """
@@ -75,13 +78,13 @@ def is_label_column(name: str, cells: Sequence[Any], first: str = "", second: st
 
 
 def are_fractions(cells: Sequence[Any]) -> bool:
-    """Whether a "label" column holds numbers that are not all whole: what other tools call a similarity label."""
+    """Whether a "label" column holds numbers that are not all whole, as the similarity labels of other tools."""
     numbers = [parse_number(cell) for cell in cells if not is_missing(cell)]
     return None not in numbers and any(number % 1 for number in filter(None, numbers))
 
 
 def read_scores(name: str, cells: Sequence[Any], rows: Sequence[int]) -> tuple[list[float], str]:
-    """Gold scores in 0–5 and a note as `to_gold`; InputError for a cell that is no number, by its row of ``rows``."""
+    """Gold scores and a note as of `to_gold`; InputError for a cell that is no number, with its number of ``rows``."""
     scores = []
     for row, cell in zip(rows, cells, strict=True):
         if (number := parse_number(cell)) is None:
@@ -91,7 +94,7 @@ def read_scores(name: str, cells: Sequence[Any], rows: Sequence[int]) -> tuple[l
 
 
 def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
-    """Rescale scores to 0–5. Returns (gold scores, a note on it, "" if they were on that scale already).
+    """The scores on the scale 0–5, and a note on the change, "" if they were on that scale already.
 
     The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
     be in 0–1. InputError if none does.
@@ -110,7 +113,7 @@ def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
 
 
 def number_labels(name: str, cells: Sequence[Any]) -> tuple[list[int], tuple[str, ...], str]:
-    """Labels numbered, their names, and a note: those of inference in the Hub's order, others sorted."""
+    """The numbers of labels, their names and a note. Labels of inference have the Hub's order, others are sorted."""
     texts = [label_text(cell) for cell in cells]
     distinct, names, note = set(texts), NLI_LABELS, ""
     if distinct == {"0", "1", "2"}:
@@ -136,11 +139,12 @@ class GoldColumn:
 
     name: str
     kind: str = NUMBER
-    values: Mapping[str, float] | None = None  # of labels, by their text in lower case; None for numbers
+    # The values of labels by their text in lower case; None for numbers.
+    values: Mapping[str, float] | None = None
 
     @classmethod
     def of(cls, head: RowBatch, columns: PairColumns) -> GoldColumn | None:
-        """The reading that the first rows suggest; None without a gold column, or where none of its labels is known."""
+        """The reading that the first rows suggest; None without a gold column, or if its labels mean nothing here."""
         name = columns.score or columns.label
         if name is None:
             return None
@@ -162,13 +166,13 @@ class GoldColumn:
         bad = {
             row: bad_number(self.name, cell).replace("is not a number", wrong)
             for row, cell in enumerate(cells)
-            if values[row] is None and not _is_empty(cell) and label_text(cell) != "-1"
+            if values[row] is None and cell is not None and label_text(cell) not in ("", "-1")
         }
         return np.array([math.nan if value is None else value for value in values]), bad
 
 
 def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:
-    """The rows that are matches, bool (N,), and what counts as one; None where the values do not say it.
+    """The rows that are matches, bool (N,), and the definition of a match; None where the values do not tell.
 
     ``values`` (N,) are those of `GoldColumn.read`, none of them NaN. A match is entailment against the rest; 1 against
     0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.
@@ -185,7 +189,3 @@ def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:
     else:
         return None
     return None if matches.all() or not matches.any() else (matches, meaning)
-
-
-def _is_empty(cell: Any) -> bool:
-    return cell is None or not str(cell).strip()

@@ -1,32 +1,44 @@
-"""Data sets by name, and users' files, as parallel lists of sentences with scores or labels.
+"""Data by name, and users' files: data sets of sentences with scores or labels, and retrieval data.
 
     load_data("stsb:dev")                        the STS benchmark, 1,500 scored pairs
     load_data("snli+mnli")                       two sets of one form, joined
     load_data("hf:nyu-mll/glue:mrpc:validation") any data set of the Hub, by configuration and split
     load_data("mine.csv")                        a file with sentence1, sentence2 and perhaps score or label;
                                                  or anchor, positive, negative; or sentence
-    load_data("old.csv?encoding=windows-1251")   the same, its encoding named instead of found out
-    load_data("mine.csv?columns=left,right,gold")   the same, its columns named
+    load_data("old.csv?encoding=windows-1251")   the same with its encoding named
+    load_data("mine.csv?columns=left,right,gold")   the same with its columns named
 
-A `Dataset` has the same units whatever the source (`training.data.dataset`). Which
-objective can learn from which form, and the transforms that derive it, are in `training.data.transforms`.
+    load_retrieval("beir:scifact")           a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/test.tsv
+    load_retrieval("beir:scifact:dev")       the same with the judgements of qrels/dev.tsv
+    load_retrieval("beir:judged.csv")        rows of query, document and relevance; without relevance, all are relevant
+    load_retrieval("beir:stsb:dev")          a set of pairs: the first of two that belong together finds the second
+    load_retrieval("nanobeir:SciFact")       a set of NanoBEIR, on the Hub: 50 queries, some thousand documents
+
+A document is its title and its text, with a space between. Layout: Thakur et al. 2021, "BEIR: A Heterogeneous
+Benchmark for Zero-shot Evaluation of Information Retrieval Models".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 from training.catalogue import DATA_SETS, DataSet
 from training.data.dataset import Dataset, join, parse_dataset, used_columns
+from training.data.tables.columns import as_text, bad_number, listed, normalize_name, parse_number, split_names
+from training.data.tables.table import open_table
+from training.data.transforms import POSITIVE_ROWS, transform_for
 from training.errors import InputError, NotFoundError, did_you_mean
-from training.names import HUB, DataName
+from training.names import HUB, NANOBEIR, DataName
 
 
 def load_data(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
-    """Load a named set, a file, or several of one form joined by "+".
+    """Loads a named set, a file, or several of one form joined by "+".
 
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
 
@@ -36,7 +48,7 @@ def load_data(name: str, home: str | Path | None = None, split: str = "train") -
     (``hf:org/name::test`` is always a split). dev stands for validation where a set calls it so. Columns are found
     by their names as in files, labels have the names that the set gives them. Small sets are downloaded once into
     the usual cache ($HF_HOME/datasets) and can then be used offline; sets of more than 256 MB are streamed; at most
-    1,000,000 rows are read. Both are said in the notes. No code of a data set is run.
+    1,000,000 rows are read. Notes of the result state both. No code of a data set is run.
 
     Raises:
         InputError: the name is unknown, the configuration or split does not exist, the set is gated or private,
@@ -46,7 +58,7 @@ def load_data(name: str, home: str | Path | None = None, split: str = "train") -
 
 
 def check_data_name(name: str) -> str:
-    """``name``, for places where a path must not be taken. InputError unless each part of it is a data set's name."""
+    """Returns ``name`` where a path must not be taken. InputError unless each part of it is the name of a data set."""
     for part in DataName.parse_joined(name):
         if not part.is_set:
             raise InputError(
@@ -57,7 +69,7 @@ def check_data_name(name: str) -> str:
 
 
 def load_one(name: DataName | str, home: str | Path | None = None, split: str = "train") -> Dataset:
-    """One named set or one file, without joining. See `load_data`."""
+    """Loads one named set or one file, without joining; see `load_data`."""
     file = DataName.parse(name)
     if file.objective is not None:
         raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
@@ -70,23 +82,24 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         return _load_from_hub(repo_id, selectors, split, home)
     if file.is_retrieval:
         raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
-    path = file.path
-    if not path.is_file():
+    if not file.path.is_file():
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
             f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
         )
-    return Dataset.from_file(path, file.encoding, file.columns)
+    return Dataset.from_file(file.path, file.encoding, file.columns)
 
 
 # ---------------------------------------------------------------- the sets
 
-STSB_ON_HUB = "sentence-transformers/stsb"  # without genres, for places without the package index
-STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}  # genre, file, year, id, score, s1, s2, licence…
+# The benchmark without genres, for places without the package index.
+STSB_ON_HUB = "sentence-transformers/stsb"
+# A row holds genre, file, year, id, score, both sentences, and perhaps a licence.
+STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}
 
 
 def check_split(name: DataName, source: DataSet) -> str:
-    """The split that the name of a built-in set says, "" if it says none. InputError if the set has no such split."""
+    """The split in the name of a built-in set, "" if it has none. InputError if the set has no such split."""
     if name.split and name.split not in source.splits:
         head = name.name.partition(":")[0]
         raise InputError(f"{head} has no split {name.split!r}; choose {', '.join(source.splits)}")
@@ -134,3 +147,162 @@ def _load_from_hub(
         names = dict(enumerate(labels))
         columns["label"] = [names.get(label) for label in columns["label"]]
     return parse_dataset(f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes)
+
+
+# ---------------------------------------------------------------- retrieval
+
+# For each query its relevant documents, perhaps with their grades.
+Judgements = Mapping[str, Mapping[str, float] | Collection[str]]
+
+# The first split that a folder has is taken.
+SPLITS = ("test", "dev", "train")
+NANO_REPO = "sentence-transformers/NanoBEIR-en"
+# The values of columns that a file need not have.
+ABSENT = {"title": "", "relevance": 1.0}
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """Q queries, each with at least one relevant document, and the N documents to rank, in the order of their ids.
+
+    ``relevant`` holds for each query the positions of its relevant documents, and their grades above 0.
+    """
+
+    name: str
+    queries: list[str]
+    documents: list[str]
+    relevant: list[dict[int, float]]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dicts(
+        cls, queries: Mapping[str, str], corpus: Mapping[str, str], relevant_docs: Judgements, name: str = "retrieval"
+    ) -> RetrievalData:
+        """Retrieval data of texts by id, and for each query's id its documents, as in sentence-transformers.
+
+        Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a relevant one are
+        left out, as a note says. InputError if a judgement names what is not there, or no query is left.
+        """
+        graded = {
+            query: dict(documents) if isinstance(documents, Mapping) else dict.fromkeys(documents, 1.0)
+            for query, documents in relevant_docs.items()
+        }
+        for what, keys, texts in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
+            if unknown := sorted(set(keys) - texts.keys()):
+                more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+                raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
+        ids = sorted(corpus)
+        row = {document: number for number, document in enumerate(ids)}
+        relevant = {
+            query: rows
+            for query in queries
+            if (rows := {row[document]: grade for document, grade in graded.get(query, {}).items() if grade > 0})
+        }
+        if not relevant:
+            raise InputError(f"{name} has no query with a relevant document")
+        left_out = len(queries) - len(relevant)
+        notes = (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
+        documents = [corpus[key] for key in ids]
+        return cls(name, [queries[key] for key in relevant], documents, list(relevant.values()), notes)
+
+    def __repr__(self) -> str:
+        return f"RetrievalData({self.name!r}, {len(self.queries):,} queries, {len(self.documents):,} documents)"
+
+
+def load_retrieval(name: DataName | str, home: str | Path | None = None) -> RetrievalData:
+    """Loads retrieval data by name, as above.
+
+    Raises:
+        InputError: a file is missing, empty or damaged; a judgement names what is not there; the Hub has no such set.
+    """
+    name = DataName.parse(name)
+    if name.name.startswith(NANOBEIR):
+        return _read_nano(name, home)
+    source, split = name.judged
+    if source.path.is_dir():
+        return _read_folder(str(name), source.path, split)
+    if source.path.is_file():
+        columns = split_names(source.columns) or ("query", "document", "relevance")
+        if len(columns) != 3:
+            raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
+        judgements, others = _judgements(source.path, columns, source.encoding), list[str]()
+    else:
+        data = load_one(source, home, split="test")
+        pairs = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
+        judgements, others = _by_query((*pair, 1.0) for pair in zip(*pairs, strict=True)), data.columns[1]
+    texts = (judgements, chain(others, *judgements.values()))
+    queries, corpus = ({text: text for text in part} for part in texts)
+    return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
+
+
+def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
+    splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
+    split = split or next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
+    if split not in splits:
+        others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
+        raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
+    queries, corpus = _texts(folder / "queries.jsonl"), _texts(folder / "corpus.jsonl", "title")
+    judgements = _judgements(splits[split], ("query-id", "corpus-id", "score"))
+    return RetrievalData.from_dicts(queries, corpus, judgements, name)
+
+
+def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
+    """A set of the Hub's NanoBEIR: its configurations are corpus, queries and qrels, its splits the sets."""
+    from training.sources.hub_dataset import read_dataset
+
+    def rows(config: str, *columns: str) -> Iterator[Any]:
+        split = f"Nano{name.name.removeprefix(NANOBEIR)}"
+        cells = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home).columns
+        return zip(*(cells[column] for column in columns), strict=True)
+
+    corpus, queries = (dict(rows(config, "_id", "text")) for config in ("corpus", "queries"))
+    judgements = _by_query((*pair, 1.0) for pair in rows("qrels", "query-id", "corpus-id"))
+    return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
+
+
+def _texts(file: Path, *before: str) -> dict[str, str]:
+    """Texts by id, each after the columns ``before``. InputError if an id occurs twice."""
+    texts: dict[str, str] = {}
+    for number, key, *parts in _rows(file, ("_id",), (*before, "text")):
+        if str(key) in texts:
+            raise InputError(f"{file.name}, row {number:,}: the _id {str(key)!r} occurs twice")
+        texts[str(key)] = " ".join(filter(None, map(as_text, parts)))
+    return texts
+
+
+def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> dict[str, dict[str, float]]:
+    """The grades of a file by query and document. InputError for a grade that is no number."""
+
+    def graded() -> Iterator[tuple[str, str, float]]:
+        for number, query, document, cell in _rows(file, columns, encoding=encoding):
+            if (grade := parse_number(cell)) is None:
+                raise InputError(f"{file.name}, {bad_number(columns[-1], cell, number)}")
+            yield str(query), str(document), grade
+
+    return _by_query(graded())
+
+
+def _by_query(judgements: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
+    grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for query, document, grade in judgements:
+        grades[query][document] = grade
+    return grades
+
+
+def _rows(
+    file: Path, keys: tuple[str, ...], others: tuple[str, ...] = (), encoding: str | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """The number of each row, its cells of ``keys``, none of which is empty, and those of ``others``."""
+    table = open_table(file, encoding)
+    names = {normalize_name(column): column for column in table.columns}
+    places = {column: names.get(normalize_name(column)) for column in (*keys, *others)}
+    if needed := [column for column, place in places.items() if place is None and column not in ABSENT]:
+        raise InputError(f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too")
+    for batch in table.batches():
+        cells = [repeat(ABSENT[name]) if place is None else batch.rows[place] for name, place in places.items()]
+        # A repeated value has no end.
+        for at, row in enumerate(zip(*cells, strict=False)):
+            if empty := [key for key, cell in zip(keys, row, strict=False) if as_text(cell) is None]:
+                why = f" ({batch.notes[at]})" if at in batch.notes else ""
+                raise InputError(f"{file.name}, row {batch.first_row + at:,} has no {empty[0]}{why}")
+            yield batch.first_row + at, *row

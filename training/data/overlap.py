@@ -1,8 +1,8 @@
-"""The share of the evaluation data that is in the training data: a figure on what a model has read says too much.
+"""The share of the evaluation data that is in the training data, on which a model's results are too good.
 
-Equal rows and shared sentences are counted by their text. Nearly equal rows are found in two steps, so that it takes
-seconds and not minutes: rows that have half of their rarer words in common, and of these the ones whose sentences have
-cosines above 0.95 under the default model. Rows that mean the same in other words are not among them.
+Equal rows and shared sentences are counted by their text. The search for nearly equal rows has two steps, so that it
+takes seconds and not minutes: rows that have half of their rarer words in common, and of these the rows whose sentences
+have cosines above 0.95 under the default model. Rows that mean the same in other words are not among them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,34 @@ import numpy as np
 from training.catalogue import DEFAULT_MODEL
 from training.data.dataset import Dataset, folded
 
-NEAR = 0.95  # the cosine above which two sentences are nearly equal
-COMMON_ROWS, COMMON_SHARE = 50, 0.05  # a word of more rows than both does not make two of them alike
-MOST_ROWS, MOST_PAIRS = 200_000, 20_000  # training rows, and pairs of rows to encode; beyond nothing is counted
+# The cosine above which two sentences are nearly equal.
+NEAR = 0.95
+# A word of more rows than both does not make two of them alike.
+COMMON_ROWS, COMMON_SHARE = 50, 0.05
+# Training rows, and pairs of rows to encode, beyond which nearly equal rows are not counted.
+MOST_ROWS, MOST_PAIRS = 200_000, 20_000
 
 Row = tuple[str, ...]
-Encode = Callable[[list[str]], np.ndarray]  # different sentences -> their vectors (n, D), of length 1
+# A function from different sentences to their vectors (n, D), of length 1.
+Encode = Callable[[list[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Rows of evaluation data that the training data has, in part or whole, case and white space aside."""
+    """The numbers of rows of evaluation data that the training data has, case and white space aside.
 
-    data: str  # the name of the evaluation data
-    kind: str  # of its rows: scored pairs …
+    ``data`` and ``kind`` are the name and the form of the evaluation data. The sentences of ``equal`` rows stand
+    together in a training row, in any order. ``shared`` rows have a sentence that is in the training data; the equal
+    rows are among them. ``near`` counts other rows whose sentences are nearly equal to different sentences of one
+    training row; None if they were not counted.
+    """
+
+    data: str
+    kind: str
     rows: int
-    equal: int  # whose sentences stand together in a row of the training data, in any order
-    shared: int  # with a sentence that is in the training data; the equal rows are among them
-    near: int | None = None  # others, each of whose sentences is nearly equal to one of the same row; None: not counted
+    equal: int
+    shared: int
+    near: int | None = None
 
     def __str__(self) -> str:
         of = f"{self.rows:,} {self.kind} of {self.data}"
@@ -46,7 +56,7 @@ class Overlap:
 
 
 def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = None) -> Overlap:
-    """Compare the rows of ``data`` with those of all the ``training`` data.
+    """Compares the rows of ``data`` with those of all the ``training`` data.
 
     ``encode`` is that of the default model; without it nearly equal rows are not counted.
     """

@@ -3,16 +3,17 @@
     transform_for(load_data("stsb:train"), CLASS_ROWS, "classification")
 
 turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what was derived and
-how many rows there are. A form of which such rows cannot be made raises `InputError`, which names the nearest
-alternative. Which rows an objective takes stands in its class (`training.objectives`).
+how many rows there are. Data that cannot give such rows raises `InputError`, which names the nearest alternative. The
+class of an objective says which rows it takes (`training.objectives`).
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 
@@ -40,26 +41,29 @@ Transform = Callable[[Dataset, random.Random], Dataset]
 class Rows:
     """Rows that an objective can learn from."""
 
-    noun: str  # what a batch is counted in
-    needs: str  # the forms of data that they are made of, in words
-    of: Mapping[str, Transform]  # the transform of each form
+    # The unit in which a batch is counted.
+    noun: str
+    # The forms of data that give such rows, in words.
+    needs: str
+    # The transform of each form.
+    of: Mapping[str, Transform]
 
     def example(self, kind: str) -> tuple[int, bool]:
-        """The number of sentences in a row that is made of this form, and whether each row of the data gives one."""
+        """The number of sentences in a row that this form gives, and whether each row of the data gives one."""
         data = EXAMPLES[kind]
         rows = self.of[kind](data, random.Random(0))
         return len(rows.columns), len(rows) == len(data)
 
     def check(self, name: str, kind: str, learner: str) -> None:
-        """InputError, with the nearest alternative, if they cannot be made of data ``name`` of this form."""
+        """Raises InputError, with the nearest alternative, if data ``name`` of this form cannot give such rows."""
         if kind not in self.of:
             raise InputError(f"{learner} needs {self.needs}, but {name} holds {kind}; {NEAREST_FORM[kind]}")
 
 
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
-    """Make ``rows`` of the data; ``seed`` fixes random draws.
+    """Derives ``rows`` from the data; ``seed`` fixes random draws.
 
-    InputError, which names the ``learner``, if its form does not give such rows, or it gives none.
+    InputError, which names the ``learner``, if the form of the data does not give such rows, or the data gives none.
     """
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
@@ -89,7 +93,10 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Positives have a score of at least 4; negatives one of at most 1.5 with the same anchor, or are drawn."""
+    """Triplets whose positives have a score of at least 4.
+
+    Their negatives have a score of at most 1.5 with the same anchor, or are drawn at random.
+    """
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -100,29 +107,24 @@ def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
-    """The pairs are positives; negatives are drawn from the other pairs."""
+    """Triplets of the pairs and negatives that are drawn from the other pairs."""
     return _triplets(data, {}, data.columns[1], draw)
 
 
 def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Entailment and contradiction of one premise; the contradictions of a premise are taken in turn."""
+    """Triplets of a premise, its entailment and its contradiction; the contradictions of a premise take turns."""
     positive, negative = positive_and_negative(data)
+    premises, hypotheses = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
-    for premise, hypothesis, label in _labelled_rows(data):
+    for premise, hypothesis, label in zip(premises, hypotheses, data.labels or (), strict=True):
         if label == negative:
             negatives[premise].append(hypothesis)
-    keep: list[int] = []
-    third: list[str] = []
-    taken: Counter[str] = Counter()
-    for i, (premise, _, label) in enumerate(_labelled_rows(data)):
-        if label == positive and premise in negatives:
-            keep.append(i)
-            third.append(negatives[premise][taken[premise] % len(negatives[premise])])
-            taken[premise] += 1
+    turns = {premise: cycle(contradictions) for premise, contradictions in negatives.items()}
+    keep = [i for i, label in enumerate(data.labels or ()) if label == positive and premises[i] in turns]
+    third = [next(turns[premises[i]]) for i in keep]
     names = data.label_names
     roles = f"a sentence, its {names[positive]} and its {names[negative]}"
-    note = f"{len(keep):,} triplets from {len(data):,} pairs: {roles}"
-    pairs = data.select(keep, note)
+    pairs = data.select(keep, f"{len(keep):,} triplets from {len(data):,} pairs: {roles}")
     return replace(pairs, columns=(*pairs.columns, third), labels=None, label_names=())
 
 
@@ -132,7 +134,7 @@ def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     triplets = triplets_from_labels(data, draw)
     if len(triplets):
         return triplets
-    keep = [i for i, (_, _, label) in enumerate(_labelled_rows(data)) if label == positive]
+    keep = [i for i, label in enumerate(data.labels or ()) if label == positive]
     note = f"positive pairs are the {len(keep):,} of {len(data):,} labelled {data.label_names[positive]}"
     return replace(data.select(keep, note), labels=None, label_names=())
 
@@ -149,11 +151,12 @@ def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     return replace(pairs, scores=[scores[label] for label in pairs.labels or ()], labels=None, label_names=())
 
 
-APART_AND_TOGETHER = ("apart", "together")  # the labels of contrastive pairs, as their indices 0 and 1
+# The labels of contrastive pairs, as their indices 0 and 1.
+APART_AND_TOGETHER = ("apart", "together")
 
 
 def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """The positive and the negative label; pairs with any other are left out."""
+    """Contrastive pairs of the positive and the negative label; pairs with any other are left out."""
     positive, negative = positive_and_negative(data)
     together = {positive: True, negative: False}
     names = [data.label_names[label] for label in (positive, negative)]
@@ -161,7 +164,7 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
+    """Contrastive pairs: together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
     together = [None if NEGATIVE_TO < score < POSITIVE_FROM else score >= POSITIVE_FROM for score in data.scores or ()]
     positive, negative = f"a gold score of at least {POSITIVE_FROM:g}", f"of at most {NEGATIVE_TO:g}"
     return _contrastive(data, together, positive, negative)
@@ -194,7 +197,7 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def distinct_sentences(data: Dataset, draw: random.Random) -> Dataset:
-    """Each different sentence once."""
+    """Every different sentence once."""
     if data.kind == SENTENCES and len(set(data.columns[0])) == len(data):
         return data
     twice = sentences_twice(data, draw)
@@ -202,7 +205,7 @@ def distinct_sentences(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def without_target(data: Dataset, draw: random.Random) -> Dataset:
-    """The sentences as they are; scores and labels are left out, as a teacher gives the target."""
+    """The sentences without scores and labels, as a teacher gives the target."""
     left_out = "gold scores" if data.scores is not None else "labels" if data.labels is not None else ""
     notes = (*data.notes, f"the {left_out} are not used: the teacher gives the target") if left_out else data.notes
     return replace(data, scores=None, labels=None, label_names=(), notes=notes)
@@ -219,12 +222,8 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
     return replace(data.select(keep, note), scores=None, labels=labels, label_names=APART_AND_TOGETHER)
 
 
-def _labelled_rows(data: Dataset) -> list[tuple[str, str, int]]:
-    return list(zip(data.columns[0], data.columns[1], data.labels or (), strict=True))
-
-
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
-    """The indices of the positive and of the negative label. InputError if they are not both known by name."""
+    """The indices of the positive and of the negative label. InputError if their names do not tell both."""
     positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
     negative = [i for i, name in enumerate(data.label_names) if name in NEGATIVE_LABELS]
     if len(positive) == 1 and len(negative) == 1:
@@ -236,10 +235,10 @@ def positive_and_negative(data: Dataset) -> tuple[int, int]:
 
 
 def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
-    """The pairs of a data set that are matches, bool (N,), and a sentence that says what counts as one.
+    """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
-    Labelled pairs: the one label that says so (1, yes, duplicate, entailment, …) against the rest. Scored pairs: a
-    gold score of at least ``match_from`` on the scale from 0 to 5.
+    A labelled pair is a match by the one label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold
+    score of at least ``match_from`` on the scale from 0 to 5.
 
     InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
     matches, or none.
@@ -269,7 +268,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
-    """Positive pairs with a negative each: one of ``negatives`` of the anchor, else one drawn from ``pool``.
+    """Positive pairs, each with a negative: one of ``negatives`` of the anchor, else one drawn from ``pool``.
 
     The anchor and its positives are never drawn.
     """
@@ -280,19 +279,19 @@ def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[st
     candidates = list(dict.fromkeys(pool))
     for anchor in positives.columns[0]:
         own = [text for text in negatives.get(anchor, ()) if text not in positives_of[anchor]]
-        hard += bool(own)
-        third.append(draw.choice(own) if own else _draw_other(candidates, positives_of[anchor] | {anchor}, draw))
+        if own:
+            hard += 1
+            third.append(draw.choice(own))
+            continue
+        forbidden = positives_of[anchor] | {anchor}
+        if len(candidates) <= len(forbidden) and forbidden.issuperset(candidates):
+            raise InputError("there are too few different sentences to draw a negative from; add more pairs")
+        while (negative := draw.choice(candidates)) in forbidden:
+            pass
+        third.append(negative)
     source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
     note = f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random"
     return replace(positives, columns=(*positives.columns, third), notes=(*positives.notes, note))
-
-
-def _draw_other(candidates: list[str], forbidden: set[str], draw: random.Random) -> str:
-    if len(candidates) <= len(forbidden) and set(candidates) <= forbidden:
-        raise InputError("there are too few different sentences to draw a negative from; add more pairs")
-    while (text := draw.choice(candidates)) in forbidden:
-        pass
-    return text
 
 
 CLASS_ROWS = Rows("Pairs", "pairs with a label or a score", {LABELLED: as_it_is, SCORED: thirds})
@@ -312,7 +311,7 @@ JUDGED_ROWS = Rows(
         SCORED: as_it_is,
         LABELLED: contrastive_from_labels,
         TRIPLETS: contrastive_from_triplets,
-        # each anchor also gets a sentence of another pair, with which it does not belong together
+        # Each anchor also gets a sentence of another pair, with which it does not belong together.
         PAIRS: lambda data, draw: contrastive_from_triplets(triplets_from_pairs(data, draw), draw),
     },
 )

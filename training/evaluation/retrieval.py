@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from training.data.retrieval import RetrievalData, load_retrieval
+from training.data.load import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, percentile_interval, resample_weights
 from training.models.model import Model, Retriever

@@ -20,8 +20,7 @@ import numpy as np
 
 from training.catalogue import LABELLED, SCORED, TRIPLETS
 from training.data.dataset import Data, Dataset, as_dataset
-from training.data.load import load_data
-from training.data.retrieval import RetrievalData
+from training.data.load import RetrievalData, load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.bootstrap import bootstrap_interval

@@ -1,4 +1,4 @@
-"""Batches of token ids for the transformer: padded, packed, or one row without padding.
+"""Batches of token ids for the transformer: padded, packed, or unpadded in a single row.
 
 Smart batching: the paper (section 7) groups sentences of similar length and pads each batch only to its own longest
 sentence, which gained 89% on a CPU and 48% on a GPU. Here batches are also limited by tokens, not by sentences: a
@@ -9,6 +9,9 @@ Packing: a row of 32 tokens holds, say, sentences of 19 and 13 tokens, and a mas
 than 1% of the tokens is padding, and nearly all batches have one of two widths, which suits the kernels: attention in
 a row is a product of 32 x 32, not of 13 x 13, and oneDNN does not compile a kernel for each new shape. ``plan_rows``
 decides which sentences share a row, ``collate`` makes the tensors of a batch of rows.
+
+Unpadded batches, for NVIDIA GPUs: the sentences follow each other in a single row, and ``boundaries`` says where each
+begins.
 """
 
 from __future__ import annotations
@@ -23,10 +26,13 @@ from torch import Tensor
 
 from training.device import to_device
 
-TOKEN_MULTIPLE = 32  # widths are multiples of this: PyTorch's bfloat16 softmax is three times slower between them
-GAP = 2  # tokens that may stay empty at the end of a row; with more, the row is widened once and filled further
+# Widths are multiples of this: PyTorch's bfloat16 softmax is three times slower between them.
+TOKEN_MULTIPLE = 32
+# Tokens that may stay empty at the end of a row; with more, the row is widened once and filled further.
+GAP = 2
 
-Row = list[int]  # indices of the sentences that share a row
+# The indices of the sentences that share a row.
+Row = list[int]
 
 
 class Batch(NamedTuple):
@@ -37,7 +43,7 @@ class Batch(NamedTuple):
 
 
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
+    """Yields batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
 
     A row longer than the budget gets a batch of its own. With the longest first, memory peaks at the start, and the
     remaining time is not underestimated from the first batches.
@@ -52,9 +58,10 @@ def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
 
 
 def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = None) -> Iterator[Row]:
-    """Yield batches of texts of one length, of as many texts whatever else there is: the last text fills the rest up.
+    """Yields batches of texts of one length, each of as many texts as any other of that length, and ``most`` at most.
 
-    ``most`` texts at most. What is computed for a text has the same shapes then, and gives the same bits.
+    The last text is repeated where texts are too few. A text is then computed in the same shapes whatever texts are
+    beside it, and its vector has the same bits.
     """
     by_length: dict[int, Row] = {}
     for text, length in enumerate(lengths):
@@ -76,7 +83,7 @@ class TokenRows(Sequence[Any]):
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]]) -> TokenRows:
-        """The same ids in one array."""
+        """The same ids as `TokenRows`."""
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         return cls(np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum())), lengths)
 
@@ -84,7 +91,7 @@ class TokenRows(Sequence[Any]):
         return len(self.lengths)
 
     def __getitem__(self, part: Any) -> Any:
-        """The ids of one text, or some texts that follow each other."""
+        """The ids of one text, or `TokenRows` of some texts that follow each other."""
         if isinstance(part, slice):
             edges = self._edges[part.start : part.stop + 1]
             return TokenRows(self.flat[edges[0] : edges[-1]], self.lengths[part])
@@ -92,7 +99,7 @@ class TokenRows(Sequence[Any]):
 
     @property
     def starts(self) -> np.ndarray:
-        """Where each text begins in ``flat``: int64 (N,)."""
+        """The beginning of each text in ``flat``: int64 (N,)."""
         return self._edges[:-1]
 
 
@@ -107,6 +114,7 @@ def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
     longest = max(lengths)
     if min(lengths) == longest:
         return Batch(torch.from_numpy(np.array(rows, dtype=np.int64)), None)
+    # NumPy, because torch.nn.utils.rnn.pad_sequence takes ten times as long.
     ids = np.full((len(rows), longest), pad_id, dtype=np.int64)
     mask = np.arange(longest) < np.array(lengths)[:, None]
     ids[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
@@ -144,13 +152,14 @@ class PackedBatch(NamedTuple):
 
 
 def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
-    """Yield batches of rows of equal width, each of at most ``token_budget`` tokens or a single row.
+    """Yields batches of rows of equal width, each of at most ``token_budget`` tokens or a single row.
 
     Best fit decreasing: the longest remaining sentence opens a row, whose width is the next multiple of
     ``TOKEN_MULTIPLE``; then the longest sentence that still fits is added until none does. If more than ``GAP`` tokens
     stay empty, the row is widened by one multiple and filled once more. Takes a microsecond a sentence.
     """
-    by_length: list[Row] = [[] for _ in range(max(lengths, default=0) + 1)]  # at n the sentences of n tokens
+    # At position n are the sentences of n tokens.
+    by_length: list[Row] = [[] for _ in range(max(lengths, default=0) + 1)]
     for sentence in reversed(range(len(lengths))):
         by_length[lengths[sentence]].append(sentence)
     rows_by_width: dict[int, list[Row]] = {}
@@ -168,7 +177,7 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
 
 
 def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
-    """Yield a batch of rows as batches of at most ``most`` sentences."""
+    """Yields a batch of rows as batches of at most ``most`` sentences."""
     batch: list[Row] = []
     for part in (row[start : start + most] for row in rows for start in range(0, len(row), most)):
         if batch and sum(map(len, batch)) + len(part) > most:
@@ -180,8 +189,8 @@ def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
 
 def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBatch:
     """Token ids -> the tensors of a batch, whose n sentences are those in ``rows``, in the order of the rows."""
-    chosen = [sentences[i] for row in rows for i in row]
-    lengths = np.fromiter(map(len, chosen), np.int64, len(chosen))
+    texts = [sentences[i] for row in rows for i in row]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     ends = np.split(lengths, np.cumsum([len(row) for row in rows])[:-1])
     ends = [part.cumsum() for part in ends]
     width = round_up(max(int(end[-1]) for end in ends), TOKEN_MULTIPLE)
@@ -191,7 +200,7 @@ def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBa
     sentence, step = np.nonzero(mask)
     index = firsts[sentence] + step
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
-    flat = np.fromiter(chain.from_iterable(chosen), np.int64, len(index))
+    flat = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
     ids[index], positions[index], sequence_ids[index] = flat, step, sentence + 1
     return PackedBatch(
         torch.from_numpy(ids).view(-1, width),
@@ -203,7 +212,7 @@ def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBa
 
 
 def _fill(by_length: list[Row], room: int) -> tuple[Row, int]:
-    """Remove the longest sentence that fits into ``room`` tokens, repeatedly -> the sentences, and the room left."""
+    """Removes the longest sentence that fits into ``room`` tokens, repeatedly -> the sentences, and the room left."""
     row: Row = []
     length = min(room, len(by_length) - 1)
     while length > 0:
@@ -219,3 +228,31 @@ def _fill(by_length: list[Row], room: int) -> tuple[Row, int]:
 def round_up(number: int, step: int) -> int:
     """The smallest multiple of ``step`` that is not below ``number``."""
     return -(-number // step) * step
+
+
+# ---------------------------------------------------------------- unpadded
+
+
+class Boundaries(NamedTuple):
+    """The boundaries of the n sentences in a single row, in place of a bias on the attention's logits."""
+
+    starts: Tensor  # (n + 1,) int32: sentence i is the tokens from starts[i] to starts[i + 1]
+    longest: int  # tokens
+    window: int | None = None  # tokens to either side that a token attends to; None = its whole sentence
+
+
+def boundaries(packed: PackedBatch) -> Boundaries:
+    """The boundaries in a batch of one row, whose padding at the end counts as one more sentence."""
+    tokens = packed.ids.numel()
+    # The batch is still on the host, so that nothing waits for a GPU.
+    firsts = packed.token_index[:, 0]
+    used = int((packed.sequence_ids > 0).sum())
+    ends = [torch.tensor([used])] if used < tokens else []
+    starts = torch.cat([firsts, *ends, torch.tensor([tokens])])
+    longest = max(packed.token_index.shape[1], tokens - used)
+    return Boundaries(starts.int(), longest)
+
+
+def plan_unpadded(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
+    """Batches of one row each, of about ``token_budget`` tokens; sentences of similar length share one."""
+    return ([group.tolist()] for group in plan(lengths, token_budget))

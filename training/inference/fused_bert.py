@@ -1,12 +1,13 @@
-"""FusedBert: the transformers of BERT's family in inference, with fewer and larger operations.
+"""FusedBert and FusedModernBert: transformers in inference, with fewer and larger operations.
 
 The arithmetic is that of the modules of the transformers library. Query, key and value are one product; the bias, GELU
-and the residual are added within the product (`training.inference.linear`); the weights are copied once into the
-layout in which they multiply fastest. Attention is two batched products and a softmax, which on rows of 32 tokens
-(`training.inference.batching`) takes half the time of the kernels made for long texts.
+and the residual are added within the products (`training.inference.layers`); the weights are copied once into the
+layout in which they multiply fastest.
 
-``ARCHITECTURES`` says where each architecture keeps its weights. Any other runs as its own module
-(`training.inference.runner`).
+``ARCHITECTURES`` says where each architecture of BERT's family keeps its weights. ModernBERT (Warner et al. 2024)
+differs in each part: norms come before attention and the feed-forward network, positions are rotations of queries and
+keys, most layers attend only to the tokens nearby, and the feed-forward network is gated (GeGLU). Any other
+architecture runs as its own module (`training.inference.runner`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -21,17 +23,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.errors import InputError
-from training.inference.int8 import Int8Linear, ObservedLinear, has_int8
-from training.inference.linear import FusedLinear, fused_linear
-from training.inference.unpadded import Boundaries, has_varlen, varlen_attention
+from training.inference.batching import Boundaries
+from training.inference.layers import (
+    FusedLayerNorm,
+    FusedLinear,
+    Int8Linear,
+    ObservedLinear,
+    attention,
+    fused_linear,
+    has_int8,
+    has_varlen,
+)
 from training.parallel import run_parallel
-
-LONG_ROW_TOKENS = 256  # tokens a row from which PyTorch's fused attention is faster on a CPU
 
 
 @dataclass(frozen=True)
 class WeightNames:
-    """Where an architecture keeps its weights: the list of layers, and the modules within a layer."""
+    """The names of an architecture's modules: the list of layers, and the modules within a layer."""
 
     layers: str = "encoder.layer"
     query: str = "attention.self.query"
@@ -90,7 +98,7 @@ def supports_fused(backbone: nn.Module) -> bool:
 
 
 def check_int8(name: str, backbone: nn.Module) -> None:
-    """InputError if a model cannot compute in int8 where its weights are."""
+    """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
     device = next(backbone.parameters()).device
     if not has_int8(device.type):
         raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
@@ -109,33 +117,31 @@ def position_offset(backbone: Any) -> int:
 class FusedBert:
     """A copy of a backbone's weights in ``dtype``, for inference. Its backbone must pass ``supports_fused``.
 
-    With int8 it computes in float32 and records the ranges of what it sees until ``to_int8`` is called.
+    With int8 it computes in float32 and records the ranges of its products' inputs until ``to_int8`` is called.
     """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
         names, embeddings, config = ARCHITECTURES[backbone.config.model_type], backbone.embeddings, backbone.config
         linear = ObservedLinear if dtype == torch.int8 else fused_linear
-        dtype = torch.float32 if dtype == torch.int8 else dtype
-        self.dtype = dtype  # of attention
+        # The dtype of attention.
+        self.dtype = dtype = torch.float32 if dtype == torch.int8 else dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
         positions = embeddings.position_embeddings.weight.detach()[position_offset(backbone) :]
         self.max_length = len(positions)
-        if hasattr(embeddings, "token_type_embeddings"):  # one block of positions for each token type
+        if hasattr(embeddings, "token_type_embeddings"):
+            # One block of positions for each token type.
             types = embeddings.token_type_embeddings.weight.detach()
             positions = (types[:, None] + positions).flatten(0, 1)
         self.position_embeddings = positions.to(dtype, copy=True)
         self.norm = FusedLayerNorm(embeddings.LayerNorm, dtype)
-        self.layers = run_parallel(
-            [
-                partial(FusedLayer, layer, names, self.heads, dtype, linear)
-                for layer in backbone.get_submodule(names.layers)
-            ]
-        )
+        layers = backbone.get_submodule(names.layers)
+        self.layers = run_parallel([partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers])
         head_size = int(config.hidden_size) // self.heads
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
         self.unpadded = config.model_type != "mpnet" and has_varlen(self.token_embeddings.device, dtype, head_size)
-        self.relative_bias: Tensor | None = None  # (2 * max_length - 1, H), by distance, from 1 - max_length
+        # (2 * max_length - 1, H), by distance, from 1 - max_length.
+        self.relative_bias: Tensor | None = None
         if config.model_type == "mpnet":
             encoder, device = backbone.encoder, self.token_embeddings.device
             distances = torch.arange(1 - self.max_length, self.max_length, device=device)
@@ -143,7 +149,7 @@ class FusedBert:
             self.relative_bias = bias.detach().to(dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
-        """Round the weights and, from now on, the inputs of all products within the ranges that were recorded."""
+        """Rounds the weights and, from now on, the inputs of all products within the recorded ranges."""
         self.dtype = attention_dtype
         if self.relative_bias is not None:
             self.relative_bias = self.relative_bias.to(attention_dtype)
@@ -189,12 +195,13 @@ class FusedLayer:
         names: WeightNames,
         heads: int,
         dtype: torch.dtype,
-        linear: Callable[[Sequence[nn.Linear], float, torch.dtype], FusedLinear] = fused_linear,
+        linear: Callable[[Sequence[nn.Linear], float, torch.dtype], FusedLinear],
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
         self.heads = heads
-        scale = (query.out_features // heads) ** -0.5  # of the attention's logits, multiplied into the query
+        # The scale of the attention's logits is multiplied into the query.
+        scale = (query.out_features // heads) ** -0.5
         self.projection = linear([query, key, value], scale, dtype)
         self.output = linear([part(names.output)], 1.0, dtype)
         self.output_norm = FusedLayerNorm(part(names.output_norm), dtype)
@@ -203,9 +210,9 @@ class FusedLayer:
         self.down_norm = FusedLayerNorm(part(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
-        """See ``FusedBert.to_int8``."""
-        seen: Any = (self.projection, self.output, self.up, self.down)
-        projection, output, up, down = seen
+        """Does for one layer what ``FusedBert.to_int8`` does."""
+        observed: Any = (self.projection, self.output, self.up, self.down)
+        projection, output, up, down = observed
         self.projection = Int8Linear(projection, attention_dtype, smooth=True)
         self.output = Int8Linear(output)
         self.up = Int8Linear(up, smooth=True, following=down)
@@ -218,38 +225,108 @@ class FusedLayer:
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
 
-class FusedLayerNorm:
-    """LayerNorm over the last dimension, with or without a bias."""
+# ---------------------------------------------------------------- ModernBERT
 
-    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
-        self.shape, self.eps = norm.normalized_shape, norm.eps
-        self.weight = norm.weight.detach().to(dtype, copy=True)
-        self.bias = None if norm.bias is None else norm.bias.detach().to(dtype, copy=True)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+Bias = Tensor | Boundaries | None
+LOCAL = "sliding_attention"
+MODERNBERT_LINEARS = ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")
 
 
-def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:
-    """Query (scaled), key and value of R rows of W tokens (R*W, 3D) -> context (R*W, D).
-
-    ``bias`` is added to the logits (R, H, W, W), or says where the texts of a single row begin.
-    """
-    if isinstance(bias, Boundaries):
-        return varlen_attention(projected, heads, bias)
-    qkv = projected.view(rows, -1, 3, heads, projected.shape[1] // (3 * heads)).permute(2, 0, 3, 1, 4)
-    if projected.device.type != "cpu" or qkv.shape[3] > LONG_ROW_TOKENS:
-        query, key, value = qkv.unbind()
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1.0)
-    else:
-        context = _attention_by_products(qkv, bias)
-    return context.transpose(1, 2).reshape(len(projected), -1)
+def supports_fused_modernbert(backbone: nn.Module) -> bool:
+    """Whether ``FusedModernBert`` computes what ``backbone`` does: plain weights, erf's GELU, default rotations."""
+    config: Any = backbone.config
+    if config.model_type != "modernbert" or config.hidden_activation != "gelu":
+        return False
+    rotations = filter(None, config.rope_parameters.values())
+    if any(rotation.get("rope_type", "default") != "default" for rotation in rotations):
+        return False
+    layers: Any = backbone.get_submodule("layers")
+    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in MODERNBERT_LINEARS)
 
 
-def _attention_by_products(qkv: Tensor, bias: Tensor | None) -> Tensor:
-    """(3, R, H, W, D/H) -> (R, H, W, D/H)."""
-    _, rows, heads, width, size = qkv.shape
-    query, key, value = qkv.contiguous().view(3, rows * heads, width, size).unbind()
-    logits = torch.bmm(query, key.transpose(1, 2)).view(rows, heads, width, width)
-    weights = torch.softmax(logits if bias is None else logits.add_(bias), dim=-1)
-    return torch.bmm(weights.view(-1, width, width), value).view(rows, heads, width, size)
+class FusedModernBert:
+    """A copy of a backbone's weights in ``dtype``, for inference. It must pass ``supports_fused_modernbert``."""
+
+    def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
+        config = backbone.config
+        self.dtype = dtype
+        self.heads = int(config.num_attention_heads)
+        # Tokens to either side that a token of a local layer attends to.
+        self.window = int(config.sliding_window)
+        self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(dtype, copy=True)
+        head_size = int(config.hidden_size) // self.heads
+        self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
+        self.norm = FusedLayerNorm(backbone.embeddings.norm, dtype)
+        self.final_norm = FusedLayerNorm(backbone.final_norm, dtype)
+        self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
+        self.is_local = [kind == LOCAL for kind in config.layer_types]
+        self.frequencies = {
+            kind: getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float() for kind in set(config.layer_types)
+        }
+
+    def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
+        """Hidden states (R, W, D) of R rows of W tokens; arguments as of `FusedBert`, with one bias for all layers."""
+        rows, width = ids.shape
+        hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
+        rotations = {kind: self._rotation(positions, frequencies) for kind, frequencies in self.frequencies.items()}
+        local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
+        for layer, is_local in zip(self.layers, self.is_local, strict=True):
+            cos, sin = rotations[LOCAL if is_local else "full_attention"]
+            hidden = layer(hidden, rows, self.heads, cos, sin, local_bias if is_local else bias)
+        return self.final_norm(hidden).view(rows, width, -1)
+
+    def _rotation(self, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions."""
+        angles = positions.flatten()[:, None].float() * frequencies
+        angles = torch.cat([angles, angles], dim=-1)[:, None, None]
+        return angles.cos(), angles.sin()
+
+    def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
+        """The bias of local layers, which also keeps tokens further apart than the window from each other."""
+        if isinstance(bias, Boundaries):
+            return bias._replace(window=self.window) if bias.longest > self.window + 1 else bias
+        if positions.shape[1] <= self.window + 1:
+            # No two tokens of a row are further apart.
+            return bias
+        far = (positions[:, None, :, None] - positions[:, None, None, :]).abs() > self.window
+        if bias is None:
+            bias = torch.zeros(far.shape, dtype=self.dtype, device=far.device)
+        return bias.masked_fill(far, torch.finfo(self.dtype).min)
+
+
+class FusedModernBertLayer:
+    """Self-attention and the gated feed-forward network, each after its norm and with its residual."""
+
+    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
+        # The input of the first layer is normalised already.
+        is_first = not isinstance(layer.attn_norm, nn.LayerNorm)
+        self.attention_norm = None if is_first else FusedLayerNorm(layer.attn_norm, dtype)
+        # The scale of the attention's logits is multiplied into the query.
+        self.scale = layer.attn.head_dim**-0.5
+        self.projection = fused_linear([layer.attn.Wqkv], 1.0, dtype)
+        self.output = fused_linear([layer.attn.Wo], 1.0, dtype)
+        self.mlp_norm = FusedLayerNorm(layer.mlp_norm, dtype)
+        # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
+        up, gate = layer.mlp.Wi.weight.chunk(2)
+        up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)
+        self.up = fused_linear([SimpleNamespace(weight=up, bias=up_bias)], 1.0, dtype)  # type: ignore[list-item]
+        self.gate = fused_linear([SimpleNamespace(weight=gate, bias=gate_bias)], 1.0, dtype)  # type: ignore[list-item]
+        self.down = fused_linear([layer.mlp.Wo], 1.0, dtype)
+
+    def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
+        """Hidden states (R*W, D) of R rows -> (R*W, D)."""
+        normed = hidden if self.attention_norm is None else self.attention_norm(hidden)
+        projected = self._rotate(self.projection(normed), heads, cos, sin)
+        hidden = self.output.plus(attention(projected, rows, heads, bias), hidden)
+        normed = self.mlp_norm(hidden)
+        return self.down.plus(self.up.gelu(normed) * self.gate(normed), hidden)
+
+    def _rotate(self, projected: Tensor, heads: int, cos: Tensor, sin: Tensor) -> Tensor:
+        """Query, key and value (N, 3D): the first two rotated in float32, the query scaled."""
+        parts = projected.view(len(projected), 3, heads, -1)
+        turned = parts[:, :2].float()
+        half = turned.shape[-1] // 2
+        across = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1)
+        turned = turned * cos + across * sin
+        turned[:, 0] *= self.scale
+        return torch.cat([turned.to(projected.dtype), parts[:, 2:]], dim=1).flatten(1)

@@ -23,41 +23,51 @@ from training.device import pick_dtype, to_device
 from training.errors import InputError, Stopped
 from training.inference.batching import (
     TOKEN_MULTIPLE,
+    Boundaries,
     PackedBatch,
     Row,
     TokenRows,
+    boundaries,
     collate,
     pad,
     plan,
     plan_alike,
     plan_rows,
+    plan_unpadded,
     round_up,
     split_rows,
     token_counts,
 )
-from training.inference.fused_bert import FusedBert, supports_fused
-from training.inference.fused_modernbert import FusedModernBert, supports_fused_modernbert
-from training.inference.unpadded import Boundaries, boundaries, plan_unpadded
+from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
 
-TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
-GPU_BATCHES = 3  # under way: one is computed, one waits, one is collated
+# Tokens a batch, by type of device.
+TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}
+# Batches under way on a GPU: one is computed, one waits, one is collated.
+GPU_BATCHES = 3
+# Sentences a batch of a table of vectors.
+STATIC_BATCH = 2_048
+# The poolings that leave a text of one token as it is.
+STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")
 
 Result = TypeVar("Result")
-Text = TypeVar("Text", bound=Sized)  # a text as token ids, never empty; its length is the number of tokens
-Ids = Sequence[int]  # of one sentence
+# A text as token ids, never empty; its length is the number of tokens.
+Text = TypeVar("Text", bound=Sized)
+Ids = Sequence[int]
 Hidden = tuple[Tensor, Tensor | None]  # hidden states (n, T, D) of n texts, and their mask (n, T); None = no padding
 Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
 class InferenceRunner(ABC, Generic[Text]):
-    """A backbone's weights as they were when this was made. Thread-safe."""
+    """A copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
-    batch_size: int | None = None  # texts of a batch at most; None = as many as the token budget holds
-    deterministic = False  # whether a text's vector is the same to the bit whatever texts are beside it
+    # The most texts of a batch; None for as many as the token budget holds.
+    batch_size: int | None = None
+    # Whether a text's vector is the same to the bit whatever texts are beside it.
+    deterministic = False
 
     def with_batch_size(self, batch_size: int) -> Self:
-        """The same weights, at most ``batch_size`` texts at a time."""
+        """A runner of the same weights that takes at most ``batch_size`` texts at a time."""
         if batch_size < 1:
             raise InputError(f"the batch size is {batch_size}; it must be at least 1")
         runner = copy.copy(self)
@@ -65,7 +75,7 @@ class InferenceRunner(ABC, Generic[Text]):
         return runner
 
     def made_deterministic(self) -> Self:
-        """The same weights; what a text gives does not depend on the texts beside it."""
+        """A runner of the same weights whose results for a text do not depend on the texts beside it."""
         runner = copy.copy(self)
         runner.deterministic = True
         return runner
@@ -73,10 +83,10 @@ class InferenceRunner(ABC, Generic[Text]):
     def map(
         self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
     ) -> Iterator[tuple[list[int], Result]]:
-        """Yield for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
+        """Yields for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
 
-        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is asked before each batch; once it
-        says yes, the batches that are already running are yielded and ``Stopped`` is raised.
+        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch; once it
+        returns True, the batches that are already running are yielded and ``Stopped`` is raised.
         """
         stopped = False
 
@@ -104,7 +114,7 @@ class InferenceRunner(ABC, Generic[Text]):
         should_stop: Callable[[], bool] | None = None,
         on_progress: Callable[[int], object] | None = None,
     ) -> np.ndarray:
-        """`map` as one array (N, *shape) float32, in the order of the texts.
+        """The results of `map` as one array (N, *shape) float32, in the order of the texts.
 
         ``on_progress`` gets the number of texts that are done, after each batch.
         """
@@ -118,7 +128,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
     @property
     def at_a_time(self) -> int:
-        """Batches that are under way at a time: one for each core of a CPU; a GPU is busy with one."""
+        """The number of batches that are under way at a time: one for each core of a CPU, few on a GPU."""
         threads = parallel.num_threads()
         return threads if self.device.type == "cpu" else min(GPU_BATCHES, threads)
 
@@ -162,13 +172,14 @@ class PackedRunner(InferenceRunner[Ids]):
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         transformer = self.transformer
         packed, bias = attention_input(collate(texts, rows), self.device, transformer.dtype, transformer.unpadded)
-        return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
+        return packed.unpack(transformer(packed.ids, packed.positions, bias)), packed.mask
 
 
 class PaddedRunner(InferenceRunner[Ids]):
     """One sentence in a row, through a module of the transformers library."""
 
-    output = "last_hidden_state"  # of the module's outputs, the one that is reduced
+    # The name of the module's output that is reduced.
+    output = "last_hidden_state"
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
         self.device = next(backbone.parameters()).device
@@ -180,18 +191,18 @@ class PaddedRunner(InferenceRunner[Ids]):
         ids, mask = to_device(batch.ids, self.device), batch.mask
         mask = None if mask is None else to_device(mask, self.device)
         attended = self.attended(ids, mask)
-        found = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())
-        return getattr(found, self.output), mask
+        outputs = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())
+        return getattr(outputs, self.output), mask
 
     def attended(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
-        """(n, T) bool: the tokens that others attend to; None = all."""
+        """The tokens that others attend to, (n, T) bool; None = all."""
         return mask
 
 
 def attention_input(
     packed: PackedBatch, device: torch.device, dtype: torch.dtype, unpadded: bool
 ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
-    """A collated batch on the device, and what keeps its sentences apart in attention: a mask, or their boundaries."""
+    """A collated batch on the device, and the mask or the boundaries that keep its sentences apart in attention."""
     if unpadded:
         where = boundaries(packed)
         return packed.to(device), where._replace(starts=to_device(where.starts, device))
@@ -215,7 +226,7 @@ def build_runner(
 
 
 def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModernBert, texts: Sequence[Text]) -> None:
-    """Let texts pass through a runner's transformer, made with int8, and fix the ranges that it saw."""
+    """Lets texts pass through a runner's transformer, created with int8, and fixes the ranges of its inputs."""
     if not isinstance(transformer, FusedBert) or not texts:
         raise ValueError("int8 is for FusedBert, and needs texts to measure its ranges on")
     for _ in runner.map(texts, lambda hidden, mask: None):
@@ -223,30 +234,30 @@ def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModer
     transformer.to_int8(pick_dtype("auto", runner.device))
 
 
-SENTENCES = 2_048  # a batch
-STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")  # which leave a text of one token as it is
-
-
 class StaticRunner(InferenceRunner[Ids]):
-    """``hidden`` returns the pooled rows of each text (n, 1, D), and no mask. ``pooling``: of `STATIC_POOLINGS`."""
+    """A table of vectors. ``hidden`` returns the pooled rows of each text (n, 1, D), and no mask.
+
+    ``pooling`` is one of `STATIC_POOLINGS`.
+    """
 
     def __init__(self, table: nn.Embedding, pooling: str = "mean") -> None:
         self.table, self.pooling = table.weight.detach().clone(), pooling
         self.device = self.table.device
 
     def made_deterministic(self) -> Self:
-        return self  # a text's rows are summed by themselves
+        # A text's rows are summed by themselves.
+        return self
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        for start in range(0, len(lengths), SENTENCES):
-            yield [list(range(start, min(start + SENTENCES, len(lengths))))]
+        for start in range(0, len(lengths), STATIC_BATCH):
+            yield [list(range(start, min(start + STATIC_BATCH, len(lengths))))]
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        part = texts[rows[0][0] : rows[-1][-1] + 1]  # they follow each other
+        # The texts of a batch follow each other.
+        part = texts[rows[0][0] : rows[-1][-1] + 1]
         bags = part if isinstance(part, TokenRows) else TokenRows.of(part)
-        ids, offsets, lengths = (
-            torch.from_numpy(each).to(self.device) for each in (bags.flat, bags.starts, bags.lengths)
-        )
+        arrays = (bags.flat, bags.starts, bags.lengths)
+        ids, offsets, lengths = (torch.from_numpy(array).to(self.device) for array in arrays)
         pooled = F.embedding_bag(ids, self.table, offsets, mode="mean")
         if self.pooling == "mean_sqrt_len_tokens":
             pooled = pooled * lengths.sqrt()[:, None]

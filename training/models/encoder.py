@@ -42,7 +42,7 @@ from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
 from training.progress import Progress, ShouldStop, progress_bar
-from training.sources.push import push_folder
+from training.sources.hub import push_folder
 
 # Batches are 64 times as large as on a CPU; the next chunk is tokenised meanwhile.
 GPU_CHUNK = 2 * CHUNK
@@ -344,7 +344,7 @@ class Encoder(VectorModel, TokenModel):
     def push_to_hub(
         self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
     ) -> str:
-        """Upload what ``save`` writes, with a model card, as `training.sources.push.push_folder`, to org/name."""
+        """Upload what ``save`` writes, with a model card, as `training.sources.hub.push_folder`, to org/name."""
 
         def write(folder: Path) -> None:
             self.save(folder)

@@ -26,10 +26,9 @@ from torch import Tensor, nn
 
 from training.device import to_device
 from training.errors import InputError
-from training.inference.batching import PackedBatch, Row, collate, plan_rows
+from training.inference.batching import Boundaries, PackedBatch, Row, collate, plan_rows, plan_unpadded
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
 from training.inference.runner import Hidden, InferenceRunner, attention_input, calibrate
-from training.inference.unpadded import Boundaries, plan_unpadded
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
     POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a text, base64 or numbers
 
-A server may be slow, away, or wrong: an answer is bounded in size and time, checked, and what is wrong is one sentence.
-Redirects are not followed, so that texts go to the host that was named and to no other. The key, if it asks for one, is
-SBERT_ENDPOINT_KEY in the environment; OPENAI_API_KEY is not read: it is meant for OpenAI, and any host can be named.
+A server may be slow, away or wrong, so its answer is bounded and checked, and an error is a sentence.
+Redirects are not followed: texts go to the host that the user named and to no other. The key, if the server needs one,
+is SBERT_ENDPOINT_KEY in the environment. OPENAI_API_KEY is not read, because it is meant for OpenAI's host alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -26,17 +27,20 @@ from training.names import Endpoint
 from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
-SECONDS = 120.0  # for one answer
-DELAYS = (0.5, 1.0, 2.0, 4.0)  # seconds before each new attempt, unless the server asks for more
+# The limit for one answer.
+SECONDS = 120.0
+# Seconds before each new attempt, unless the server asks for more.
+DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
 BUSY = (429, 500, 502, 503, 504)
-MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10  # of an answer
+# The limits for the bodies of an answer and of a refusal.
+MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
 MOST_DIMENSIONS = 16_384
 
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """None: the redirect becomes an error."""
+        """Returns None, by which a redirect becomes an HTTPError."""
 
 
 def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldStop | None = None) -> np.ndarray:
@@ -44,10 +48,11 @@ def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldS
 
     Raises:
         InputError: the server is away, stays busy, refuses, or does not answer with n vectors of finite numbers.
-        Stopped: ``should_stop`` said yes while a busy server was waited for.
+        Stopped: ``should_stop`` returned True during a wait for a busy server.
     """
     key = os.environ.get(KEY, "").strip()
-    if not (key.isascii() and key.isprintable()):  # the error of http.client would quote it
+    if not (key.isascii() and key.isprintable()):
+        # The error of http.client would quote it.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
     body = json.dumps({"model": endpoint.model, "input": list(texts), "encoding_format": "base64"}).encode()
@@ -60,8 +65,14 @@ def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldS
             with error:
                 if error.code not in BUSY or delay is None:
                     raise InputError(f"{endpoint.address} {_refusal(endpoint.model, error, key)}") from None
-                asked = error.headers.get("Retry-After") or ""  # seconds, or a date
-                _wait(max(delay, min(float(asked), LONGEST_DELAY) if asked.isdecimal() else 0), should_stop)
+                # Retry-After is a number of seconds, or a date, which is ignored.
+                retry_after = error.headers.get("Retry-After") or ""
+                least = min(float(retry_after), LONGEST_DELAY) if retry_after.isdecimal() else 0
+                until = time.monotonic() + max(delay, least)
+                while time.monotonic() < until:
+                    if should_stop is not None and should_stop():
+                        raise Stopped from None
+                    time.sleep(POLL_SECONDS)
         except (OSError, HTTPException, UnicodeError, OverflowError) as error:
             reason = first_line(getattr(error, "reason", None) or error)
             raise InputError(
@@ -71,7 +82,7 @@ def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldS
 
 
 def _read(response: Any, most: int) -> bytes:
-    """The body, or of one that is too long a little more than ``most`` bytes."""
+    """The body, cut off a little beyond ``most`` bytes."""
     data, until = bytearray(), time.monotonic() + SECONDS
     while len(data) <= most and (part := response.read1(1 << 16)):
         data += part
@@ -80,34 +91,26 @@ def _read(response: Any, most: int) -> bytes:
     return bytes(data)
 
 
-def _wait(seconds: float, should_stop: ShouldStop | None) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if should_stop is not None and should_stop():
-            raise Stopped
-        time.sleep(POLL_SECONDS)
-
-
 def _refusal(model: str, error: HTTPError, key: str) -> str:
-    """What a status other than 200 means, with what the server says about it, in which the key is not repeated."""
+    """The meaning of a status other than 200, with the server's own words, in which the key is not repeated."""
     if 300 <= error.code < 400:
         return "redirects to another address, which is not followed; name that one"
     try:
-        said = _read(error, MOST_ERROR_BYTES).decode("utf-8", "replace").strip()
-        found = json.loads(said)["error"]
-        said = str(found["message"] if isinstance(found, dict) else found)
+        words = _read(error, MOST_ERROR_BYTES).decode("utf-8", "replace").strip()
     except (OSError, HTTPException):
-        said = ""
-    except (ValueError, LookupError, TypeError, RecursionError):  # no JSON, or another shape: said as it is
-        pass
-    said = first_line(Exception(said.replace(key, "…") if key else said)) if said else str(error.reason)
-    tried = f" after {len(DELAYS) + 1} attempts" if error.code in BUSY else ""
+        words = ""
+    # A body that is no JSON, or has another shape, is repeated as it is.
+    with suppress(ValueError, LookupError, TypeError, RecursionError):
+        reason = json.loads(words)["error"]
+        words = str(reason["message"] if isinstance(reason, dict) else reason)
+    words = first_line(Exception(words.replace(key, "…") if key else words)) if words else str(error.reason)
+    attempts = f" after {len(DELAYS) + 1} attempts" if error.code in BUSY else ""
     advice = f"; put its key into {KEY}" if error.code in (401, 403) else ""
-    return f"refuses {model} with status {error.code}{tried}: {said}{advice}"
+    return f"refuses {model} with status {error.code}{attempts}: {words}{advice}"
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
-    """The vectors of an answer in the order of the texts. InputError if there is not one of finite numbers for each."""
+    """The vectors of an answer in the order of the texts. InputError unless each text has one, of finite numbers."""
     wrong = f"{address} does not answer with embeddings as OpenAI's API does"
     if len(answer) > MOST_BYTES:
         raise InputError(f"{wrong}, but with more than {MOST_BYTES >> 20} MB")
@@ -115,7 +118,13 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
         items = json.loads(answer)["data"]
         order = [int(item.get("index", place)) for place, item in enumerate(items)]
         with np.errstate(over="ignore"):
-            rows = [_numbers(item["embedding"]) for item in items]
+            # An embedding is a list of numbers, or little-endian float32 in base64.
+            rows = [
+                np.frombuffer(base64.b64decode(embedding, validate=True), "<f4").astype(np.float32)
+                if isinstance(embedding, str)
+                else np.asarray(embedding, dtype=np.float32)
+                for embedding in (item["embedding"] for item in items)
+            ]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{wrong}: {first_line(error)}") from error
     if sorted(order) != list(range(count)):
@@ -127,10 +136,3 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
     if not np.isfinite(vectors).all():
         raise InputError(f"{wrong}: some of its numbers are not finite")
     return vectors
-
-
-def _numbers(embedding: Any) -> np.ndarray:
-    """Numbers, or little-endian float32 in base64 -> float32."""
-    if isinstance(embedding, str):
-        return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
-    return np.asarray(embedding, dtype=np.float32)

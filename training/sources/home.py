@@ -24,9 +24,9 @@ def home_folder(home: str | Path | None = None) -> Path:
 
 
 def make_home(home: Path) -> None:
-    """Create the home folder if there is none, and make sure that it can be written to.
+    """Creates the home folder if there is none, and checks that it can be written to.
 
-    InputError if that cannot be done; the message says why.
+    InputError with the reason if it cannot be created or written to.
     """
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def make_home(home: Path) -> None:
             pass
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            # What is there can be used, and what needs space says so itself.
+            # The files that are there can be used, and work that needs space reports that it has none.
             return
         reason = error.strerror or error
         raise InputError(
@@ -43,7 +43,7 @@ def make_home(home: Path) -> None:
 
 
 def set_offline(offline: bool) -> None:
-    """Use neither the Hub nor the package index, in this process and in those it starts."""
+    """Switches the Hub and the package index off or on, for this process and the processes that it starts."""
     os.environ["HF_HUB_OFFLINE"] = "1" if offline else "0"
 
 

@@ -1,7 +1,7 @@
-"""The Hugging Face Hub and its local cache: which files of a repository, and where they lie.
+"""The Hugging Face Hub and its local cache: downloads, uploads, and whether the Hub can be reached.
 
 `cached`, `download` and `cached_in_part` each take a repository and a function that picks names out of its listing, and
-return the folder that has those files. Only what is picked is downloaded, so no pickle reaches the disk.
+return the folder that has those files. Only the picked files are downloaded, so that no pickle reaches the disk.
 HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hub. `check_reachable` comes before
 every request, so that nobody waits for a Hub that is out of reach.
 """
@@ -12,9 +12,10 @@ import glob
 import os
 import queue
 import socket
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,18 +23,21 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from training import progress
 from training.errors import InputError, first_line
-from training.sources import progress
+from training.names import is_repo_id
+from training.sources.home import is_offline
 
-MOST_NAMED = 12  # files, configurations or splits that an error lists
-ANSWER_SECONDS = 8.0  # for the first answer, once connected
+# The limit for the first answer, once connected.
+ANSWER_SECONDS = 8.0
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
 
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
 NOT_FOUND = "it has no {} of this name (misspelt, or private?)"
 
-Pick = Callable[[list[str]], list[str]]  # a listing -> the names wanted; InputError if it has none
+# A function that picks names out of a listing, and raises InputError if it has none of use.
+Pick = Callable[[list[str]], list[str]]
 
 
 class Repo(NamedTuple):
@@ -56,7 +60,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
     from huggingface_hub import errors, get_cached_repo_tree
 
     try:
-        # What transformers alone has loaded lacks files that are needed here, such as the pooling's, without a trace.
+        # A snapshot of transformers alone lacks files that are needed here, such as the pooling's, without a trace.
         listing = [file.path for file in get_cached_repo_tree(repo.id, repo_type=repo.kind)]
         return _snapshot(repo, pick(listing), local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
@@ -66,7 +70,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """The snapshot in the local cache as it is, for when nothing else is left. FileNotFoundError if it lacks files."""
+    """The snapshot in the local cache without its listing, the last resort. FileNotFoundError if it lacks files."""
     from huggingface_hub import errors
 
     try:
@@ -83,24 +87,24 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
 
 
 def download(repo: Repo, pick: Pick) -> Path:
-    """From the Hub into the local cache.
+    """Downloads from the Hub into the local cache, and returns the snapshot.
 
     ConnectionError if the Hub cannot be reached, FileNotFoundError if it has no such repository, each with the
     reason in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
     """
-    info = repo_info(repo, sizes=True)
-    names = pick([file.rfilename for file in info.siblings or ()])
-    megabytes = sum(file.size or 0 for file in info.siblings or () if file.rfilename in set(names)) / 1e6
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
+    sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
+    names = pick(list(sizes))
+    megabytes = sum(sizes[name] for name in names) / 1e6
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
         return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
 
 
-def repo_info(repo: Repo, sizes: bool = False) -> Any:
-    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with ``sizes`` in bytes).
+def repo_info(repo: Repo) -> Any:
+    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with sizes in bytes).
 
     ConnectionError and FileNotFoundError as in `download`.
     """
@@ -109,21 +113,15 @@ def repo_info(repo: Repo, sizes: bool = False) -> Any:
 
     with _translated_errors(repo):
         api = HfApi(endpoint=endpoint())
-        return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=sizes)
+        return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=True)
 
 
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
     from huggingface_hub import snapshot_download
 
-    return Path(
-        snapshot_download(
-            repo.id,
-            repo_type=repo.kind,
-            allow_patterns=None if names is None else [glob.escape(name) for name in names],
-            local_files_only=local_files_only,
-            endpoint=endpoint(),
-        )
-    )
+    patterns = None if names is None else [glob.escape(name) for name in names]
+    where = {"repo_type": repo.kind, "endpoint": endpoint(), "local_files_only": local_files_only}
+    return Path(snapshot_download(repo.id, allow_patterns=patterns, **where))
 
 
 @contextmanager
@@ -147,11 +145,8 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
     except errors.XetDownloadError as error:
         raise ConnectionError(f"the download broke off ({error})") from error
     except (ValueError, KeyError, TypeError) as error:
-        # Such as the log-in page of a hotel.
+        # It may be the log-in page of a hotel.
         raise ConnectionError("what answers there is not a Hub") from error
-
-
-# ---------------------------------------------------------------- which files
 
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
@@ -165,25 +160,66 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
     return picked
 
 
-def some_of(names: Sequence[str]) -> str:
-    """The first names, and how many there are more, as an error lists them."""
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED:,} more" if names[MOST_NAMED:] else "")
+def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:
+    """Uploads a model's folder to the repository ``repo`` (org/name), which is created if need be. Returns its address.
+
+    Args:
+        write: creates the folder of this path, in a temporary place, and fills it.
+        token: a token with the right to write, which appears in no message and no file; None for that of HF_TOKEN or
+            ``hf auth login``.
+        private: whether a new repository is private.
+        message: the message of the commit.
+
+    Raises:
+        InputError: the name or the token cannot be used, or the Hub cannot be reached.
+    """
+    from huggingface_hub import HfApi, errors, get_token
+
+    repo, token = repo.strip(), (token if token is not None else get_token() or "").strip()
+    if not is_repo_id(repo) or "/" not in repo:
+        raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
+    if not token.isascii() or not token.isprintable() or not token:
+        raise InputError("a token with the right to write is needed; make one at huggingface.co/settings/tokens")
+    if is_offline():
+        raise InputError("the Hub is switched off (--offline or HF_HUB_OFFLINE=1); start without that to push a model")
+    api = HfApi(endpoint=endpoint(), token=token)
+    try:
+        check_reachable()
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder) / "model")
+            api.create_repo(repo, private=private, exist_ok=True)
+            api.upload_folder(repo_id=repo, folder_path=Path(folder) / "model", commit_message=message)
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        reasons = {
+            401: "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens",
+            403: f"this token may not write to {repo}; give it that right, or choose a repository of your own",
+        }
+        raise InputError(reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")) from None
+    except (errors.HTTPError, OSError, ValueError) as error:
+        # There is no connection, the disk is full, or the answer is not the Hub's.
+        raise InputError(f"the model could not be pushed to {repo}: {_message(error, token)}") from None
+    return f"{endpoint()}/{repo}"
+
+
+def _message(error: BaseException, token: str) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__).replace(token, "…")
 
 
 # ---------------------------------------------------------------- the connection
 
-# Whether the Hub can be reached, found out in under three seconds.
-#
 # The Hub's client retries with long timeouts, and a machine without a network should not make its user wait. So one
 # TCP connection is tried before the first request, name resolution included, and a failure is remembered for five
 # minutes (not for longer: a server that was started before the network came up must find it later).
 
-
-ADDRESS_SECONDS = 1.2  # for one address of the Hub; it may have several, and the first may not answer
-CONNECT_SECONDS = 2.5  # for name resolution and all addresses together
+# The limit for one address of the Hub; it may have several, and the first may not answer.
+ADDRESS_SECONDS = 1.2
+# The limit for name resolution and all addresses together.
+CONNECT_SECONDS = 2.5
 REMEMBER_SECONDS = 300.0
 
-_failures: dict[str, tuple[float, str]] = {}  # endpoint -> until when it is not tried again, and why
+# For each endpoint the time until which it is not tried again, and the reason.
+_failures: dict[str, tuple[float, str]] = {}
 
 
 def endpoint() -> str:
@@ -192,7 +228,7 @@ def endpoint() -> str:
 
 
 def check_reachable() -> None:
-    """Raise ConnectionError with the reason if nothing accepts connections at `endpoint`, or lately did not."""
+    """Raises ConnectionError with the reason if nothing accepts connections at `endpoint`, or lately did not."""
     until, why = _failures.get(endpoint(), (0.0, ""))
     if time.monotonic() < until:
         raise ConnectionError(why)
@@ -202,7 +238,7 @@ def check_reachable() -> None:
 
 
 def remember_failure(why: str) -> None:
-    """Let `check_reachable` fail at once for the next `REMEMBER_SECONDS`."""
+    """Lets `check_reachable` fail at once for the next `REMEMBER_SECONDS`."""
     _failures[endpoint()] = (time.monotonic() + REMEMBER_SECONDS, why)
 
 
@@ -220,7 +256,7 @@ def host_port(url: str) -> tuple[str, int]:
 
 
 def _why_unreachable(url: str) -> str:
-    """Why no connection can be made, in words; empty if one can."""
+    """The reason in words why no connection can be made; empty if one can."""
     try:
         address = host_port(url)
     except ValueError:
@@ -234,7 +270,8 @@ def _why_unreachable(url: str) -> str:
         except OSError as error:
             outcome.put(f"cannot connect to {address[0]} ({error.strerror or error})")
 
-    threading.Thread(target=connect, daemon=True).start()  # a thread, because name resolution has no timeout
+    # A thread, because name resolution has no timeout.
+    threading.Thread(target=connect, daemon=True).start()
     try:
         return outcome.get(timeout=CONNECT_SECONDS)
     except queue.Empty:

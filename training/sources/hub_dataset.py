@@ -1,11 +1,11 @@
 """Any data set of the Hugging Face Hub, read with the `datasets` library.
 
-    read_dataset("stanfordnlp/snli", ("plain_text", "test"), "train", wanted) -> HubRows
+    read_dataset("stanfordnlp/snli", ("plain_text", "test"), "train", pick) -> HubRows
 
-Configurations, splits, file formats and label names are found by the library. A data set of at most
-`LARGEST_DOWNLOAD` bytes is downloaded once a version into the usual cache ($HF_HOME/datasets); a larger one is
-streamed each time and leaves nothing on the disk. At most `MOST_ROWS` rows are read. A folder home/data/<id> with
-the files of the data set comes before the Hub. Where there is no network, what the cache holds is used.
+The library determines configurations, splits, file formats and label names. A data set of at most `LARGEST_DOWNLOAD`
+bytes is downloaded once a version into the usual cache ($HF_HOME/datasets); a larger one is streamed each time and
+leaves nothing on the disk. At most `MOST_ROWS` rows are read. A folder home/data/<id> with the files of the data set
+comes before the Hub, and the cache is the last resort where there is no network.
 
 No code of a data set is ever run: the library has had no support for loading scripts since its version 4.
 """
@@ -23,21 +23,25 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources import hub
 from training.sources.home import home_folder, is_offline
-from training.sources.hub import endpoint, some_of
+from training.sources.hub import endpoint
 
 log = logging.getLogger("sbert_lab.sources")
 
-LARGEST_DOWNLOAD = 256 << 20  # bytes of all files of a configuration; a larger one is streamed
+# The bytes of all files of a configuration; a larger one is streamed.
+LARGEST_DOWNLOAD = 256 << 20
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
+# Configurations or splits that an error lists.
+MOST_NAMED = 12
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
-PickColumns = Callable[[Sequence[str]], Collection[str]]  # names of a data set's columns -> those to read
+# A function that picks the columns to read out of the names of a data set's columns.
+PickColumns = Callable[[Sequence[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
 class HubRows:
-    """Columns with class labels by their names, and the configuration and the split that they are from."""
+    """Columns, whose class labels are names, and the configuration and the split that they are from."""
 
     columns: dict[str, list[Any]]
     config: str
@@ -48,23 +52,25 @@ class HubRows:
 
 @dataclass(frozen=True)
 class _Located:
-    """The place of a data set as `datasets.load_dataset_builder` takes it, and in words."""
+    """The place of a data set as `datasets.load_dataset_builder` takes it, and in words; the bytes of its files."""
 
     path: str
     source: str
     revision: str | None = None
-    sizes: dict[str, int] = field(default_factory=dict)  # file -> bytes
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def read_dataset(
     repo_id: str, selectors: Sequence[str], split: str, pick: PickColumns, home: str | Path | None = None
 ) -> HubRows:
-    """Rows of one split of a data set.
+    """The rows of one split of a data set.
 
     ``selectors`` are the parts of the name after the id: (), (config or split,) or (config, split); "" stands for
     the default. ``split`` (train, dev or test) is taken where none is named and the set has it, else its first.
-    InputError, one sentence each: no such data set, configuration or split; gated or private; no network and
-    nothing in the cache; no files that can be read.
+
+    Raises:
+        InputError: there is no such data set, configuration or split, it is gated or private, it has no files that can
+            be read, or there is no network and nothing in the cache.
     """
     if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]
@@ -76,7 +82,7 @@ def read_dataset(
         config = builder.config.name
         splits = list(builder.config.data_files or builder.info.splits or ())
         split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
-        # Of each file the name in the repository: hf://datasets/org/name@commit/data/train.parquet. 0 for local ones.
+        # The names of files follow the commit: hf://datasets/org/name@commit/data/train.parquet. Local ones count 0.
         urls = [url for files in (builder.config.data_files or {}).values() for url in files]
         size = sum(sizes.get(url.partition("@")[2].partition("/")[2], 0) for url in urls)
         if size > LARGEST_DOWNLOAD:
@@ -95,18 +101,15 @@ def read_dataset(
     return HubRows(columns, config, split, source, tuple(notes))
 
 
-# ---------------------------------------------------------------- where from
-
-
 def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
-    """The home folder or the Hub; None where only the cache is left. InputError if the Hub has no such data set."""
+    """The home folder or the Hub, or None where only the cache is left. InputError if the Hub has no such data set."""
     folder = home_folder(home) / "data" / repo_id
     if folder.is_dir() and any(folder.iterdir()):
         return _Located(str(folder), "home folder")
     if is_offline():
         return None
     try:
-        info = hub.repo_info(hub.Repo(repo_id, "dataset"), sizes=True)
+        info = hub.repo_info(hub.Repo(repo_id, "dataset"))
     except FileNotFoundError as error:
         raise InputError(f"data set {repo_id} cannot be had from {endpoint()}: {error}") from error
     except ConnectionError as error:
@@ -131,7 +134,7 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
                 # Files that were put into the home folder by hand have one configuration, of whatever name.
                 config, rest = selectors[0] if selectors[0] in names else names[0], rest[1:]
             elif len(selectors) > 1:
-                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {some_of(names)}")
+                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_some_of(names)}")
         try:
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
@@ -140,11 +143,11 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"
             example = f"hf:{repo_id}:{names[0]}"
-            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {some_of(names)}") from None
+            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {_some_of(names)}") from None
 
 
 def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The builder of what an earlier download left. InputError if that is nothing."""
+    """The builder of an earlier download, and the selectors that are left. InputError if there is no download."""
     from datasets.packaged_modules.cache.cache import Cache
 
     why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {endpoint()}"
@@ -159,11 +162,8 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     )
 
 
-# ---------------------------------------------------------------- which split
-
-
 def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], preferred: str) -> str:
-    """The split that is requested, by its name or as train, dev or test; else the preferred one; else the first."""
+    """The requested split, by its name or as train, dev or test; else the preferred one; else the first."""
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
     wish = next(iter(requested), preferred)
@@ -171,11 +171,13 @@ def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], pr
         if split in splits:
             return split
     if requested:
-        raise InputError(f"data set {name} has no split or configuration {wish!r}; its splits are {some_of(splits)}")
+        raise InputError(f"data set {name} has no split or configuration {wish!r}; its splits are {_some_of(splits)}")
     return splits[0]
 
 
-# ---------------------------------------------------------------- rows
+def _some_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bool]:
@@ -213,7 +215,7 @@ def _explained(repo_id: str) -> Iterator[None]:
     except InputError:
         raise
     except (DatasetNotFoundError, errors.GatedRepoError) as error:
-        # The library drops the cause.
+        # The library drops the cause, so that its words tell.
         is_gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)
         reason = (hub.GATED if is_gated else hub.NOT_FOUND).format("data set")
         raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error

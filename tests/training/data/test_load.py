@@ -24,7 +24,7 @@ from training.data.transforms import (
 )
 from training.errors import InputError
 from training.objectives import OBJECTIVES, training_data
-from training.sources import hub_dataset, order, resolve
+from training.sources import hub_dataset, resolve
 
 
 def transformed(data: Dataset, objective: str, seed: int = 0) -> Dataset:
@@ -81,7 +81,7 @@ def tiny(tmp_path: Path) -> Path:
 @pytest.fixture
 def complete(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> Path:
     """The tiny benchmark, taken for whole."""
-    monkeypatch.setattr(resolve, "stsb_folder", lambda home: order.ResolvedFolder(Path(home) / "data/stsb", "here"))
+    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedFolder(Path(home) / "data/stsb", "here"))
     return tiny
 
 

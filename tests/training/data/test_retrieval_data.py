@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training.data.load import load_data
-from training.data.retrieval import RetrievalData, load_retrieval
+from training.data.load import RetrievalData, load_data, load_retrieval
 from training.errors import InputError
 
 CORPUS = {"d2": "A dog runs.", "d10": "Cats sleep.", "d1": "Stocks\u2028fell."}  # U+2028 ends no line

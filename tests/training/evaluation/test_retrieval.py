@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tiny_models import WORDS, make_model
 
-from training.data.retrieval import RetrievalData
+from training.data.load import RetrievalData
 from training.errors import InputError
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate

@@ -12,8 +12,8 @@ from tiny_models import make_model
 from torch import nn
 
 from training.errors import InputError
-from training.inference import int8
-from training.inference.int8 import Int8Linear, ObservedLinear, has_int8
+from training.inference import layers
+from training.inference.layers import Int8Linear, ObservedLinear, has_int8
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.objectives.pairs import Regression
@@ -125,7 +125,7 @@ def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.Monke
 @torch.no_grad()
 def test_weights_leave_room_where_two_products_are_added_in_16_bits(product, monkeypatch: pytest.MonkeyPatch):
     linear, observed, x = product
-    monkeypatch.setattr(int8, "weight_max", lambda: 63)
+    monkeypatch.setattr(layers, "weight_max", lambda: 63)
     assert relative_error(Int8Linear(observed, smooth=True)(x), linear(x)) < 0.04
 
 

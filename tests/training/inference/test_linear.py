@@ -12,7 +12,7 @@ import torch
 from tiny_models import make_model
 from torch import nn
 
-from training.inference.linear import FusedLinear, OneDnnLinear, fused_linear, has_onednn
+from training.inference.layers import FusedLinear, OneDnnLinear, fused_linear, has_onednn
 from training.models.encoder import Encoder
 
 SENTENCES = ["a man is playing a guitar", "the dog", ""]

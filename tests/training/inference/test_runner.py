@@ -19,7 +19,7 @@ from training import parallel
 from training.data.load import load_data
 from training.errors import Stopped
 from training.evaluation.metrics import spearman
-from training.inference import fused_bert
+from training.inference import layers
 from training.inference.fused_bert import FusedBert, supports_fused
 from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
@@ -85,7 +85,7 @@ def test_only_what_is_not_of_berts_family_is_padded(tmp_path: Path, architecture
 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet", "modernbert"])
 def test_long_texts_take_pytorchs_attention_and_mean_the_same(tmp_path: Path, architecture: str):
-    long = fused_bert.LONG_ROW_TOKENS
+    long = layers.LONG_ROW_TOKENS
     model = backbone(tmp_path, architecture, max_position_embeddings=long + 80)
     ids = sentences([long + 70, 3, 65, long, long + 1, 20])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))

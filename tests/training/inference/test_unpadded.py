@@ -13,10 +13,10 @@ from test_runner import alone, assert_close, backbone, run, sentences
 from tiny_models import make_model
 from torch import Tensor
 
-from training.inference import fused_bert, fused_modernbert, unpadded
-from training.inference.batching import collate
+from training.inference import fused_bert, layers
+from training.inference.batching import boundaries, collate, plan_unpadded
+from training.inference.layers import attention_alone, has_varlen, varlen_agrees
 from training.inference.runner import PackedRunner, build_runner
-from training.inference.unpadded import attention_alone, boundaries, has_varlen, plan_unpadded, varlen_agrees
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 
@@ -55,8 +55,7 @@ def masked_attention(
 def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if this machine had a GPU's operator."""
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", masked_attention)
-    for module in (fused_bert, fused_modernbert):
-        monkeypatch.setattr(module, "has_varlen", lambda *_: True)
+    monkeypatch.setattr(fused_bert, "has_varlen", lambda *_: True)
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
@@ -147,9 +146,9 @@ class TestTheCapabilityCheck:
         def fail(*_: object) -> bool:
             raise error("no kernel for this GPU")
 
-        monkeypatch.setattr(unpadded, "varlen_agrees", fail)
+        monkeypatch.setattr(layers, "varlen_agrees", fail)
         assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
-        monkeypatch.setattr(unpadded, "varlen_agrees", lambda *_: True)
+        monkeypatch.setattr(layers, "varlen_agrees", lambda *_: True)
         assert has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
         assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.float32, 64), "it takes 16 bits alone"
 

@@ -15,7 +15,7 @@ from depth import first
 from tiny_models import WORDS, make_model
 from torch import nn
 
-from training.data.retrieval import RetrievalData
+from training.data.load import RetrievalData
 from training.errors import InputError, Stopped
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate

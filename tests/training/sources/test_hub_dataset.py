@@ -14,7 +14,7 @@ from huggingface_hub.errors import HTTPError
 from remote import Client, write
 
 from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
-from training.data.retrieval import NANO_REPO
+from training.data.load import NANO_REPO
 from training.errors import InputError
 from training.sources import hub_dataset
 from training.sources.hub_dataset import read_dataset

@@ -12,7 +12,7 @@ from remote import make_wheel, visible
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.sources import package_index, resolve
-from training.sources.order import ResolvedFolder
+from training.sources.resolve import ResolvedFolder
 
 
 @pytest.fixture

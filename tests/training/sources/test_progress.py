@@ -5,9 +5,10 @@ import threading
 import pytest
 from remote import make_wheel, visible
 
+from training import progress
 from training.errors import Stopped
-from training.sources import package_index, progress
-from training.sources.progress import listening, watch
+from training.progress import listening, watch
+from training.sources import package_index
 
 
 def test_the_growth_of_the_folder_is_reported(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.sources import resolve
 from training.sources.home import home_folder, is_offline, set_offline
-from training.sources.order import ResolvedFolder
+from training.sources.resolve import ResolvedFolder
 
 # ---------------------------------------------------------------- the home folder
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from waiting import wait_until
 
-from training import Dataset, Encoder, InputError, evaluate
+from training import Dataset, InputError, evaluate, open_model
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def asked(address: str, texts: list[str]) -> np.ndarray:
 
 
 def test_its_vectors_are_those_that_it_gives_anybody(address: str):
-    encoder = Encoder.load(f"endpoint:{address}#e5-query")
+    encoder = open_model(f"endpoint:{address}#e5-query")
     found = encoder.encode(TEXTS)
     assert found.shape == (len(TEXTS), 384)
     np.testing.assert_allclose(found, asked(address, TEXTS), atol=1e-6)
@@ -68,7 +68,7 @@ def test_its_vectors_are_those_that_it_gives_anybody(address: str):
 
 
 def test_it_is_evaluated_and_what_it_refuses_is_one_sentence(address: str, tmp_path: Path):
-    encoder = Encoder.load(f"endpoint:{address}#e5-query")
+    encoder = open_model(f"endpoint:{address}#e5-query")
     pairs = Dataset.from_pairs(
         ["A cat sleeps.", "A dog barks.", "Stocks fell.", "A man sings."],
         ["A kitten is asleep.", "A puppy is barking.", "Somebody eats rice.", "A woman is singing."],
@@ -76,5 +76,5 @@ def test_it_is_evaluated_and_what_it_refuses_is_one_sentence(address: str, tmp_p
     )
     assert evaluate(encoder, pairs)["spearman"]["cosine"] > 0.5
     with pytest.raises(InputError, match="status 404: unknown route") as error:
-        Encoder.load(f"endpoint:{address}/nothing#e5-query").encode(["a"])
+        open_model(f"endpoint:{address}/nothing#e5-query").encode(["a"])
     assert "\n" not in str(error.value)

@@ -1,21 +1,28 @@
-"""The columns of a table that hold the sentences, the gold score and the label: by name, or as requested.
+"""The columns of a table that hold the sentences, the gold score and the label: by name, as requested, or by content.
 
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
-``SENTENCE1`` are one name. A table of exactly two columns needs no known names. Numbers are parsed here too, because
-whether a column holds scores depends on it; every error names the row and the column.
+``SENTENCE1`` are one name. A table of exactly two columns needs no usual names. Numbers are parsed here too, because
+whether a column holds scores depends on it.
+
+Where names say nothing, the first rows suggest columns to the user. Sentences are mostly letters, in more than one
+word, and seldom the same. Judgements are 0 and 1, words such as yes and no, or numbers of a small range. What several
+columns may equally well be is left open.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain, combinations, count, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import fmean
+from typing import Any
+from unicodedata import category
 
-from training.data.tables.rows import RowBatch, quoted
+from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
@@ -55,28 +62,33 @@ SCORES = (
 )
 LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
-KNOWN_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
-NLI_PAIR = ("premise", "hypothesis")  # its 0, 1, 2 are classes, not a scale
+USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
+# The labels 0, 1, 2 of this pair are classes, not a scale.
+NLI_PAIR = ("premise", "hypothesis")
+JUDGEMENT_WORDS = POSITIVE_LABELS | NEGATIVE_LABELS | set(NLI_LABELS)
 MOST_COLUMNS = 2_000
-MOST_LISTED = 20  # columns that an error lists
-LONG_NAME = 80  # characters: a header does not hold whole sentences
+MOST_LISTED = 20
+# The most characters of a name: a header does not hold whole sentences.
+LONG_NAME = 80
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
+# The least share of letters in the characters of a sentence.
+LETTERS = 0.6
+# From here on lie the scripts that do not put spaces between words.
+UNSPACED = "\u0e00"
+# A column in which each text occurs so often, on average, holds no sentences.
+REPEATS = 20
+# Two columns are no pair, such as a name and a comment, if one is so many times as long as the other.
+UNLIKE = 4
 
-class TableColumns(Protocol):
-    """A table as far as its columns are looked for; an `OpenedTable` is one."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-    def preview(self, rows: int = 10) -> RowBatch: ...
+# The cells of each column.
+Cells = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True)
 class PairColumns:
-    """The columns that matter, by the names they have in the table; None where there is none."""
+    """The columns of pairs, by their names in the table; None where there is none."""
 
     sentence1: str
     sentence2: str
@@ -86,15 +98,15 @@ class PairColumns:
 
 
 def roles_of(columns: Sequence[str]) -> dict[str, str]:
-    """The columns by what they hold, as far as their names say it.
+    """The names of the columns by their roles, as far as the names tell.
 
-    sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label. Two columns
-    without a known name can only be the two sentences.
+    The roles are sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label.
+    Two columns without a usual name can only be the two sentences.
     """
     by_key = _by_normalized_name(columns)
     roles = {"negative": _first(NEGATIVES, by_key), "score": _first(SCORES, by_key), "label": _first(LABELS, by_key)}
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
-    if pair is None and len(columns) == 2 and not any(map(is_known, columns)):
+    if pair is None and len(columns) == 2 and not any(map(is_usual_name, columns)):
         roles |= {"sentence1": columns[0], "sentence2": columns[1]}
     elif pair is not None:
         sentences = ("anchor", "positive") if roles["negative"] else ("sentence1", "sentence2")
@@ -105,15 +117,15 @@ def roles_of(columns: Sequence[str]) -> dict[str, str]:
 
 
 def canonical_names(columns: Sequence[str]) -> dict[str, str]:
-    """The canonical name of each column: text_a -> sentence1, similarity -> score, … Others keep their names."""
+    """The canonical name of each column: text_a -> sentence1, similarity -> score. Others keep their names."""
     canonical = {name: role for role, name in roles_of(columns).items() if role not in columns or role == name}
     return {name: canonical.get(name, name) for name in columns}
 
 
-def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) -> PairColumns:
+def pick_columns(table: OpenedTable, requested: Sequence[str] | None = None) -> PairColumns:
     """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
 
-    InputError if a requested column does not exist, or no pair of names is known; it lists those there are.
+    InputError, which lists the columns, if a requested one does not exist, or no names are those of a pair.
     """
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
@@ -127,15 +139,15 @@ def pick_columns(table: TableColumns, requested: Sequence[str] | None = None) ->
     return _with_the_rest(table, first, second)
 
 
-def has_pairs(table: TableColumns) -> bool:
+def has_pairs(table: OpenedTable) -> bool:
     """Whether the names of the columns show that each row is a pair of sentences."""
     return not {"sentence2", "positive"}.isdisjoint(roles_of(table.columns))
 
 
-def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
+def pick_sentence(table: OpenedTable, requested: str | None = None) -> str:
     """The one column of sentences: as ``requested``, else by name, else the only one.
 
-    InputError if there is no such column, or none that is known; it lists those there are.
+    InputError, which lists the columns, if there is no such column.
     """
     if requested:
         return _existing(table, requested)
@@ -149,7 +161,7 @@ def pick_sentence(table: TableColumns, requested: str | None = None) -> str:
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b"); the name of a column may hold a comma: written \\, or if it is an existing column's."""
+    """The names in "a,b". A name may hold a comma if it is written \\, or if the whole text is an existing name."""
     if text is None:
         return ()
     if text in existing:
@@ -157,11 +169,10 @@ def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, 
     return tuple(name.strip().replace("\0", ",") for name in text.replace("\\,", "\0").split(","))
 
 
-def requested_names(table: TableColumns, requested: Sequence[str]) -> dict[str, str]:
-    """The canonical names of the ``requested`` columns: one of sentences; two of a pair; or its third, too.
+def requested_names(table: OpenedTable, requested: Sequence[str]) -> dict[str, str]:
+    """The canonical names of the ``requested`` columns: one of sentences, the two of a pair, or these and a third.
 
-    The third holds negatives, labels or scores, whichever its name or its first cells say. InputError as
-    `pick_columns`.
+    The third holds negatives, labels or scores, by its name or its first cells. InputError as `pick_columns`.
     """
     if len(requested) == 1:
         return {_existing(table, requested[0]): "sentence"}
@@ -174,23 +185,21 @@ def requested_names(table: TableColumns, requested: Sequence[str]) -> dict[str, 
     key, cells = normalize_name(third), table.preview(50).rows[third]
     if key in NEGATIVES or any(_is_sentence(cell) for cell in cells if isinstance(cell, str)):
         return {first: "anchor", second: "positive", third: "negative"}
-    is_label = key in LABELS or not _is_numeric(table, third)
-    return {first: "sentence1", second: "sentence2", third: "label" if is_label else "score"}
+    is_score = key not in LABELS and _is_numeric(table, third)
+    return {first: "sentence1", second: "sentence2", third: "score" if is_score else "label"}
 
 
 def parse_number(value: Any) -> float | None:
     """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85").
 
-    A number with a sign between its thousands, as 1.234,56 and 1,234.56, is none: in one country it is a thousand
-    times what it is in another.
+    Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends on the country.
     """
     if isinstance(value, str):
-        text = value.strip()
-        if DECIMAL_COMMA.fullmatch(text):
-            text = text.replace(",", ".")
-        if not NUMBER.fullmatch(text):
+        value = value.strip()
+        if DECIMAL_COMMA.fullmatch(value):
+            value = value.replace(",", ".")
+        if not NUMBER.fullmatch(value):
             return None
-        value = text
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -199,12 +208,12 @@ def parse_number(value: Any) -> float | None:
 
 
 def bad_number(column: str, value: Any, row: int | None = None) -> str:
-    """The error for a value that should be a number: "row 17, column score: 'abc' is not a number"."""
+    """The error for a cell that should be a number: "row 17, column score: 'abc' is not a number"."""
     return (f"row {row:,}, " if row else "") + f"column {column}: {quoted(value)} is not a number"
 
 
 def as_text(value: Any) -> str | None:
-    """A cell as a sentence: None where there is nothing but space, or a list or an object; numbers as they read."""
+    """A cell as a sentence; None for white space, a list or an object. Numbers become their digits."""
     if value is None or isinstance(value, list | dict) or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bytes):
@@ -218,14 +227,14 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[\s_.\-]+", "", name).casefold()
 
 
-def is_known(name: str) -> bool:
-    """Whether this is one of the names that columns are found by."""
-    return normalize_name(name) in KNOWN_NAMES
+def is_usual_name(name: str) -> bool:
+    """Whether this is one of the usual names of columns."""
+    return normalize_name(name) in USUAL_NAMES
 
 
 def looks_like_data(first: Sequence[str]) -> bool:
-    """Whether a table's first line is obviously a row: a number in it, or a whole sentence, and no known name."""
-    if any(map(is_known, first)):
+    """Whether a table's first line is a row and no header: it has a number or a whole sentence, and no usual name."""
+    if any(map(is_usual_name, first)):
         return False
     return any(parse_number(cell) is not None or _is_sentence(cell) for cell in first)
 
@@ -261,14 +270,14 @@ def header_of(path: Path, first: Sequence[str]) -> tuple[tuple[str, ...], bool, 
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """``name``, or name_2, name_3, …: the first that no column has, in any case of its letters."""
+    """The first of ``name``, name_2, name_3, … that no column has, in any case of its letters."""
     used = {other.casefold() for other in taken}
     candidates = chain([name], (f"{name}_{number}" for number in count(2)))
     return next(candidate for candidate in candidates if candidate.casefold() not in used)
 
 
 def listed(columns: Sequence[str], noun: str = "column") -> str:
-    """Names of columns as an error lists them: on one line, none too long, not too many."""
+    """The names of columns as an error lists them, on one line, cut and limited."""
     names = [" ".join(name.split()) for name in columns[:MOST_LISTED]]
     names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
     more = f" and {len(columns) - MOST_LISTED} more" if len(columns) > MOST_LISTED else ""
@@ -284,7 +293,7 @@ def _first(names: Sequence[str], by_key: dict[str, str]) -> str | None:
     return next((by_key[name] for name in names if name in by_key), None)
 
 
-def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
+def _as_requested(table: OpenedTable, requested: Sequence[str]) -> PairColumns:
     if len(requested) not in (2, 3):
         raise InputError(f"Name two columns, or three with the gold score last; {len(requested)} are named.")
     first, second, *score = (_existing(table, name) for name in requested)
@@ -293,8 +302,8 @@ def _as_requested(table: TableColumns, requested: Sequence[str]) -> PairColumns:
     return PairColumns(first, second, score=score[0]) if score else _with_the_rest(table, first, second)
 
 
-def _with_the_rest(table: TableColumns, first: str, second: str) -> PairColumns:
-    """A pair with its gold score, label and negative, which are found by name."""
+def _with_the_rest(table: OpenedTable, first: str, second: str) -> PairColumns:
+    """A pair with its gold score, label and negative, by their names."""
     by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
     score, label, negative = (_first(names, by_key) for names in (SCORES, LABELS, NEGATIVES))
     if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
@@ -302,7 +311,7 @@ def _with_the_rest(table: TableColumns, first: str, second: str) -> PairColumns:
     return PairColumns(first, second, score=score, label=label, negative=negative)
 
 
-def _existing(table: TableColumns, requested: str) -> str:
+def _existing(table: OpenedTable, requested: str) -> str:
     """The column as the table spells it."""
     if requested in table.columns:
         return requested
@@ -313,7 +322,7 @@ def _existing(table: TableColumns, requested: str) -> str:
     raise InputError(f"{table.path.name} has no column {quoted(requested)}; it has {listed(table.columns)}{meant}.")
 
 
-def _is_numeric(table: TableColumns, column: str) -> bool:
+def _is_numeric(table: OpenedTable, column: str) -> bool:
     values = [value for value in table.preview(50).rows[column] if as_text(value) is not None]
     return bool(values) and all(parse_number(value) is not None for value in values)
 
@@ -321,3 +330,70 @@ def _is_numeric(table: TableColumns, column: str) -> bool:
 def _is_sentence(cell: str) -> bool:
     words = len(cell.split())
     return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
+
+
+# ---------------------------------------------------------------- by content
+
+
+def sentence_columns(rows: Cells) -> list[str]:
+    """The columns that hold sentences, in the order of the table."""
+    return [name for name, cells in rows.items() if _are_sentences(_texts(cells))]
+
+
+def guess_sentences(rows: Cells) -> tuple[str, ...]:
+    """The two columns of a pair; or the one with the longest sentences; or none.
+
+    Two are a pair if there are no others, or their names differ in the last character alone.
+    """
+    names = sentence_columns(rows)
+    length = {name: fmean(map(len, _texts(rows[name]))) for name in names}
+    alike = [pair for pair in combinations(names, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
+    for pair in [names] if len(names) == 2 else alike[:1]:
+        if max(length[name] for name in pair) < UNLIKE * min(length[name] for name in pair):
+            return tuple(pair)
+    return (max(names, key=length.__getitem__),) if names else ()
+
+
+def guess_target(rows: Cells, of_pairs: bool) -> str | None:
+    """The column of judgements; ``rows`` are those of the columns beside the sentences.
+
+    A label before a score, and of single sentences a class, of which there are few; None where two are as likely.
+    """
+    texts = {name: _texts(cells) for name, cells in rows.items()}
+    checks = [_are_labels, _are_scores, *([] if of_pairs else [_are_classes])]
+    likely = ([name for name in texts if check(texts[name])] for check in checks)
+    best = next(filter(None, likely), [])
+    return best[0] if len(best) == 1 else None
+
+
+def _texts(cells: Sequence[Any]) -> list[str]:
+    return [text.strip() for cell in cells[:HEAD_ROWS] if (text := as_text(cell)) is not None]
+
+
+def _are_sentences(texts: list[str]) -> bool:
+    if not texts or len(set(texts)) < max(min(len(texts), 2), len(texts) / REPEATS):
+        return False
+    in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
+    characters = ("".join(text[:200].split()) for text in texts)
+    letters = fmean(fmean(category(character)[0] in "LM" for character in text) for text in characters)
+    return in_words >= 0.5 and letters >= LETTERS
+
+
+def _are_labels(texts: list[str]) -> bool:
+    numbers = set(map(parse_number, texts))
+    words = {text.lower() for text in texts}
+    return len(words) > 1 and (numbers == {0.0, 1.0} or words <= JUDGEMENT_WORDS)
+
+
+def _are_scores(texts: list[str]) -> bool:
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    if len(numbers) < len(texts) or len(set(numbers)) < 2:
+        return False
+    # Consecutive numbers are those of the rows.
+    are_consecutive = all(b - a == 1 for a, b in pairwise(numbers))
+    low, high = min(numbers), max(numbers)
+    return not are_consecutive and ((low >= 0 and high <= 10) or (low >= -1 and high <= 1))
+
+
+def _are_classes(texts: list[str]) -> bool:
+    return 2 <= len(set(texts)) <= len(texts) / 3 and None in map(parse_number, texts)

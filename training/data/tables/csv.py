@@ -1,6 +1,6 @@
 """CSV, TSV and other delimited text; and plain text, a sentence a line.
 
-The delimiter is found from the first records; a first line ``sep=;``, as Excel writes it, decides. Quoting follows
+The first records show the delimiter, unless a first line ``sep=;``, as Excel writes it, names it. Quoting follows
 RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
 begins with a quotation mark, that one line is read again as plain text and marked, and reading continues with the
 next line: an unclosed quote costs a note, not the rest of the file. Tab-separated files that were never quoted
@@ -18,15 +18,16 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import SENTENCES, header_of, is_known, normalize_name
+from training.data.tables.columns import SENTENCES, header_of, is_usual_name, normalize_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-# Characters that sentences do not hold, for one column, commas and all: quoted where it must be, or a sentence a line.
+# Delimiters of tables of one column, with quoted fields or with a sentence a line: characters that no sentence has.
 NO_DELIMITER, LINES = "\x1f", "\x1e"
-LONGEST_FIELD = 2_000_000  # characters; a longer field is a quote that was never closed
+# A longer field, in characters, is a quote that was never closed.
+LONGEST_FIELD = 2_000_000
 SNIFFED_RECORDS = 50
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
 ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
@@ -38,58 +39,56 @@ class DelimitedTable(TextTable):
 
     delimiter: str
     is_quoted: bool
-    skipped_lines: int  # the line ``sep=;``
+    # 1 where the first line is ``sep=;``.
+    skipped_lines: int
     has_header: bool
 
     @property
     def description(self) -> str:
         layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
         layout = layouts.get(self.delimiter) or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
-        return f"{self.text.spoken_encoding} text{layout}"
+        return f"{spoken(self.text.encoding)} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
-        # What comes before a header is no row.
+        # Lines before a header are no rows.
         records = islice(from_first(self.records()), 1, None) if self.has_header else self.records()
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
         """Every record, the header and blank lines too."""
         csv.field_size_limit(LONGEST_FIELD)
-        taken: list[str] = []  # the lines of the record being read
-        returned: deque[str] = deque()  # lines to be read again
+        record_lines: list[str] = []
+        unread_lines: deque[str] = deque()
         suspicious = self.text.notes
         with self.text.open() as file:
             lines = islice(file, self.skipped_lines, None)
 
             def feed() -> Iterator[str]:
-                while True:
-                    line = returned.popleft() if returned else next(lines, None)
-                    if line is None:
-                        return
-                    taken.append(line)
+                while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
+                    record_lines.append(line)
                     yield line
 
             reader = self._csv_reader(feed())
             while True:
-                taken.clear()
+                record_lines.clear()
                 note = None
                 try:
                     record = next(reader)
                 except StopIteration:
                     return
                 except csv.Error:
-                    returned.extendleft(reversed(taken[1:]))
-                    record = self._plain(taken[0])
+                    unread_lines.extendleft(reversed(record_lines[1:]))
+                    record = self._plain(record_lines[0])
                     if self.is_quoted:
                         note = "a quotation mark is opened and not closed properly; read as plain text"
-                    del taken[1:]
+                    del record_lines[1:]
                     reader = self._csv_reader(feed())
-                if suspicious and (remark := suspicion(taken, suspicious)):
+                if suspicious and (remark := suspicion(record_lines, suspicious)):
                     note = f"{note}; {remark}" if note else remark
                     record = [cell.replace(OTHER, "") for cell in record]
                 if self.delimiter == LINES and not "".join(record).strip():
                     record = []
-                yield record, note, sum(map(len, taken))
+                yield record, note, sum(map(len, record_lines))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
@@ -109,7 +108,7 @@ class DelimitedTable(TextTable):
 
 
 def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
-    """Determine encoding (unless it is given), delimiter, quoting and header of a text file.
+    """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
 
     InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
     """
@@ -126,13 +125,13 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     remarks += text.remarks
     if not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
-    # By the number of lines; more than there are where quotes hold line ends.
+    # Lines are counted, so that the estimate is too high where quotes hold line ends.
     rows = text.lines - draft.skipped_lines - has_header
     return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
 
 
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
-    """Open a text file of a sentence a line: commas, quotes and tabs are part of the sentences.
+    """Opens a text file of a sentence a line, whose commas, quotes and tabs are part of the sentences.
 
     An empty line is a row without text, so that row i stays line i. A first line that is the name of a column of
     sentences ("sentence", "text") is a header. InputError if the file is empty or no text.
@@ -146,7 +145,7 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that splits the first records best: known column names count most, then equal numbers of fields."""
+    """The delimiter that splits the first records best, by usual column names, then by equal numbers of fields."""
     if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
         return "\t"
     # csv.reader ends lines at \n and \r alone.
@@ -164,7 +163,7 @@ def _delimiter(head: str, suffix: str) -> str:
             return (0, 0.0, 0)
         width = len(records[0])
         regular = sum(len(record) == width for record in records) / len(records)
-        return (sum(map(is_known, records[0])), round(regular, 1), width)
+        return (sum(map(is_usual_name, records[0])), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
     names, regular, width = merit(best)
@@ -172,7 +171,7 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _is_never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are plain characters: every line with an odd one has all its fields.
+    """Whether quotes in a tab-separated file are plain characters, because every line with an odd one has all fields.
 
     A first line with all fields in quotes means that the file was quoted.
     """

@@ -1,8 +1,8 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
-The keys of all objects are the columns, so `open_json` reads the whole file once: every key, the type of every
-column and the number of rows are known before the first batch. A line that is not an object is kept as an empty row
-with a note. An array is read object by object, never as a whole, whatever its size.
+The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the type of every
+column and the number of rows. A line that is not an object becomes an empty row with a note. An array is read object
+by object, never as a whole, whatever its size.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any, Literal
 
 from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.rows import Record, RowBatch, gather, quoted
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, suspicion
+from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
-LONGEST_OBJECT = 16 << 20  # characters of one element of an array
+# The most characters of one element of an array.
+LONGEST_OBJECT = 16 << 20
 PIECE = 1 << 20
 Layout = Literal["lines", "array", "columns"]
 LAYOUTS = {"lines": "JSON Lines", "array": "a JSON array", "columns": "a JSON object of columns"}
@@ -44,12 +45,14 @@ class JsonTable(TextTable):
     """A file of JSON objects whose columns are known."""
 
     layout: Layout
-    keys: tuple[str, ...]  # as the objects spell them; ``columns`` are the same, made unique and not empty
-    types: tuple[str, ...]  # the names of the columns' Arrow types
+    # The keys as the objects spell them; ``columns`` differ where these are empty or not unique.
+    keys: tuple[str, ...]
+    # The names of the columns' Arrow types.
+    types: tuple[str, ...]
 
     @property
     def description(self) -> str:
-        return f"{LAYOUTS[self.layout]}, {self.text.spoken_encoding}"
+        return f"{LAYOUTS[self.layout]}, {spoken(self.text.encoding)}"
 
     def fields(self) -> list[Any]:
         import pyarrow as pa
@@ -79,7 +82,7 @@ class JsonTable(TextTable):
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
-    """Read the file once for its columns, their types and the number of rows.
+    """Reads the file once for its columns, their types and the number of rows.
 
     InputError if there is no object in it, or an array breaks off.
     """
@@ -130,7 +133,8 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
             if isinstance(json.loads(first), dict) and next((line for line in file if line.strip()), None) is not None:
                 return None
         except (ValueError, RecursionError):
-            pass  # the object has several lines, or the line is no JSON
+            # The object has several lines, or the line is no JSON.
+            pass
     try:
         value = json.loads(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
     except (ValueError, RecursionError):
@@ -142,7 +146,7 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
-    """(the object, None, its characters) or ({}, what is wrong, characters) for every row."""
+    """For every row (the object, None, its characters) or ({}, the fault, its characters)."""
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):
@@ -181,7 +185,8 @@ def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | N
             return
         try:
             value, end = decode(buffer, at)
-            is_complete = end < len(buffer)  # a number may go on in the next piece
+            # A number may go on in the next piece.
+            is_complete = end < len(buffer)
         except (ValueError, RecursionError):
             is_complete = False
         if is_complete:
@@ -196,7 +201,7 @@ def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | N
 
 
 def _kind(cell: Any) -> str:
-    """The type of a value, by which its column gets one; whole numbers that are not exact as double are "long"."""
+    """The name of a value's type; whole numbers that are not exact as double are "long"."""
     if type(cell) is int:
         return "int" if abs(cell) < EXACT_IN_DOUBLE else "long" if abs(cell) < INT64 else "huge"
     return type(cell).__name__

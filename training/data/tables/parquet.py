@@ -1,4 +1,4 @@
-"""Parquet as a table, in batches that keep their Arrow types for writing them again."""
+"""Parquet as a table, in batches that keep their Arrow types, so that rows can be written as they were read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, OpenedTable, RowBatch
 from training.errors import InputError, first_line
 
-LONGEST_CELL = 2_000_000  # bytes
+LONGEST_CELL_BYTES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class ParquetTable(OpenedTable):
     """A Parquet file whose footer has been read."""
 
     schema: Any
-    rows_at_once: int  # fewer than `BATCH_ROWS` where the cells are long
+    # Fewer than `BATCH_ROWS` where the cells are long.
+    rows_at_once: int
     description = "Parquet"
 
     def fields(self) -> list[Any]:
@@ -46,7 +47,7 @@ class ParquetTable(OpenedTable):
 
 
 def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
-    """Read the footer. InputError if it is no Parquet file, or an incomplete one, or has no rows."""
+    """Reads the footer. InputError if the file is no Parquet file, an incomplete one, or has no rows."""
     import pyarrow as pa
 
     try:
@@ -68,12 +69,12 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """The number of rows of the longest texts that make a batch of `BATCH_CHARACTERS`.
+    """The number of rows of the longest texts that fill a batch of `BATCH_CHARACTERS`.
 
-    A file of a few kilobytes can hold a million times the same text of a megabyte: Parquet stores it once, in a
-    dictionary. The texts are looked at there, where they take as much memory as in the file.
+    A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores it once, in a
+    dictionary. The texts are measured there, where they take as much memory as in the file.
 
-    InputError if a text is longer than `LONGEST_CELL`.
+    InputError if a text is longer than `LONGEST_CELL_BYTES`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -85,7 +86,7 @@ def _rows_at_once(path: Path, schema: Any) -> int:
         for chunk in (chunk for column in file.read_row_group(group, columns=texts).columns for chunk in column.chunks):
             values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
             longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
-        if longest > LONGEST_CELL:
+        if longest > LONGEST_CELL_BYTES:
             raise InputError(f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence.")
     return max(1, min(BATCH_ROWS, BATCH_CHARACTERS // longest))
 

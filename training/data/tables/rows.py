@@ -2,8 +2,8 @@
 
 `OpenedTable` is the base class of every format. Readers yield single records; `gather` makes batches of them that are
 bounded in rows and in characters, so that a file with a megabyte in each cell needs no more memory than one with a
-word. Nothing is dropped: a row with too few fields is filled up with None, a row with too many keeps the surplus in
-its note, and an empty line between rows is a row, so that row i of a result belongs to row i of the input. Only empty
+word. No row is dropped: one with too few fields is filled up with None, one with too many keeps the surplus in its
+note, and an empty line between rows is a row, so that row i of a result belongs to row i of the input. Only empty
 lines at the end are left out.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import dropwhile
+from itertools import chain, dropwhile, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from training.errors import InputError
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 16 << 20
-HEAD_ROWS = 100  # rows that are looked at to find out what the columns hold
-EMPTY_LINE = "an empty line"  # the note on one between rows
-QUOTED = 60  # characters of a bad value that a note or an error quotes
+# The first rows, by which a reader judges the columns.
+HEAD_ROWS = 100
+EMPTY_LINE = "an empty line"
+# The characters of a bad value that a note or an error quotes.
+QUOTED = 60
 
+# The values of a row in the order of the columns (empty for a blank line), a note on a fault or None, its characters.
 Record = tuple[Sequence[Any], str | None, int]
-"""A row's values in the order of the columns (empty for a blank line), what is wrong with it, its characters."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class RowBatch:
     """Consecutive rows of a table, by column.
 
     ``first_row`` counts from 1, without the header. ``rows`` maps every column to its values, all equally long.
-    ``notes`` maps a position in the batch to what is wrong with that row. ``arrow`` is the batch as it stood in
-    a Parquet file, with its types, and None for other formats.
+    ``notes`` maps a position in the batch to the fault of that row. ``arrow`` is the batch as it stood in a Parquet
+    file, with its types, and None for other formats.
     """
 
     first_row: int
@@ -84,10 +86,7 @@ class OpenedTable:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is no doubt about the characters.
-
-        There is none in a file that is not text, or is UTF-8 or marked UTF-16 throughout.
-        """
+        """Whether the characters are beyond doubt: the file is no text, or is UTF-8 or marked UTF-16 throughout."""
         return True
 
     def fields(self) -> list[Any]:
@@ -99,8 +98,8 @@ class OpenedTable:
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
-        InputError if the file is damaged further down, or the disk fails; the message names the row. Also, at the end,
-        if the file was changed meanwhile.
+        InputError, which names the row, if the file is damaged further down or the disk fails; and at the end, if the
+        file was changed meanwhile.
         """
         try:
             yield from self._read(size)
@@ -113,11 +112,11 @@ class OpenedTable:
         self._check_version()
 
     def preview(self, rows: int = 10) -> RowBatch:
-        """The first rows, `HEAD_ROWS` at most, which are read once."""
+        """The first rows, at most `HEAD_ROWS`, which are read once."""
         return self._head.part(0, rows)
 
     def in_memory(self, names: Mapping[str, str]) -> dict[str, list[Any]]:
-        """All rows of the columns that have ``names``: name -> values. Raises as `batches`."""
+        """The values of all rows by the ``names`` of their columns. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names.values()}
         # Cells that repeat, as premises do, are held once.
         distinct: dict[Any, Any] = {}
@@ -143,7 +142,7 @@ class OpenedTable:
 
 
 def file_version(path: Path) -> tuple[int, int] | None:
-    """Size and time of the last change, which differ after a file was changed; None if there is no such file."""
+    """The size of a file and the time of its last change, which tell a changed file; None if there is no such file."""
     try:
         status = path.stat()
     except OSError:
@@ -157,41 +156,36 @@ def changed_while_read(name: str) -> str:
 
 
 def from_first(records: Iterator[Record]) -> Iterator[Record]:
-    """The records from the first on that is not empty."""
+    """The records from the first one that is not empty."""
     return dropwhile(lambda record: not record[0], records)
 
 
 def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True) -> Iterator[RowBatch]:
     """Batches of at most ``size`` rows. With ``blanks``, an empty record between two others is a row of its own."""
     width, first_row = len(columns), 1
+    empty_row: Record = ((None,) * width, EMPTY_LINE, 0)
     values: list[Sequence[Any]] = []
     notes: dict[int, str] = {}
-    weight = pending = 0
+    weight = empty_rows = 0
 
     def batch() -> RowBatch:
         by_column = map(list, zip(*values, strict=True))
         return RowBatch(first_row, dict(zip(columns, by_column, strict=True)), notes)
 
-    for record, note, characters in records:
-        if not record:
-            pending += blanks
+    for fields, fault, length in records:
+        if not fields:
+            empty_rows += blanks
             continue
-        while pending:
-            notes[len(values)] = EMPTY_LINE
-            values.append((None,) * width)
-            pending -= 1
-            if len(values) == size:
+        record = (fields, fault, length) if len(fields) == width else (*_fit(fields, fault, width), length)
+        for row, note, characters in chain(repeat(empty_row, empty_rows), [record]):
+            if note:
+                notes[len(values)] = note
+            values.append(row)
+            weight += characters
+            if len(values) >= size or weight >= BATCH_CHARACTERS:
                 yield batch()
-                first_row, values, notes, weight = first_row + size, [], {}, 0
-        if len(record) != width:
-            record, note = _fit(record, note, width)
-        if note:
-            notes[len(values)] = note
-        values.append(record)
-        weight += characters
-        if len(values) >= size or weight >= BATCH_CHARACTERS:
-            yield batch()
-            first_row, values, notes, weight = first_row + len(values), [], {}, 0
+                first_row, values, notes, weight = first_row + len(values), [], {}, 0
+        empty_rows = 0
     if values:
         yield batch()
 

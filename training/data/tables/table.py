@@ -5,10 +5,10 @@
 >>> for batch in table.batches(): batch.first_row, batch.rows["sentence1"], batch.notes
 
 `open_table` determines format, encoding, delimiter and columns before the first row is used, and raises one clear
-sentence if a file cannot be used. After that nothing is guessed and nothing is dropped: malformed rows come with a
-note. The first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a
-workbook. Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns and numbers
-are in `columns`.
+sentence if a file cannot be used. Later it neither guesses nor drops anything: malformed rows come with a note. The
+first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a workbook.
+Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns and numbers are in
+`columns`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.data.tables.columns import listed
-from training.data.tables.columns import pick_columns as pick_columns  # what scripts need beside `open_table`
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
 from training.data.tables.parquet import open_parquet
@@ -32,7 +31,8 @@ from training.data.tables.text import ForeignFileError
 from training.data.tables.xlsx import open_xlsx
 from training.errors import InputError
 
-Opener = Callable[[Path, str | None, str | None], OpenedTable]  # a file, its encoding, its sheet -> the table
+# A function of a file, its encoding and its sheet.
+Opener = Callable[[Path, str | None, str | None], OpenedTable]
 
 
 class Format(NamedTuple):
@@ -41,13 +41,13 @@ class Format(NamedTuple):
     name: str
     suffixes: tuple[str, ...]
     open: Opener
-    # How its files begin, white space aside; a file that begins so is one, whatever its name.
+    # The first bytes of its files, white space aside; a file that begins so is one, whatever its name.
     beginnings: tuple[bytes, ...] = ()
     # Whether all of its files begin so.
     is_binary: bool = False
 
 
-# The first is that of files that no other claims.
+# The first is the format of files that no other claims.
 FORMATS = (
     Format("CSV", (".csv",), open_delimited),
     Format("TSV", (".tsv", ".tab"), open_delimited),
@@ -57,7 +57,8 @@ FORMATS = (
 )
 SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suffixes)
 
-MOST_UNPACKED = 1 << 30  # bytes of a .gz file
+# The most bytes of a .gz file.
+MOST_UNPACKED = 1 << 30
 FOREIGN = {
     b"\x1f\x8b": "a gzip archive: unpack it first",
     b"BZh": "a bzip2 archive: unpack it first",
@@ -82,7 +83,7 @@ FOREIGN = {
 def open_table(
     path: Path | str, encoding: str | None = None, sheet: str | None = None, lines: bool = False
 ) -> OpenedTable:
-    """Open a user's file.
+    """Opens a user's file.
 
     Args:
         encoding: of a text file, such as windows-1251; None to find out.
@@ -111,19 +112,19 @@ def open_table(
 
 
 def any_of(names: Sequence[str]) -> str:
-    """Names in words: "CSV, TSV or XLSX"."""
+    """The names in words: "CSV, TSV or XLSX"."""
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 @contextmanager
 def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable]:
-    """A table as by `open_table`, also of a .gz file. InputError also if it unpacks to too much."""
+    """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
         yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
 
 
 def _format(path: Path) -> Format:
-    """The format of a file, which its first bytes decide, then its name. InputError if it is none of ours."""
+    """The format of a file by its first bytes, then by its name. InputError if it is none of `FORMATS`."""
     with path.open("rb") as file:
         head = file.read(4096)
     if foreign := next((words for beginning, words in FOREIGN.items() if head.startswith(beginning)), None):
@@ -139,7 +140,7 @@ def _format(path: Path) -> Format:
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack a gzip file into a folder, piece by piece. InputError if it is damaged or larger than `MOST_UNPACKED`."""
+    """Unpacks a gzip file into a folder, piece by piece. InputError if it is damaged or beyond `MOST_UNPACKED`."""
     size, unpacked = 0, folder / path.stem
     try:
         with gzip.open(path) as packed, unpacked.open("wb") as file:

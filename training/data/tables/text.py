@@ -1,21 +1,26 @@
-"""The way from the bytes of a text file to characters: one fast pass over the whole file decides.
+"""The characters of a text file, whose encoding one fast pass over all of its bytes decides.
 
-A guess from the first kilobytes fails at row 900,000. So `scan` reads all bytes once, a megabyte at a time: a byte
-order mark settles it; without one, the file is UTF-8 if every byte of it is. Where it is not, its lines are looked at
-one by one. If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in, and
-marked; broken characters within lines of UTF-8 become �, and those lines are marked. If hardly any line is UTF-8, the
-whole file is in another encoding, which is guessed, with a certainty that is stated; where none fits, the file is
-refused and the user names it. An encoding that the user names is taken as it is. The same pass counts the lines, which
-gives every progress bar its total, and looks for zero bytes and for lines so long that the file cannot be a table.
+A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a megabyte at a time. A byte
+order mark decides; without one, the file is UTF-8 if all of its bytes are. Otherwise its lines are judged one by one:
+
+- If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in, and marked. Broken
+  characters within lines of UTF-8 become �, and those lines are marked.
+- If hardly any line is UTF-8, the whole file is in another encoding, which is guessed, with a stated certainty. If none
+  fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
+
+The same pass counts the lines, which gives every progress bar its total, and looks for zero bytes and for lines so long
+that the file cannot be a table.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,17 +28,22 @@ from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
 CHUNK = 1 << 20
-HEAD = 1 << 16  # bytes that tell text from other files
-LONGEST_LINE = 16 << 20  # bytes: no table of sentences has a longer row; reading it would fill the memory
+# The first bytes, which tell text from other files.
+HEAD = 1 << 16
+# No table of sentences has a longer row, in bytes, and reading it would fill the memory.
+LONGEST_LINE = 16 << 20
+# UTF-32 comes first, because its mark begins with that of UTF-16.
 BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with the same two bytes
+    codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}  # a mark at the start of a file decides by itself
-OTHER = "\ufdd0"  # a code that no text has: what follows it was not UTF-8
+# The encodings of files without a byte order mark.
+WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+# A code that no text has. The character after it was not UTF-8.
+OTHER = "\ufdd0"
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # The share of control bytes in a text. Random bytes hold 0.11, and text in an encoding of other days none: UTF-8, which
 # random bytes are not, may hold more, since some programs leave zero bytes in it.
@@ -41,39 +51,43 @@ MOST_CONTROL, MOST_CONTROL_BESIDES_UTF8 = 0.1, 0.02
 
 
 class UnknownEncodingError(InputError):
-    """A text file is not UTF-8, and no encoding fits it with any certainty: the user has to name it."""
+    """A text file is not UTF-8, and no encoding fits it with any certainty, so that the user has to name it."""
 
 
 class ForeignFileError(InputError):
-    """A file is no table, but something else; what can be read is said to its reader as well."""
+    """A file is no table, but something else; `open_table` adds the formats that can be read."""
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file whose encoding is known to hold from its first byte to its last."""
+    """A text file whose encoding holds from its first byte to its last.
+
+    Attributes:
+        lines: the number of rows and header, but for line ends inside quotes.
+        certainty: that of a guessed encoding, 0 to 1.
+        is_named: whether the user has named the encoding.
+        damaged: whether some bytes do not fit the encoding; each reads as �.
+        other: the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are.
+        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
+    """
 
     path: Path
     encoding: str
-    lines: int  # the number of rows and header, but for line ends inside quotes
-    certainty: float | None = None  # of an encoding that was guessed, 0 to 1
-    is_named: bool = False  # whether the user has named the encoding
-    damaged: bool = False  # some bytes are not what the encoding allows; each reads as �
-    other: str = ""  # the encoding of the lines that are not UTF-8, in a file whose other lines are
-    other_lines: int = 0  # how many they are
+    lines: int
+    certainty: float | None = None
+    is_named: bool = False
+    damaged: bool = False
+    other: str = ""
+    other_lines: int = 0
     has_nul: bool = False
-    doubled_ends: bool = False  # lines end \r\r\n: written in text mode on Windows, each seems followed by a blank
-
-    @property
-    def spoken_encoding(self) -> str:
-        """The encoding in words: "UTF-8 with a byte order mark"."""
-        return spoken(self.encoding)
+    doubled_ends: bool = False
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences on what the user should know about the characters."""
+        """Remarks on the characters for the user, a sentence each."""
         remarks = []
         if self.certainty is not None:
-            read_as = f"{self.spoken_encoding}, with a certainty of {self.certainty:.0%}."
+            read_as = f"{spoken(self.encoding)}, with a certainty of {self.certainty:.0%}."
             remarks.append(f"The text is not UTF-8; it is read as {read_as}")
             if self.certainty < LOW:
                 remarks.append("Do words look wrong? Then name its encoding.")
@@ -81,19 +95,19 @@ class TextFile:
             lines = f"{self.other_lines:,} line{'s are' if self.other_lines > 1 else ' is'}"
             remarks.append(f"{lines} not UTF-8 as the others, and read as {spoken(self.other)}; their rows are marked.")
         elif self.damaged:
-            remarks.append(f"Bytes that are not {self.spoken_encoding} are read as �; their rows are marked.")
+            remarks.append(f"Bytes that are not {spoken(self.encoding)} are read as �; their rows are marked.")
         if self.has_nul:
             remarks.append("Some text holds zero bytes; the rows are marked.")
         return tuple(remarks)
 
     @property
     def notes(self) -> dict[str, str]:
-        """Characters whose presence marks a row, and the notes on it."""
+        """The notes on rows, by the characters that cause them."""
         notes = {}
         if self.has_nul:
             notes["\0"] = "holds a zero byte"
         if self._errors == "replace":
-            notes["\ufffd"] = f"holds bytes that are not {self.spoken_encoding}, shown as �"
+            notes["\ufffd"] = f"holds bytes that are not {spoken(self.encoding)}, shown as �"
         if self.other:
             notes[OTHER] = "is not UTF-8 as other rows are"
         return notes
@@ -103,7 +117,7 @@ class TextFile:
         return "replace" if self.damaged or self.certainty is not None else "strict"
 
     def open(self) -> TextIOWrapper:
-        """The file as text, line ends untouched. What is read in the other encoding of a mixed file follows `OTHER`."""
+        """The file as text, line ends untouched. `OTHER` precedes characters of the other encoding of a mixed file."""
         errors = _read_as(self.other) if self.other else self._errors
         return self.path.open("r", encoding=self.encoding, errors=errors, newline="")
 
@@ -126,10 +140,10 @@ class TextTable(OpenedTable):
 
 
 def scan(path: Path, encoding: str | None = None) -> TextFile:
-    """Read the file once and find its encoding, unless ``encoding`` names it.
+    """Reads the file once and determines its encoding, unless ``encoding`` names it.
 
-    InputError if the file is empty, is not text, or is not in the encoding that it announces or that was named; its
-    subclass UnknownEncodingError if the encoding was not named and cannot be found out.
+    InputError if the file is empty, is not text, or is not in the encoding that it announces; its subclass
+    UnknownEncodingError if no encoding is named and none fits.
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
@@ -151,7 +165,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         return text
     if announced not in (None, "utf-8-sig"):
         raise InputError(
-            f"{path.name} begins as {text.spoken_encoding}, but breaks it near byte {broken_at:,}: save it as UTF-8."
+            f"{path.name} begins as {spoken(text.encoding)}, but breaks it near byte {broken_at:,}: save it as UTF-8."
         )
     if control > MOST_CONTROL_BESIDES_UTF8:
         raise ForeignFileError(f"{path.name} is not a text file.")
@@ -159,53 +173,50 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
 
 
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
-    """The notes on a row: those whose characters are in its ``lines``."""
+    """The notes on a row whose characters are in its ``lines``; None if there are none."""
     return "; ".join([note for character, note in notes.items() if any(character in line for line in lines)]) or None
 
 
 def _utf16(head: bytes) -> str | None:
-    """UTF-16 of any European text has a zero in every second byte; text in other encodings has none."""
+    """The kind of UTF-16 of a European text, which has a zero in every second byte; None for other encodings."""
     even, odd = head[0::2].count(0), head[1::2].count(0)
     is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
     return ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
-    """The file by all of its bytes, and near which one it is not of this encoding; None if it is throughout.
+    """The file by all of its bytes, and near which byte it breaks this encoding; None if it does nowhere.
 
     InputError if a line is far too long.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     newlines = returns = nul = since_line_end = position = 0
     broken_at = None
-    for chunk in _chunks(path):
-        newlines, returns, nul = newlines + chunk.count(b"\n"), returns + chunk.count(b"\r"), nul + chunk.count(b"\0")
-        last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
-        since_line_end = len(chunk) - last - 1 if last >= 0 else since_line_end + len(chunk)
-        if since_line_end > LONGEST_LINE:
-            raise InputError(
-                f"{path.name}, line {max(newlines, returns) + 1:,}, is longer than {LONGEST_LINE >> 20} MB: this is no "
-                "table of sentences, or its line ends are missing."
-            )
-        if broken_at is None:
-            try:
-                decoder.decode(chunk, final=not chunk)
-            except UnicodeError as error:
-                broken_at = position + getattr(error, "start", 0)
-        position += len(chunk)
+    with path.open("rb") as file:
+        # An empty piece at the end tells the decoder that no byte is missing.
+        for chunk in chain(iter(partial(file.read, CHUNK), b""), [b""]):
+            newlines += chunk.count(b"\n")
+            returns += chunk.count(b"\r")
+            nul += chunk.count(b"\0")
+            last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+            since_line_end = len(chunk) - last - 1 if last >= 0 else since_line_end + len(chunk)
+            if since_line_end > LONGEST_LINE:
+                raise InputError(
+                    f"{path.name}, line {max(newlines, returns) + 1:,}, is longer than {LONGEST_LINE >> 20} MB: "
+                    "this is no table of sentences, or its line ends are missing."
+                )
+            if broken_at is None:
+                try:
+                    decoder.decode(chunk, final=not chunk)
+                except UnicodeError as error:
+                    broken_at = position + getattr(error, "start", 0)
+            position += len(chunk)
     has_nul = nul > 0 and not encoding.startswith(("utf-16", "utf-32"))
     return TextFile(path, encoding, (newlines or returns) + (since_line_end > 0), has_nul=has_nul), broken_at
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of the file in order, an empty piece last."""
-    with path.open("rb") as file:
-        yield from iter(lambda: file.read(CHUNK), b"")
-    yield b""
-
-
 def _by_lines(text: TextFile) -> TextFile:
-    """A file that is not UTF-8 throughout: damaged, mixed, or in another encoding."""
+    """A file that is not UTF-8 throughout, judged line by line: damaged, mixed, or in another encoding."""
     good, broken, other, sample = 0, 0, 0, bytearray()
     with text.path.open("rb") as file:
         for line in file:
@@ -234,7 +245,7 @@ def _by_lines(text: TextFile) -> TextFile:
 
 
 def _read_as(encoding: str) -> str:
-    """The name of an error handler that reads bytes that are not UTF-8 in another encoding, and puts `OTHER` before."""
+    """The name of an error handler that decodes bytes that are not UTF-8 in another encoding, after `OTHER`."""
 
     def handle(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeDecodeError):
@@ -249,14 +260,17 @@ def _read_as(encoding: str) -> str:
 
 # charset-normalizer tells scripts apart: Cyrillic, Greek, Arabic, Chinese, Japanese, Korean, each in several encodings.
 # Two corrections. Encodings of Latin letters differ in a few accents only, which it confuses in short texts; among
-# those the one wins in which most accents are letters that its languages use. And it confuses small letters and
-# capitals of Cyrillic. Nothing is certain: the guess comes with a certainty, and the user can name the encoding.
+# them the one wins in which most accents are letters that its languages use. And it confuses small letters and
+# capitals of Cyrillic. A guess comes with a certainty, and the user can name the encoding.
 
-SAMPLE = 1 << 17  # bytes of lines that are not ASCII
-LOW = 0.5  # a certainty below asks the user to look
-LEAST_SCORE = 0.6  # of accents that are letters of the languages
-MANY = 40  # characters beyond ASCII that make a guess as certain as it gets
-FEW = 3  # characters that tell nothing of a script
+# The most bytes of lines that are not ASCII.
+SAMPLE = 1 << 17
+# With a lower certainty the user is asked to look.
+LOW = 0.5
+# The least share of accents that are letters of the languages.
+LEAST_SCORE = 0.6
+# Characters beyond ASCII that make a guess as certain as it gets, and that tell nothing of a script.
+MANY, FEW = 40, 3
 
 SPOKEN = {
     "utf-8": "UTF-8",
@@ -309,7 +323,7 @@ class Guess(NamedTuple):
 
 
 def guess_encoding(sample: bytes) -> Guess:
-    """The encoding of lines that are not valid UTF-8. A certainty of 0 says that none fits."""
+    """The encoding of lines that are not valid UTF-8. A certainty of 0 means that none fits."""
     from charset_normalizer import from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, preemptive_behaviour=False, threshold=0.6, enable_fallback=False)
@@ -327,20 +341,19 @@ def guess_encoding(sample: bytes) -> Guess:
         # small letters where the other has capitals.
         is_inverted = len(_INVERTED.findall(text)) > len(_CAPITALISED.findall(text))
         other_case = {"cp1251": "koi8_r", "koi8_r": "cp1251"} if is_inverted else {}
-        return Guess(
-            other_case.get(match.encoding, match.encoding), round((1 - match.chaos) * min(1.0, beyond / MANY), 2)
-        )
+        certainty = round((1 - match.chaos) * min(1.0, beyond / MANY), 2)
+        return Guess(other_case.get(match.encoding, match.encoding), certainty)
     return _guess_latin(sample)
 
 
 def _guess_latin(sample: bytes) -> Guess:
-    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 if several are.
+    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 among equals.
 
-    A certainty of 0 says that in none of them they are.
+    A certainty of 0 means that they are in none.
     """
     scores = {name: _letter_score(sample, name) for name in LATIN}
     # The first of equals is Windows-1252.
-    best = max(LATIN, key=lambda name: scores[name])
+    best = max(scores, key=scores.__getitem__)
     beyond = sum(byte > 127 for byte in sample)
     certainty = scores[best] * min(1.0, 0.5 + beyond / MANY / 2) if scores[best] >= LEAST_SCORE else 0.0
     return Guess(best, round(certainty, 2))
@@ -349,26 +362,25 @@ def _guess_latin(sample: bytes) -> Guess:
 def _letter_score(sample: bytes, encoding: str) -> float:
     """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against.
 
-    -1 where the bytes are none of this encoding.
+    -1 where the bytes do not fit the encoding.
     """
     try:
         text = sample.decode(encoding)
     except ValueError:
         return -1.0
     frequent, _, rare = LATIN[encoding].partition("|")
+    worth = dict.fromkeys(rare, 0.8) | dict.fromkeys(frequent, 1.0)
     points = []
     for before, character in zip(" " + text, text, strict=False):
         if not character.isascii():
-            # A capital letter inside a word is no letter at all.
-            is_inside = character.isupper() and before.islower()
-            points.append(
-                1.0 if character in frequent else -0.5 if character not in rare else 0.3 if is_inside else 0.8
-            )
+            # A rare capital letter inside a word is hardly a letter.
+            is_inside = worth.get(character) == 0.8 and character.isupper() and before.islower()
+            points.append(0.3 if is_inside else worth.get(character, -0.5))
     return sum(points) / max(len(points), 1)
 
 
 def named_encoding(name: str) -> str:
-    """The codec of that name, such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
+    """The codec of a name such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
     try:
         codec = codecs.lookup(name.strip()).name
         "".encode(codec)

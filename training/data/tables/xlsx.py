@@ -16,17 +16,20 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile
 
-from training.data.tables.columns import canonical_names, header_of, listed
-from training.data.tables.guess import sentence_columns
+from training.data.tables.columns import canonical_names, header_of, listed, sentence_columns
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather, quoted
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
 
-MOST_ROWS = 1_048_576  # of any sheet in Excel
-MOST_UNPACKED = 1 << 30  # bytes
-MOST_SHARED_TEXT = 256 << 20  # bytes: openpyxl keeps the shared strings in memory
-LONGEST_CELL = 1 << 20  # bytes of XML; Excel itself allows 32,767 characters
+# No sheet of Excel has more.
+MOST_ROWS = 1_048_576
+MOST_UNPACKED_BYTES = 1 << 30
+# openpyxl holds the shared strings in memory.
+MOST_SHARED_BYTES = 256 << 20
+# Bytes of XML; Excel itself allows 32,767 characters.
+LONGEST_CELL = 1 << 20
 PIECE = 1 << 20
+# The exceptions of openpyxl for damaged workbooks.
 BROKEN = (
     AttributeError,
     BadZipFile,
@@ -40,19 +43,19 @@ BROKEN = (
     ValueError,
     zlib.error,
 )
-"""What openpyxl raises for damaged workbooks."""
 
 
 class UnknownSheetError(InputError):
-    """A workbook has no sheet of the name that the user has picked."""
+    """A workbook has no sheet of the name that the user picked."""
 
 
 @dataclass(frozen=True)
 class XlsxTable(OpenedTable):
-    """A workbook whose sheet and columns are known."""
+    """A workbook, and the sheet that is read."""
 
     has_header: bool
-    head: list[Record] = field(repr=False)  # the first rows, without the header
+    # The first rows, without the header.
+    head: list[Record] = field(repr=False)
 
     @property
     def description(self) -> str:
@@ -69,9 +72,9 @@ class XlsxTable(OpenedTable):
 
 
 def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None) -> XlsxTable:
-    """Find the sheet and its header; ``sheet`` is its name, None for the first that holds the most sentences a row.
+    """Opens a workbook. ``sheet`` names a sheet; None for the first that holds the most sentences a row.
 
-    InputError if it is no workbook, a damaged one, one whose sheets are empty, or one without this sheet.
+    InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
     """
     _check_archive(path)
     with _workbook(path) as workbook:
@@ -111,7 +114,7 @@ def _sentences(path: Path, head: list[Record]) -> int:
 
 def _rows(sheet: Any) -> Iterator[Record]:
     """Every row of the sheet as text, without the empty cells at its end; empty for an empty row."""
-    # What the file says about its size is often wrong.
+    # The size that the file states is often wrong.
     sheet.reset_dimensions()
     for cells in sheet.iter_rows(max_row=MOST_ROWS, values_only=True):
         values = [_text(cell) for cell in cells]
@@ -135,12 +138,12 @@ def _text(cell: Any) -> str | None:
 
 @contextmanager
 def _workbook(path: Path) -> Iterator[Any]:
-    """The open workbook; any error of openpyxl inside the block means that the file is damaged."""
+    """The opened workbook; any error of openpyxl inside the block means that the file is damaged."""
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        # Not the path: openpyxl would judge by the name.
+        # openpyxl would judge a path by its name.
         with path.open("rb") as file:
             workbook = load_workbook(file, read_only=True, data_only=True, keep_links=False)
             try:
@@ -152,12 +155,12 @@ def _workbook(path: Path) -> Iterator[Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """InputError for another archive, and for a workbook that unpacks to more than fits into memory or into a cell."""
+    """Raises InputError for another archive, and for a workbook that unpacks to more than memory or a cell can hold."""
     try:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
             shared = max((size for name, size in sizes.items() if name.endswith("sharedStrings.xml")), default=0)
-            too_large = sum(sizes.values()) > MOST_UNPACKED or shared > MOST_SHARED_TEXT
+            too_large = sum(sizes.values()) > MOST_UNPACKED_BYTES or shared > MOST_SHARED_BYTES
             is_read = "xl/workbook.xml" in sizes and not too_large
             parts = [name for name in sizes if is_read and name.endswith((".xml", ".rels"))]
             huge_cell = any(_has_huge_cell(archive, name) for name in parts)
@@ -175,7 +178,8 @@ def _check_archive(path: Path) -> None:
 
 def _has_huge_cell(archive: ZipFile, name: str) -> bool:
     """Whether there is a tag, or text between two tags, that is longer than any cell can be."""
-    since = 0  # bytes since the last "<"
+    # Bytes since the last "<".
+    since = 0
     with archive.open(name) as file:
         while piece := file.read(PIECE):
             first, last = piece.find(b"<"), piece.rfind(b"<")

@@ -7,8 +7,8 @@ import pytest
 
 from sbert_app.services.background.tasks import Superseded, TaskProgress, TaskResult, TaskRunner, run_apart
 from sbert_app.services.background.watch import Watch
+from training import progress
 from training.errors import InputError, Stopped
-from training.sources import progress
 
 
 @pytest.fixture
