@@ -26,14 +26,15 @@ DEPTH = 100  # documents that a ranking gives to a fusion, and that a cross-enco
 RANK_CONSTANT = 60  # of reciprocal rank fusion, as in its paper
 
 
-def load_retriever(name: str, load: Callable[[str], Model] = open_model) -> Retriever:
+def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Retriever:
     """A retriever by name: MODEL, bm25 or MODEL+bm25, each perhaps with ?rerank=CROSS_ENCODER (or late interaction).
 
-    ``load`` opens the models in it.
+    ``load`` opens the models in it, in place of ``open_model``.
 
     Raises:
         InputError: a model cannot be opened, or is not of the kind that its place in the name asks for.
     """
+    load = load or open_model
     first, mark, cross_encoder = name.strip().partition(RERANK)
     model = first.removesuffix(FUSED)
     retriever: Retriever = Bm25() if model == BM25 else as_retriever(load(model))
