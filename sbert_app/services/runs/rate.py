@@ -114,7 +114,8 @@ def _key(estimate: RunEstimate) -> tuple[object, ...]:
 
 def _settings(config: RunConfig) -> tuple[object, ...]:
     """The settings, besides data and batch size, by which a run is fast or slow."""
-    return config.base, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
+    kind = config.objective_class.predicts_tokens
+    return config.base, kind, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
 
 
 def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
