@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parse(arguments)
     ablation = ABLATIONS[args.ablation]
     changes: dict[str, Any] = {"max_steps": args.max_steps} if args.max_steps else {}
+    changes |= {"base": args.base} if args.base else {}
+    changes |= {"learning_rate": args.lr} if args.lr else {}
     deadline = time.monotonic() + 60 * args.minutes
     try:
         table = _open_table(args, ablation, changes)
@@ -137,6 +139,8 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     if args.nli and settings.get("train_data") == NLI:
         settings["train_data"] = " + ".join(path.name for path in args.nli)
     command = f"python -m scripts.measure_ablation {args.ablation} --seeds {args.seeds}"
+    command += f" --base {args.base}" if args.base else ""
+    command += f" --lr {args.lr}" if args.lr else ""
     command += f" --max-steps {args.max_steps}" if args.max_steps else ""
     command += f" --nli {' '.join(path.name for path in args.nli)}" if args.nli else ""
     if not args.out.exists():
@@ -164,13 +168,15 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts.measure_ablation", description="Measure an ablation.")
     parser.add_argument("ablation", choices=ABLATIONS)
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 0")
+    parser.add_argument("--base", help="the base of the variants that do not vary it")
+    parser.add_argument("--lr", type=float, help="their learning rate, unless they vary it")
     parser.add_argument("--max-steps", type=int, help="optimiser steps of a run; default: one epoch")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit; completed runs are kept")
     parser.add_argument("--nli", type=Path, nargs="+", help="files of labelled pairs, where a variant trains on NLI")
     parser.add_argument("--keep", type=Path, help="a folder for the models, <variant>-<seed>")
-    parser.add_argument("--out", type=Path, help="the table [assets/ablation/<name>.json]")
+    parser.add_argument("--out", type=Path, help="the table [assets/ablation/<name>.json, or <name>-<base>.json]")
     args = parser.parse_args(arguments)
-    args.out = args.out or SHIPPED / f"{args.ablation}.json"
+    args.out = args.out or SHIPPED / f"{'-'.join(filter(None, (args.ablation, args.base)))}.json"
     return args
 
 

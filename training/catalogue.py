@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 LARGE_MODEL = "all-mpnet-base-v2"
-ENCODERS = (DEFAULT_MODEL, LARGE_MODEL)
+# A BERT of four layers that was trained to predict masked tokens and nothing else; it lies in the assets.
+RAW_BERT = "raw-bert-mini"
+ENCODERS = (DEFAULT_MODEL, LARGE_MODEL, RAW_BERT)
 
 DEFAULT_CROSS_ENCODER = "minilm-stsb"
 CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}  # adapter -> the encoder it adapts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +114,7 @@ def train(
             raise
     if should_end() and result.status == State.STOPPED:
         raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
-    print_result(asdict(result), as_json, _summary(result))
+    print_result(asdict(result), as_json, _summary(result, store.get(run_id).progress.warnings))
     if result.status == State.FAILED:
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
         raise typer.Exit(1)
@@ -240,7 +240,7 @@ def _print_seeds(experiment: Experiment, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _summary(result: RunResult) -> str:
+def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     early = f": {result.reason}" if result.reason else ""
     lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
     for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
@@ -253,6 +253,7 @@ def _summary(result: RunResult) -> str:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
     if result.final and result.final.get("collapsed"):
         lines.append(result.final["collapsed"])
+    lines += warnings
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)

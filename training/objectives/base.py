@@ -72,6 +72,15 @@ class Objective:
         return (*cls.fields, *(field for fields, is_its in by_fact.items() if is_its for field in fields))
 
     @classmethod
+    def trains_vectors(cls) -> bool:
+        """Whether it trains sentence vectors, and neither a cross-encoder nor a language model."""
+        return not (cls.scores_pairs or cls.predicts_tokens)
+
+    def guess(self, rows: int) -> float | None:
+        """The loss of an answer that does not look at the ``rows`` of a batch; None if that depends on the data."""
+        return None
+
+    @classmethod
     def needs_teacher(cls) -> bool:
         """Whether a model gives the target."""
         return cls.target in (TEACHER_OUTPUT, TEACHER_MARGINS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -66,6 +67,9 @@ class Classification(Objective):
     @classmethod
     def build(cls, config: object, dimension: int, labels: int) -> Self:
         return cls(dimension, labels, *(getattr(config, field) for field in cls.fields))
+
+    def guess(self, rows: int) -> float:
+        return math.log(self.classifier.out_features)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch.nn.functional as F

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -66,6 +67,9 @@ class MultipleNegativesRanking(Objective):
     can_mine_negatives = True
     scale: float = 20.0
     symmetric: bool = False
+
+    def guess(self, rows: int) -> float:
+        return math.log(rows)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         import torch

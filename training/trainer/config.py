@@ -316,8 +316,7 @@ class RunConfig(BaseModel):
             odd = next(part.objective for part in parts if part.facts.scores_pairs or part.facts.predicts_tokens)
             raise ValueError(f"{odd} trains another kind of model than the other objectives; train them apart")
         learner = self.objective_class
-        has_vectors = not (learner.scores_pairs or learner.predicts_tokens)
-        if not has_vectors and (self.pooling or self.matryoshka_dims or self.role(0)):
+        if not learner.trains_vectors() and (self.pooling or self.matryoshka_dims or self.role(0)):
             raise ValueError(f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts")
         if self.vocabulary_size and not (learner.predicts_tokens and self.base.startswith("scratch:")):
             raise ValueError(

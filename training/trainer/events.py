@@ -50,6 +50,8 @@ class _Event(BaseModel):
     loss: FiniteFloat | None = None
     loss_by_data: dict[str, float] | None = None
     lr: FiniteFloat | None = None
+    gradient_norm: FiniteFloat | None = None
+    guess: FiniteFloat | None = None
     sentences_per_second: FiniteFloat | None = None
     memory_gb: FiniteFloat | None = None
     spearman: FiniteFloat | None = None

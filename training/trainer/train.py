@@ -7,11 +7,12 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
             reason        failed: why, in one line; finished: why before the last step, or null
             with running: steps, rows, processes, device, dtype, micro_batches (per batch), base, pooling,
                           notes (what was done to the data), negatives (examples of mined ones, see
-                          `training.trainer.negatives`), resumed_from (a step, or null)
+                          `training.trainer.negatives`), guess (the loss of guessing, or null),
+                          resumed_from (a step, or null)
     train   loss          mean over the steps since the last train event
             loss_by_data  of several data sets with an objective each: the mean of each, by "data=objective"
-            lr, epoch, steps (in total), sentences_per_second, seconds_left (an estimate), memory_gb (of a GPU: the
-            most that was held so far, else null)
+            lr, gradient_norm (before it is clipped), epoch, steps (in total), sentences_per_second, seconds_left (an
+            estimate), memory_gb (of a GPU: the most that was held so far, else null)
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left

@@ -131,7 +131,7 @@ class Trainer:
         }
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
-        encoder = self.model.encoder
+        encoder, objectives = self.model.encoder, self.model.objective.objectives
         self.events.emit(
             "state",
             self.progress.step,
@@ -146,6 +146,9 @@ class Trainer:
             pooling=encoder.pooling,
             notes=list(self.notes),
             negatives=[asdict(each) for each in negatives],
+            guess=objectives[0].guess(self.config.batch_size)
+            if len(objectives) == 1 and not self.config.matryoshka_dims
+            else None,
             resumed_from=resumed_from,
         )
 
@@ -204,7 +207,7 @@ class Trainer:
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
-            self._emit_train(rate)
+            self._emit_train(rate, norm.item())
         if self.own.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
 
@@ -243,7 +246,7 @@ class Trainer:
         progress.losses += losses
         self._pending_losses = []
 
-    def _emit_train(self, rate: float) -> None:
+    def _emit_train(self, rate: float, gradient_norm: float) -> None:
         progress = self.progress
         by_data: dict[str, list[float]] = {}
         if len(self.data) > 1:
@@ -260,6 +263,7 @@ class Trainer:
             loss=fmean(progress.losses),
             **({"loss_by_data": {name: fmean(losses) for name, losses in by_data.items()}} if by_data else {}),
             lr=rate,
+            gradient_norm=gradient_norm,
             epoch=round(self.batches_done / self.batches.steps_per_epoch, 4),
             steps=self.total_steps,
             sentences_per_second=self.meter.sentences_per_second(),

@@ -85,7 +85,7 @@ def build(services: Services) -> Fields:
         "objective": component(start, "objective", info=objective.help, elem_id="objective"),
         "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),
         "teacher": component(start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"),
-        "pooling": component(start, "pooling", visible=not objective.scores_pairs),
+        "pooling": component(start, "pooling", visible=objective.trains_vectors()),
         "base": component(start, "base", elem_id="train-base"),
     }
     fields |= _data(services, start, "train_data", "train", TRAIN_DATA)
@@ -200,7 +200,7 @@ def objective_updates(name: str) -> tuple[Any, ...]:
     return (
         gr.update(info=objective.help),
         gr.update(visible="concatenation" in objective.fields),
-        gr.update(visible=not objective.scores_pairs),
+        gr.update(visible=objective.trains_vectors()),
         gr.update(visible=objective.needs_teacher()),
         gr.update(visible=objective.can_mine_negatives),
         gr.update(info=batch_size_info(name)),
@@ -229,7 +229,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     # Fields that are hidden for this objective keep what was chosen for another.
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if objective := OBJECTIVES.get(settings["objective"]):
-        settings["pooling"] = None if objective.scores_pairs else settings["pooling"]
+        settings["pooling"] = settings["pooling"] if objective.trains_vectors() else None
         settings["teacher"] = settings["teacher"] if objective.needs_teacher() else None
         settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
     settings["name"] = " ".join((settings["name"] or "").split())

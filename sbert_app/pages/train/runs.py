@@ -64,6 +64,7 @@ def status(run: Run, ahead: int) -> Markup:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
     if progress.collapsed:
         errors.append(f"{progress.collapsed}.")
+    errors += [f"{warning}." for warning in progress.warnings]
     return render(
         "train/templates/status.html",
         run=run,

@@ -66,7 +66,7 @@ class Ablation:
 def _of_objectives() -> dict[str, Variant]:
     """Those that see gold scores, then labels, then neither; then those that have a teacher."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
-    chosen = names(lambda objective: not objective.scores_pairs)
+    chosen = names(lambda objective: objective.trains_vectors())
     variants = {}
     for name in sorted(chosen, key=lambda name: order.index(OBJECTIVES[name].target)):
         teacher = {"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {}

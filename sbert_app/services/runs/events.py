@@ -18,6 +18,7 @@ from pathlib import Path
 from sbert_app.services.background.state import State
 from sbert_app.services.store.documents import unreadable
 from training.trainer.events import Event, parse_events
+from training.trainer.health import warnings
 from training.trainer.run_metrics import RUN_METRICS, main_metric
 
 
@@ -72,6 +73,7 @@ class RunProgress:
     baseline: Event | None = None  # the evaluation before the first step
     latest: Event | None = None
     best: Event | None = None  # of the evaluations after the first step
+    warnings: tuple[str, ...] = ()  # see `training.trainer.health`
     test: Event | None = None  # of the best model, on the test split of the dev data
 
     @classmethod
@@ -89,6 +91,7 @@ class RunProgress:
             latest=_last(events, "eval"),
             best=_last(events, "eval", lambda event: bool(event.get("best")) and event["step"] > 0),
             test=_last(events, "test"),
+            warnings=tuple(warnings(events)),
         )
 
     @property

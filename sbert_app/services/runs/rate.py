@@ -19,7 +19,7 @@ from sbert_app.services.runs.events import Event
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.assets import plain_sentences
-from training.catalogue import WORD_ENCODERS
+from training.catalogue import RAW_BERT, WORD_ENCODERS
 from training.evaluation.diagnostics import RANDOM_SENTENCES
 from training.names import DataName, ModelName
 from training.sources.resolve import has_glove
@@ -68,7 +68,8 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
 def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
     """Whether `measure_rate` can run now: base and data are on this machine, and none of all ``runs`` is running."""
     model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
-    has_base = model.is_scratch or model.run_id is not None or any(folder.is_dir() for folder in folders)
+    is_here = model.is_scratch or model.run_id is not None or model.name == RAW_BERT
+    has_base = is_here or any(folder.is_dir() for folder in folders)
     if config.base in WORD_ENCODERS:
         has_base = has_glove(store.home)
     has_data = not any(map(is_on_hub, DataName.parse_joined(config.train_data)))
@@ -114,7 +115,8 @@ def _key(estimate: RunEstimate) -> tuple[object, ...]:
 
 def _settings(config: RunConfig) -> tuple[object, ...]:
     """The settings, besides data and batch size, by which a run is fast or slow."""
-    return config.base, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
+    kind = config.objective_class.predicts_tokens
+    return config.base, kind, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
 
 
 def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:

@@ -1,8 +1,7 @@
 """Lesson 1: sentence vectors of models that were not trained for them, compared with one that was.
 
-A raw BERT has to be downloaded from the Hub. These need no download: TF-IDF, a transformer with random weights, and
-three representations of the default model: the average of its input embeddings, its CLS vector, and the mean of its
-outputs. Paper: section 1 and Table 1.
+TF-IDF, a transformer with random weights, a raw BERT, and three representations of the default model: the average of
+its input embeddings, its CLS vector, and the mean of its outputs. Paper: section 1 and Table 1.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, RAW_BERT
 from training.models.lexical import TfIdf
 
 if TYPE_CHECKING:
@@ -41,13 +40,14 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     counts = TfIdf().encode([*sample.first, *sample.second])
     rows = [Representation("TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold))]
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
+    rows += _cls_and_mean(context, RAW_BERT, "raw BERT", pairs)
     encoder = context.encoder_of(model)
     how = "its input table, averaged, no attention"
     rows.append(Representation(f"{encoder.name}: word vectors", how, _input_embeddings(encoder, sample)))
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    timed = [encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, model)]
+    timed = [encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)]
     return Representations(rows, sample, Timed(sum(each.seconds for each in timed), timed[-1].at))
 
 

@@ -23,7 +23,7 @@ def test_a_link_is_read_back():
 def test_without_a_class_there_are_all_lessons_as_they_are():
     found = read_class({"lesson": "4", "model": "/etc/passwd"}, ACCESS)
     assert found == ClassLink() and found.setup == STANDARD
-    assert found.numbers == tuple(range(1, 17)) and found.query == ""
+    assert found.numbers == tuple(range(1, 18)) and found.query == ""
 
 
 def test_what_a_link_leaves_out_is_the_lessons_own():

@@ -1,0 +1,127 @@
+"""Lesson 17: a training run that learned nothing, and how its curves say why.
+
+The runs ship, 16 combinations of four defects with three seeds each (`sbert_app.services.experiments.defects`); the
+chosen one can also be trained here, for 60 steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+import gradio as gr
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from sbert_app.figures.style import PALETTE
+from sbert_app.formats import format_duration
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, DefectRun, shipped, train_with
+
+GUESS = math.log(3)
+STEPS_HERE = 60
+
+
+class Curve(NamedTuple):
+    """A row of small figures: what it shows, and where its values are in a run."""
+
+    title: str
+    steps: str
+    values: str
+    factor: float
+
+
+CURVES = (
+    Curve("loss", "loss_steps", "losses", 1),
+    Curve("ρ ×100 on STSb dev", "steps", "rho", 100),
+    Curve("cosine of random pairs", "steps", "random_cosine", 1),
+)
+
+
+def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
+    """The shipped runs with these defects beside those with none, and one that is trained now if that is asked for."""
+    runs = {names: [run for run in shipped().runs if run.defects == names] for names in ((), _ordered(defects))}
+    here = None
+    if is_trained_here:
+        here = train_with(defects, context.setup.seed, STEPS_HERE, context.home)
+    return Measurement(curves(runs, here), describe(runs, here))
+
+
+def _ordered(defects: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in DEFECTS if name in defects)
+
+
+def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> go.Figure:
+    """Loss, ρ and cosine of random pairs over the steps: a line for each seed, grey for runs without defects."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=len(CURVES), cols=1, shared_xaxes=True, vertical_spacing=0.07)
+    colours = {names: PALETTE["blue" if names else "grey"] for names in runs}
+    lines = [(run, colours[names]) for names, of_one in runs.items() for run in of_one]
+    lines += [(here, PALETTE["orange"])] if here else []
+    for row, curve in enumerate(CURVES, 1):
+        for run, colour in lines:
+            values = [curve.factor * value for value in getattr(run, curve.values)]
+            what = ", ".join(DEFECTS[name] for name in run.defects) or "no defect"
+            figure.add_scatter(
+                x=list(getattr(run, curve.steps)),
+                y=values,
+                mode="lines",
+                line={"color": colour, "width": 3 if run is here else 1.8},
+                hovertemplate=f"step %{{x}}: %{{y:.3f}}<extra>{what}, seed {run.seed}</extra>",
+                row=row,
+                col=1,
+            )
+        figure.update_yaxes(title_text=curve.title, title_font_size=12, row=row, col=1)
+    figure.add_hline(
+        GUESS, line_dash="dot", line_color=PALETTE["vermillion"], row=1, col=1, annotation_text="guessing: ln 3"
+    )
+    styled(figure, 480)
+    figure.update_xaxes(title_text="step", row=len(CURVES), col=1)
+    return figure
+
+
+def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> Markup:
+    """The ends of the runs, what the app says of them, and where they were measured."""
+    rows = [
+        (
+            ", ".join(DEFECTS[name] for name in names) or "no defect",
+            f"{fmean(run.losses[-1] for run in of_one):.3f}",
+            f"{100 * fmean(run.rho[0] for run in of_one):.1f}",
+            f"{100 * fmean(run.rho[-1] for run in of_one):.1f}",
+            f"{fmean(run.random_cosine[-1] for run in of_one):.2f}",
+        )
+        for names, of_one in runs.items()
+        if of_one
+    ]
+    header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs")
+    last = list(runs.values())[-1]
+    sentences = list(dict.fromkeys(warning for run in last for warning in run.warnings))
+    grey = "Grey: no defect. Blue: with the defects that are ticked" + (". Orange: trained here." if here else ".")
+    said = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
+    source = shipped()
+    machine = source.machine.get("device", "")
+    where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
+    if here:
+        where += f"; here {STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}"
+    return table(header, rows, wide=True) + findings([grey, *said]) + measured(where)
+
+
+def build() -> Demo:
+    choices = [(label, name) for name, label in DEFECTS.items()]
+    defects = gr.CheckboxGroup(
+        choices,
+        value=list(NOTEBOOK),
+        label="Defects of the run",
+        info="The notebook had the first three",
+        elem_id="learn-defects",
+    )
+    here = gr.Checkbox(
+        False,
+        label=f"Train it here too, {STEPS_HERE} steps",
+        info="Half a minute to two minutes",
+        elem_id="learn-train",
+    )
+    return Demo([defects, here], show)

@@ -1,0 +1,123 @@
+"""The run of lesson 17: classification from a BERT, with any of the defects of a notebook that learned nothing.
+
+    schedule    the schedule was made for 0 steps, so that the learning rate is 0
+    mask        the network does not see which tokens are padding: each attends to all positions, and all are averaged
+    base        random weights, in place of raw-bert-mini
+    rate        a learning rate of 1e-3, fifty times the paper's
+
+The data is STSb train in three classes of its gold scores, so that guessing has a loss of ln 3. Padding that is read as
+text is written as text: the token [PAD] follows each sentence until all positions are filled, and no mask hides it.
+``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from sbert_app.services.store.documents import read_document
+from training.assets import asset
+from training.catalogue import RAW_BERT
+from training.data.dataset import Dataset
+from training.data.load import load_data
+from training.trainer.config import RunConfig
+from training.trainer.health import warnings
+
+DEFECTS = {
+    "schedule": "schedule for 0 steps",
+    "mask": "padding is not masked",
+    "base": "base of random weights",
+    "rate": "learning rate 1e-3",
+}
+# Those of the notebook.
+NOTEBOOK = ("schedule", "mask", "base")
+COMBINATIONS = [names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)]
+RANDOM_BASE, POSITIONS, EVALUATED = "scratch:4x256", 128, 300
+SHIPPED = asset("defects.json")
+
+
+@dataclass(frozen=True)
+class DefectRun:
+    """A run with the figures of its events: the loss after each of ``loss_steps``, ρ and the cosine of random pairs."""
+
+    defects: tuple[str, ...]
+    seed: int
+    loss_steps: tuple[int, ...]
+    losses: tuple[float, ...]
+    steps: tuple[int, ...]
+    rho: tuple[float, ...]  # Spearman, -1..1
+    random_cosine: tuple[float, ...]
+    warnings: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DefectTable:
+    """All runs that the lesson ships, on one machine."""
+
+    command: str
+    measured: str  # the day, ISO 8601
+    machine: dict[str, str]
+    runs: tuple[DefectRun, ...]
+
+
+def shipped() -> DefectTable:
+    """The runs that the lesson shows at once."""
+    return read_document(SHIPPED, DefectTable)
+
+
+def train_with(
+    defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
+) -> DefectRun:
+    """Train once. InputError if the data or the base cannot be loaded."""
+    from training.trainer.train import train
+
+    config = RunConfig(
+        "classification",
+        base=RANDOM_BASE if "base" in defects else RAW_BERT,
+        pooling="mean",
+        learning_rate=1e-3 if "rate" in defects else 2e-5,
+        max_steps=steps,
+        eval_every=max(1, steps // 6),
+        max_length=POSITIONS,
+        seed=seed,
+    )
+    events: list[dict[str, Any]] = []
+    result = train(
+        config,
+        events.append,
+        home=home,
+        should_stop=should_stop,
+        train_data=_read(load_data("stsb:train", home), defects),
+        eval_data=_read(_some(load_data("stsb:dev", home)), defects),
+        schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
+    )
+    trained = [event for event in events if event["kind"] == "train"]
+    measured = [event for event in events if event["kind"] == "eval"]
+    return DefectRun(
+        defects=tuple(name for name in DEFECTS if name in defects),
+        seed=seed,
+        loss_steps=tuple(event["step"] for event in trained),
+        losses=tuple(round(event["loss"], 4) for event in trained),
+        steps=tuple(event["step"] for event in measured),
+        rho=tuple(round(event["spearman"], 4) for event in measured),
+        random_cosine=tuple(round(event["random_cosine"], 4) for event in measured),
+        warnings=tuple(warnings(events)),
+        seconds=round(result.seconds, 1),
+    )
+
+
+def _some(data: Dataset) -> Dataset:
+    """Pairs at equal distances."""
+    return data.select([row * len(data) // EVALUATED for row in range(EVALUATED)])
+
+
+def _read(data: Dataset, defects: Collection[str]) -> Dataset:
+    """The data as the network reads it: with its padding, where that is not masked."""
+    if "mask" not in defects:
+        return data
+    padding = " [PAD]" * POSITIONS
+    return replace(data, columns=tuple([text + padding for text in column] for column in data.columns))

@@ -1,0 +1,76 @@
+"""The defects of the notebook, checked by the lines that it ran, and the runs of lesson 17."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModel, get_linear_schedule_with_warmup
+
+from sbert_app.pages.learn.lesson import Context
+from sbert_app.pages.learn.lessons import learned_nothing
+from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBOOK, shipped, train_with
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.store import RunStore
+from training.assets import asset
+from training.catalogue import RAW_BERT
+from training.models.encoder import Encoder
+
+
+def test_a_linear_schedule_of_0_steps_is_a_learning_rate_of_0_from_the_first_step_to_the_last():
+    rows_of_splits = {"train": 549_367, "validation": 9_842, "test": 9_824}
+    steps = int(len(rows_of_splits) / 16)
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)
+    schedule = get_linear_schedule_with_warmup(optimizer, int(0.1 * steps), steps)
+    rates = []
+    for _ in range(5):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert (steps, rates) == (0, [0] * 5)
+
+
+def test_without_a_mask_every_word_attends_to_the_padding():
+    encoder = Encoder.load(RAW_BERT, dtype="float32")
+    network = AutoModel.from_pretrained(asset(RAW_BERT), dtype=torch.float32).eval()
+    [ids] = encoder.tokenize(["A dog runs in the park."])
+    padded = torch.tensor([ids + [encoder.pad_id] * (128 - len(ids))])
+    with torch.no_grad():
+        alone = network(torch.tensor([ids])).last_hidden_state[0]
+        masked = network(padded, attention_mask=(padded != encoder.pad_id).long()).last_hidden_state[0, : len(ids)]
+        unmasked = network(padded).last_hidden_state[0, : len(ids)]
+    torch.testing.assert_close(masked, alone, atol=1e-4, rtol=1e-4)
+    assert (unmasked - alone).abs().max() > 0.1
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    return train_with(("schedule", "base"), 0, 24, home)
+
+
+def test_a_run_with_defects_says_which_and_learns_nothing(run):
+    assert run.defects == ("schedule", "base")
+    assert len(set(run.rho)) == 1 and len(set(run.random_cosine)) == 1
+    assert run.warnings[0].startswith("The learning rate is 0")
+
+
+def test_every_combination_ships_with_three_seeds_and_behaves_as_the_lesson_says():
+    runs = shipped().runs
+    assert sorted((run.defects, run.seed) for run in runs) == sorted((d, s) for d in COMBINATIONS for s in range(3))
+    for run in runs:
+        if "schedule" in run.defects:
+            assert len(set(run.rho)) == 1
+            assert any(warning.startswith("The learning rate is 0") for warning in run.warnings)
+
+
+def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home, run, monkeypatch):
+    monkeypatch.setattr(learned_nothing, "train_with", lambda defects, *_: replace(run, losses=(math.pi,) * 24))
+    context = Context(ModelCache(home), RunStore(home))
+    figure, html, _ = learned_nothing.show(context, list(NOTEBOOK), True)
+    assert "loss 3.142" in html and "The learning rate is 0" in html
+    assert ", ".join(DEFECTS[name] for name in NOTEBOOK) in html and "no defect" in html
+    assert len(figure.data) == len(learned_nothing.CURVES) * (3 + 3 + 1)
+    same, _, _ = learned_nothing.show(context, [], False)
+    assert len(same.data) == len(learned_nothing.CURVES) * 3
