@@ -163,13 +163,13 @@ class RunConfig(BaseModel):
     mix: str = setting(
         PROPORTIONAL,
         "Mixing",
-        "whose batch is next of several sets with an objective each: by size, or each in its turn",
+        "with several data sets: batches in proportion to their size, or in turn",
         choices=MIXES,
     )
     eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
         "stsb:dev",
         "Dev data",
-        "what the run is evaluated on, about every 100 steps, to keep the best model; none for random pairs only",
+        "data that evaluates the run about every 100 steps, to keep the best model; none for random pairs only",
         metavar="NAME_OR_FILE",
     )
     epochs: float = setting(1, "Epochs", "passes over the training data", gt=0, le=1_000)
@@ -196,7 +196,7 @@ class RunConfig(BaseModel):
     patience: Whole | None = setting(
         None,
         "Patience",
-        "evaluations without a better figure after which the run ends",
+        "evaluations without improvement after which the run stops",
         words="all steps are done",
         ge=1,
         le=10_000,
@@ -223,7 +223,7 @@ class RunConfig(BaseModel):
     teacher: str | None = setting(
         None,
         "Teacher",
-        "what the run learns from besides the sentences: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
+        "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
         metavar="NAME",
         pattern=r"\S",
     )
@@ -234,7 +234,7 @@ class RunConfig(BaseModel):
     mini_batch_size: Whole | None = setting(
         None,
         "Mini-batch size",
-        "rows that are computed at a time (gradient caching)",
+        "rows per forward pass (gradient caching)",
         words="the whole batch",
         ge=1,
         le=65_536,
@@ -242,7 +242,7 @@ class RunConfig(BaseModel):
     max_tokens: Whole | None = setting(
         None,
         "Maximum tokens",
-        "tokens that are computed at a time, padding included, in place of so many rows",
+        "tokens per forward pass, padding included, instead of rows",
         words="the whole batch",
         ge=16,
         le=100_000_000,
@@ -253,7 +253,7 @@ class RunConfig(BaseModel):
     vocabulary_size: Whole | None = setting(
         None,
         "Vocabulary",
-        "word pieces that a transformer of random weights learns to read, found in the training data",
+        "word pieces in the vocabulary of a transformer with random weights, made from the training data",
         words="8,192",
         ge=100,
         le=200_000,

@@ -98,7 +98,7 @@ def test_json_brings_back_an_equal_config(config):
         (
             "mini_batch_size",
             0,
-            r"mini_batch_size is 0, but rows that are computed at a time \(gradient caching\) must be .* from 1",
+            r"mini_batch_size is 0, but rows per forward pass \(gradient caching\) must be .* from 1",
         ),
         ("negative_margin", 1, "negative_margin is 1, but .* must be a number from 0 and below 1"),
         ("teacher", "minilm-stsb", "regression has no teacher; leave it out, or choose mse or margin-mse"),
@@ -200,7 +200,7 @@ def test_settings_are_those_of_the_model():
 
 
 def escaped(cell: str) -> str:
-    return cell.replace("|", r"\|").replace("<", r"\<")
+    return cell.replace("|", r"\|").replace("<", "&lt;")
 
 
 def test_the_documentation_has_every_setting():
