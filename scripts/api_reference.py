@@ -25,13 +25,15 @@ examples. Arguments that mean the same everywhere are listed here and not repeat
 - `should_stop`: asked now and then; if it returns true, `Stopped` is raised.
 - `report`: filled with counts.
 - `show_progress_bar`: draw a bar in a terminal or a notebook.
+
+Wrong input raises `InputError` with one sentence: what, where, and what to do. Only other errors are listed.
 """
-# The arguments that the introduction describes. `device` of `encode` takes a list, so its description stays.
-SHARED = re.compile(r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar)`:|- `device`: auto")
+# The entries that the introduction makes superfluous. `device` of `encode` takes a list, so its description stays.
+SHARED = re.compile(r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar|InputError|Stopped)`:|- `device`: auto")
 # Public methods for the rest of the package, which users of the library do not call.
 INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "evaluate_every", "for_role"}
 INTERNAL |= {"from_table", "pool", "role", "steps_of_parts", "token_vectors", "total_steps", "weigh", "weights_sample"}
-INTERNAL |= {"with_note", "with_runner", "with_settings"}
+INTERNAL |= {"score", "search", "with_note", "with_runner", "with_settings"}
 ENTRY = re.compile(r"^([\w, ]+):")
 SECTION = re.compile(r"(Args|Attributes|Raises):")
 
@@ -71,13 +73,13 @@ def _signature(function: Any) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name != "self"
     ]
-    return re.sub(r"<[\w-]+ (?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
+    return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 
 
 def _markdown(docstring: str) -> str:
     """Paragraphs as they are; entries of Args and Raises as a list; indented examples as code."""
     blocks = docstring.replace("``", "`").split("\n\n")
-    return "\n\n".join(_block(block) for block in blocks)
+    return "\n\n".join(filter(None, map(_block, blocks)))
 
 
 def _block(block: str) -> str:
@@ -88,7 +90,7 @@ def _block(block: str) -> str:
         entries = re.sub(r"\n {5,}", " ", rest).splitlines()
         items = ("- " + ENTRY.sub(r"`\1`:", entry.strip()) for entry in entries)
         listed = "\n".join(item for item in items if not SHARED.match(item))
-        return f"Raises:\n\n{listed}" if heading == "Raises:" else listed
+        return f"Raises:\n\n{listed}" if listed and heading == "Raises:" else listed
     return f"```python\n{inspect.cleandoc(block)}\n```" if block.startswith("    ") else block
 
 

@@ -119,12 +119,7 @@ class RunConfig(BaseModel):
     training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
     `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
 
-    ``matryoshka_dims`` trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so
-    many rows of a batch at a time, in the memory of as many (gradient caching); the gradient is the whole batch's.
-    ``max_tokens`` does so by tokens, which suits texts of very different lengths. Of ``gradient_accumulation_steps``
-    batches the gradients are averaged; the negatives of a row are those of its own batch.
-    ``mine_negatives`` takes as the negative of each pair the nearest sentence by the base that is less similar to the
-    anchor than (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
+    docs/train.md describes every field, with its default.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
