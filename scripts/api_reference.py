@@ -29,11 +29,13 @@ examples. Arguments that mean the same everywhere are listed here and not repeat
 Wrong input raises `InputError` with one sentence: what, where, and what to do. Only other errors are listed.
 """
 # The entries that the introduction makes superfluous. `device` of `encode` takes a list, so its description stays.
-SHARED = re.compile(r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar|InputError|Stopped)`:|- `device`: auto")
+SHARED = re.compile(
+    r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar|InputError|Stopped)`:|- `device`: auto"
+)
 # Public methods for the rest of the package, which users of the library do not call.
-INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "evaluate_every", "for_role"}
-INTERNAL |= {"from_table", "pool", "role", "steps_of_parts", "token_vectors", "total_steps", "weigh", "weights_sample"}
-INTERNAL |= {"score", "search", "with_note", "with_runner", "with_settings"}
+INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
+INTERNAL |= {"for_role", "from_table", "pool", "role", "score", "search", "steps_of_parts", "to_json", "token_vectors"}
+INTERNAL |= {"total_steps", "train", "weigh", "weights_sample", "with_note", "with_runner", "with_settings"}
 ENTRY = re.compile(r"^([\w, ]+):")
 SECTION = re.compile(r"(Args|Attributes|Raises):")
 
