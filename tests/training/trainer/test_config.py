@@ -34,7 +34,7 @@ def test_a_config_is_immutable():
 
 
 NEEDS_TEACHER = names(lambda objective: objective.needs_teacher())
-OBJECTIVES = st.sampled_from(names(lambda objective: not objective.scores_pairs)).map(
+OBJECTIVES = st.sampled_from(names(lambda objective: not (objective.scores_pairs or objective.predicts_tokens))).map(
     lambda name: {"objective": name} | ({"teacher": "minilm-stsb"} if name in NEEDS_TEACHER else {})
 )
 configs = st.builds(
@@ -186,7 +186,9 @@ def test_settings_are_those_of_the_model():
     values = RunConfig("mnrl").to_dict()
     ranges = {name: each.range for name, each in SETTINGS.items() if each.range}
     optional = {name for name in ranges if SETTINGS[name].is_optional}
-    assert optional == {"max_steps", "eval_every", "patience", "max_length", "mini_batch_size", "max_tokens"}
+    assert optional == {
+        *("max_steps", "eval_every", "patience", "max_length", "mini_batch_size", "max_tokens", "vocabulary_size"),
+    }
     assert set(ranges) == {name for name, value in values.items() if type(value) in (int, float)} | optional
     assert ranges["warmup"][:4] == (0, 1, True, False)
     assert ranges["batch_size"][:4] == (1, 65_536, True, True)
