@@ -12,9 +12,7 @@ from sbert_app.process import regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.corpus.corpus import CorpusLimits
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.kept import KeptCorpora
-from sbert_app.services.corpus.shared_sentences import SharedSentences
+from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.maps.projection import compile_umap

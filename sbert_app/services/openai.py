@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.models.metrics import TOKENS
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError

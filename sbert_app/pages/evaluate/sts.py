@@ -35,7 +35,6 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.ranking import rank_models
 from sbert_app.services.results.results import (
     AVERAGE,
     DEVELOPMENT_SETS,
@@ -44,6 +43,7 @@ from sbert_app.services.results.results import (
     Results,
     averaged_of,
     data_label,
+    rank_models,
 )
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document

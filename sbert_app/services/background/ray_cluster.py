@@ -1,6 +1,6 @@
 """The connection to Ray, what a cluster has room for, and its errors as sentences.
 
-Runs (`sbert_app.services.runs.on_ray`) and files in parts (`sbert_app.services.shards.on_ray`) go through it.
+Runs (`sbert_app.services.runs.on_ray`) and files in parts (`sbert_app.services.files.shards`) go through it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Protocol
 
 from training.errors import Stopped
@@ -97,3 +98,17 @@ class Watch:
 
 
 UNWATCHED = Watch()
+
+
+class State(StrEnum):
+    OPENED = "opened"  # a file that nobody has asked to be scored yet
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+
+
+AT_WORK = frozenset({State.QUEUED, State.RUNNING})
+RESUMABLE = frozenset({State.INTERRUPTED, State.FAILED, State.STOPPED})

@@ -22,20 +22,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
-from sbert_app.services.experiments.ablations import Ablation, ablation
-from sbert_app.services.experiments.statistics import Summary, VariantRow, rows
+from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
+from sbert_app.services.experiments.ablations import Ablation, Summary, VariantRow, ablation, variant_rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run, RunError, default_name, slug
-from sbert_app.services.store.documents import DocumentStore, Timestamp
+from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
 from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
@@ -201,7 +200,7 @@ class Experiment:
     @property
     def rows(self) -> list[VariantRow]:
         before = {(cell.plan.label, cell.plan.seed): cell.before for cell in self.cells if cell.before is not None}
-        return rows(self.ablation, self.values, before)
+        return variant_rows(self.ablation, self.values, before)
 
     @property
     def seconds_left(self) -> float | None:
@@ -359,3 +358,48 @@ def is_experiment(home: Path, experiment_id: str) -> bool:
 def records(home: Path) -> DocumentStore[ExperimentRecord]:
     """The records of the experiments in a home folder."""
     return DocumentStore(home / "experiments", ExperimentRecord, what="experiment")
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    id: str
+    name: str  # which no other has: a filter by it finds these runs alone
+    runs: frozenset[str]  # ids
+    differ_in_seed: bool = False  # and in nothing else
+
+    @property
+    def label(self) -> str:
+        """The name without the id, where its time stands beside it."""
+        return self.name.removesuffix(self.id).rstrip()
+
+
+def run_groups(home: Path) -> dict[str, RunGroup]:
+    """The experiment of each run of a home folder that is part of one. Files that are damaged are left out."""
+    groups: dict[str, RunGroup] = {}
+    store = records(home)
+    for key in store.ids():
+        # It may have been deleted meanwhile, or be a link that leads nowhere.
+        with suppress(InputError, OSError):
+            group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
+            groups |= dict.fromkeys(group.runs, group)
+    return groups
+
+
+@lru_cache(maxsize=1_000)
+def _group(key: str, path: Path, stamp: int) -> RunGroup:
+    """``stamp`` is part of the cache key, so that a file is read again when it has changed: pages ask each second."""
+    record = read_document(path, ExperimentRecord)
+    name = f"folds: {record.name} by {record.by}"
+    if record.kind == SWEEP:
+        name = f"sweep: {ablation(record.name).title.lower()} {key}"
+    if record.kind == SEEDS:
+        name = f"{record.name}, seeds {record.by} {key}"
+    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS)
+
+
+def matches(run: Run, group: RunGroup | None, text: str) -> bool:
+    """Whether a run is shown under a filter: each word of the text is in its name, id, state, settings or group."""
+    config = run.config
+    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
+    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
+    return all(word in haystack for word in text.lower().split())

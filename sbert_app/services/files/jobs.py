@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.access import Quota
 from sbert_app.services.background.tasks import TaskProgress, TaskRunner, run_apart
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import AT_WORK, UNWATCHED, State, Watch
 from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document
 from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns

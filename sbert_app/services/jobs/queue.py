@@ -33,7 +33,7 @@ from huey.registry import Message
 from huey.serializer import Serializer
 
 from sbert_app.process import child_environment, module_command, regularly
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError

@@ -30,7 +30,7 @@ from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import RayCluster
-from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from sbert_app.services.models.metrics import BATCH, WAITING
+from sbert_app.services.access import BATCH, WAITING
 from training import parallel
 from training.errors import Stopped
 from training.inference.batching import Row

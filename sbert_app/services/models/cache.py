@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.runs.record import slug
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
+from training.data.load import load_data
 from training.errors import InputError
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, find_opener, required
@@ -212,3 +215,37 @@ def _parts(value: Any) -> list[Any]:
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
         return [*getattr(value, "__dict__", {}).values(), *slots]
     return []
+
+
+PREFIX = "static/"  # of the names of these models
+
+
+@dataclass(frozen=True)
+class Distilled:
+    model: str  # its name
+    teacher: str
+    dimension: int
+    tokens: int  # rows of its table
+    megabytes: float
+    seconds: float
+
+
+def distill_to_home(
+    models: ModelCache, teacher: str, dimension: int, data: str = "", watch: Watch = UNWATCHED
+) -> Distilled:
+    """Distil ``teacher``; its static model of this dimension is replaced. ``data``: sentences to count tokens in.
+
+    Raises InputError if the model or the data cannot be used.
+    """
+    from training.models.distill import distill
+    from training.models.encoder import Encoder
+
+    started = time.perf_counter()
+    corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
+    static = distill(models.get(teacher, Encoder), dimension, corpus, watch.on_progress, watch.should_stop)
+    name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
+    static.save(models.home / "models" / name)
+    models.forget(ModelName(name))
+    size = static.vocabulary_size * dimension * 4 / 1e6
+    seconds = time.perf_counter() - started
+    return Distilled(name, teacher, dimension, static.vocabulary_size, round(size, 1), round(seconds, 2))

@@ -10,17 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, with_scores
-from sbert_app.services.results.ranking import Ranking, comparison_of, rank
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
+from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric, Ranking, comparison_of, rank
+from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
-from training.data.transforms import POSITIVE_FROM, match_labels
+from training.data.transforms import POSITIVE_FROM, match_labels, positive_and_negative
 from training.errors import InputError, summary_of
+from training.evaluation.bootstrap import Interval, bootstrap_interval, wilson_interval
+from training.evaluation.metrics import spearman
+from training.evaluation.scoring import row_scores
 from training.evaluation.thresholds import (
     CRITERIA,
     PRECISION,
@@ -32,6 +36,9 @@ from training.evaluation.thresholds import (
     parse_criteria,
 )
 from training.names import ModelName
+
+if TYPE_CHECKING:
+    from training.models.model import Model
 
 MOST_MODELS = 12
 
@@ -148,3 +155,56 @@ def decide_results(
         rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
         found.append(ModelDecision(model, decision, rho, speed, average_precision_replicates(scores, matches)))
     return Decisions(sorted(found, key=lambda each: -each.found.decision.average_precision.value), {})
+
+
+LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
+
+
+@dataclass(frozen=True)
+class TripletScore:
+    """Accuracy in 0–1 under each similarity, and the Wilson interval of the first."""
+
+    n: int
+    accuracy: dict[str, float]
+    interval: Interval
+    ties: int  # triplets with two equal similarities; they count as wrong
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label."""
+
+    n: int
+    rho: float
+    interval: Interval
+    by_label: dict[str, np.ndarray]  # label -> scores of its pairs under the model's first similarity
+
+
+def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
+    """Score triplets, or pairs with labels that say what belongs together.
+
+    Raises InputError if the data is of neither kind.
+    """
+    if data.kind == TRIPLETS:
+        positive, negative = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
+        accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
+        near, far = next(iter(positive.values())), next(iter(negative.values()))
+        interval = wilson_interval(int((near > far).sum()), len(near))
+        return TripletScore(len(near), accuracy, interval, int((near == far).sum()))
+    if data.kind != LABELLED:
+        raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
+    order = LABEL_VALUES
+    if not set(data.label_names) <= set(LABEL_VALUES):
+        # A positive label and a negative one.
+        together, apart = positive_and_negative(data)
+        if len(data.label_names) > 2:
+            raise InputError(
+                f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs "
+                f"{', '.join(LABEL_VALUES)}, or two labels such as 1 and 0"
+            )
+        order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
+    (by_similarity,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
+    scores = next(iter(by_similarity.values()))
+    values = np.array([order[data.label_names[label]] for label in data.labels or ()])
+    by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
+    return LabelScore(len(values), spearman(scores, values), bootstrap_interval(scores, values), by_label)

@@ -30,22 +30,23 @@ from sbert_app.services.results.results import (
     data_label,
     estimate_x100,
 )
-from sbert_app.services.runs.training_data import overlap_with
+from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.cache import DiskCache, digest
-from training.catalogue import GLOVE, LABELLED, NLI_LABELS, SCORED
+from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED
 from training.data.dataset import Dataset
 from training.data.gold import TOP_SCORE
 from training.data.load import load_data
-from training.data.overlap import Overlap
+from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
-from training.errors import InputError, summary_of
+from training.errors import InputError, UserFacingError, summary_of
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.folder import ModelFolder
-from training.models.model import Model, VectorModel, find_opener
-from training.names import ModelName
+from training.models.model import Model, VectorModel, default_encode, find_opener
+from training.names import DataName, ModelName
+from training.objectives import training_data
 from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
-from training.sources.resolve import glove_folder
+from training.sources.resolve import find_run, glove_folder
 
 MAX_PAIRS = 20_000  # in a data set
 MAX_RESULTS = 100
@@ -244,3 +245,29 @@ class EvalResultCache:
     def put(self, model: str, data: str, result: EvalResult) -> None:
         cost = np.array([result.num_sentences, result.seconds])
         self.disk.put_arrays(f"{model}-{data}", {**result.scores, "gold": result.gold, "cost": cost})
+
+
+def trained_on(model: ModelName, home: Path) -> list[Dataset]:
+    """The rows that a model has learned from, those of the runs that it started from included.
+
+    Empty where they are not known. Sets of the Hub and files that are gone are left out.
+    """
+    if model.name in CROSS_ENCODERS:
+        return [training_data("stsb:train", "regression", home=home)]
+    if model.run_id is None:
+        return []
+    config = RunStore(home).get(find_run(model.run_id, home)).config
+    before = trained_on(ModelName.parse(config.base), home)
+    names = DataName.parse_joined(config.train_data)
+    if any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
+        return before
+    try:
+        return before + [training_data(*part, config.seed, home) for part in config.parts]
+    except UserFacingError:  # an upload that was deleted
+        return before
+
+
+def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
+    """How much of ``data`` a model has learned from; None where that is not known."""
+    rows = trained_on(model, home)
+    return overlap(data, rows, default_encode(home)) if rows else None

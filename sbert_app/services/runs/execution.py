@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import Event
-from sbert_app.services.runs.record import QUEUED
+from sbert_app.services.background.watch import State
+from sbert_app.services.runs.record import QUEUED, Event
 from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
 from training.errors import InputError, UserFacingError
 from training.trainer.run_metrics import MAIN_METRICS

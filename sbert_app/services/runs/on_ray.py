@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import Lost, RayCluster, ray_errors
-from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import Event
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.execution import execute as execute_here
-from sbert_app.services.runs.record import QUEUED, Run, RunRecord
+from sbert_app.services.runs.record import QUEUED, Event, Run, RunRecord
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_folder, write_bytes, write_text
 from training.errors import InputError

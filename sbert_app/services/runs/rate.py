@@ -13,10 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.estimate import RunEstimate, dev_data, is_on_hub
-from sbert_app.services.runs.events import Event
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Event, Run
 from sbert_app.services.runs.store import RunStore
 from training.assets import plain_sentences
 from training.catalogue import RAW_BERT, WORD_ENCODERS

@@ -31,14 +31,16 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
-from sbert_app.services.runs.events import Event, EventReader, RunProgress
+from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
 from sbert_app.services.runs.record import (
     LONGEST_NAME,
     QUEUED,
+    Event,
+    EventReader,
     Run,
     RunBusy,
     RunNotFound,
+    RunProgress,
     RunRecord,
     RunStateError,
     default_name,

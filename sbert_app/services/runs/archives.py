@@ -9,10 +9,12 @@ checksums, its size, and that each of its files is one that a home folder may ha
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -20,12 +22,14 @@ from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from sbert_app.formats import format_bytes
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import AT_WORK, State
+from sbert_app.services.runs.record import Run, RunBusy, RunStateError, slug
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store import home_entry
-from training.atomic import replace_file, replace_folder
-from training.errors import InputError
+from training.atomic import replace_file, replace_folder, write_text
+from training.errors import InputError, unwritable
 from training.sources.home import make_home
+from training.sources.hub import push_folder
 
 NOT_SAVED = {"lock", "stop", "reserve"}  # and what is hidden: locks, and what is being written
 BLOCK = 4096  # bytes that a file takes at least
@@ -139,3 +143,54 @@ def _write(archive: ZipFile, place: Path, thing: str, members: list[ZipInfo]) ->
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(member) as packed, target.open("xb") as file:
                 shutil.copyfileobj(packed, file)
+
+
+def export(store: RunStore, run_id: str, folder: Path) -> Path:
+    """Write ``folder``/<name of the run>.zip and return its path. The folder inside has the same name.
+
+    It is not compressed: weights hardly shrink. InputError if it cannot be written; also as `_with_model`.
+    """
+    run = _with_model(store, run_id, "export")
+    name = slug(run.name) or run.id
+    target = folder / f"{name}.zip"
+    evaluations = [event for event in run.events if event["kind"] == "eval"]
+    values = {"id": run.id, "name": run.name, "config": run.config.to_dict(), "evaluations": evaluations}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replace_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(run.folder.joinpath("model").rglob("*")):
+                if file.is_file():
+                    archive.write(file, f"{name}/{file.relative_to(run.folder / 'model')}")
+            archive.writestr(f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise unwritable(target, error) from error
+    return target
+
+
+def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
+    """The run. RunBusy while it is queued or running, RunStateError if it has no model."""
+    run = store.get(run_id)
+    if run.state in AT_WORK:
+        raise RunBusy(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
+    if not run.has_model:
+        raise RunStateError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
+    return run
+
+
+def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
+    """Upload the model with its card to ``repo`` (org/name), made if it does not exist. Returns its address.
+
+    InputError as `push_folder` and `_with_model`.
+    """
+    run = _with_model(store, run_id, "push")
+    repo = repo.strip()
+
+    def write(model: Path) -> None:
+        from training.trainer.model_card import with_model_index  # which imports torch
+
+        shutil.copytree(run.folder / "model", model)
+        card = model / "README.md"
+        text = card.read_text(encoding="utf-8") if card.exists() else ""
+        write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
+
+    return push_folder(write, repo, token, private, f"{run.name}, trained with SBERT Lab")
