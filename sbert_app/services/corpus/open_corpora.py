@@ -1,11 +1,18 @@
-"""Open corpora by key, and their vectors under any model. Shared by the tabs of the Explore page.
+"""Open corpora with their vectors under any model, and the files of corpora and sentences that visitors opened.
 
     key = embeddings.add(Corpus.from_text("…"))                     equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
-Vectors are cached on disk by what they depend on (sentences, weights, pooling), and in memory up to one gigabyte; those
-of a corpus of more than 100,000 sentences are a file that is mapped into memory. Corpora are held in memory up to two
-million sentences; an evicted one has to be opened again.
+Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte; those of a corpus of
+more than 100,000 sentences are a file that is mapped into memory. The corpora in memory have at most two million
+sentences; an evicted one has to be opened again.
+
+    key, corpus = corpora.keep(Path("/tmp/x/reviews.csv"), KeptCorpus("reviews.csv", time()))
+    corpora.read(key)                          after a reload or a restart, and for a colleague
+    token = shared.put(["A man sleeps.", "A dog barks."])      /?tab=many&sentences=TOKEN, /train?sentences=TOKEN
+
+A visitor's corpus is stored for a day under an id that nobody guesses. Sentences that one page hands to another are a
+file too, as servers and browsers refuse addresses of more than a few thousand characters.
 """
 
 from __future__ import annotations
@@ -37,13 +44,19 @@ from training.names import ModelName
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
 
-SHIPPED = asset("maps")  # the map of the example corpus, so that a first visit does not wait for it
-MAX_SENTENCES = 2_000_000  # of all open corpora
-MAX_BYTES = 1 << 30  # of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB
+# The map of the example corpus, so that a first visit does not wait for it.
+SHIPPED = asset("maps")
+# The most sentences of all open corpora.
+MAX_SENTENCES = 2_000_000
+# The most bytes of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB.
+MAX_BYTES = 1 << 30
 
 
 class EmbeddingCache:
-    """Thread-safe. ``max_sentences`` and ``max_bytes`` bound the corpora and the vectors in memory."""
+    """The open corpora and their vectors. Thread-safe.
+
+    ``max_sentences`` and ``max_bytes`` bound the corpora and the vectors in memory.
+    """
 
     def __init__(
         self,
@@ -56,15 +69,17 @@ class EmbeddingCache:
         self.limits = limits
         self.models = models
         self.home = home
-        self.cache = DiskCache(home / "cache", shipped=SHIPPED)  # of vectors, maps and clusters
+        # Vectors, maps and clusters.
+        self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._example: str | None = None
-        self._named: dict[str, str] = {}  # data set -> key; what it holds stays the same
+        # The keys of data sets, whose content stays the same.
+        self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
-        """Hold a corpus and return its key, which is equal for equal names, sentences and columns."""
+        """Open a corpus and return its key, which is equal for equal names, sentences and columns."""
         columns = (f"{name}={values}" for name, values in corpus.columns.items())
         own = [] if corpus.vectors is None else [corpus.own_key]
         key = digest([corpus.name, corpus.digest, *columns, *own])
@@ -78,7 +93,7 @@ class EmbeddingCache:
         return self._example
 
     def named(self, data: str) -> str:
-        """The key of the corpus of a data set, which is read if it is not open. InputError as `Corpus.from_data`."""
+        """Open the corpus of a data set, if it is not open, and return its key. InputError as `Corpus.from_data`."""
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
         return self._named[data]
@@ -93,10 +108,10 @@ class EmbeddingCache:
     def embed(
         self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
     ) -> EmbeddedCorpus:
-        """A corpus under a model and a pooling (None = the model's own), encoded if it is in no cache; or as `OWN`.
+        """A corpus under a model and a pooling, or with its `OWN` vectors; encoded if it is in no cache.
 
-        Concurrent requests for the same vectors encode once. ``watch`` gets (sentences done, total). Raises InputError
-        if the corpus has been evicted, or the model cannot be loaded. When one is stopped, others continue.
+        Concurrent requests for the same vectors encode once, and others continue when one is stopped. Raises InputError
+        if the corpus has been evicted, or the model cannot be loaded.
         """
         corpus = self.corpus(corpus_key)
         if model == OWN:
@@ -118,7 +133,7 @@ class EmbeddingCache:
 
 
 def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:
-    """Of the vectors; the pages of a memory map are the operating system's to take back."""
+    """The bytes of the vectors; the operating system reclaims the pages of a memory map by itself."""
     return 0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes
 
 
@@ -127,29 +142,32 @@ FOLDER = "corpora"
 
 @dataclass(frozen=True)
 class KeptCorpus:
-    """``corpus.json``: a file and how it is read."""
+    """``corpus.json``: the name of a file, and how it is read.
 
-    name: str  # of the file
+    ``vectors`` is the column of its vectors, ``array`` the name of a .npy file of them.
+    """
+
+    name: str
     created: Timestamp
     column: str | None = None
     encoding: str | None = None
     sheet: str | None = None
-    vectors: str | None = None  # the column of its own vectors
-    array: str | None = None  # or the name of a .npy file of them
+    vectors: str | None = None
+    array: str | None = None
     sentences: int = 0
 
 
 class KeptCorpora:
-    """The corpora in a folder of temporary files, each of ``most`` sentences at most."""
+    """The corpora in the folder of temporary files, each of ``most`` sentences at most."""
 
     def __init__(self, temp: TempFolder, most: int) -> None:
         self.temp, self.most = temp, most
         self.records = DocumentStore(temp.path / FOLDER, KeptCorpus, "/corpus.json", "corpus")
 
     def keep(self, source: Path, record: KeptCorpus, vectors: Path | None = None) -> tuple[str, Corpus]:
-        """Copy a file and read it; ``vectors`` is a .npy file beside it. Returns the id and the corpus.
+        """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
 
-        InputError if it cannot be read or kept; then nothing is.
+        InputError if it cannot be read or stored, which leaves nothing behind.
         """
         folder = self.temp.new_folder(FOLDER)
         try:
@@ -164,14 +182,14 @@ class KeptCorpora:
         return folder.name, corpus
 
     def read(self, key: str) -> Corpus:
-        """The corpus of that id. InputError if there is none any more, or it cannot be read."""
+        """The corpus of that id. InputError if it is gone, or cannot be read."""
         record = self.list([key]).get(key)
         if record is None:
             raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
-        """The records under these ids, as far as they are still there."""
+        """The records that still exist under these ids."""
         records = {}
         for key in keys:
             with suppress(InputError):
@@ -184,8 +202,10 @@ class KeptCorpora:
         return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, own)
 
 
-MAX_PAIRED = 500  # sentences whose pairs are written: 124,750 pairs
-MOST_CHARACTERS = 100_000_000  # of all pairs together: sentences may be long
+# The most sentences whose pairs are written: 124,750 pairs.
+MAX_PAIRED = 500
+# The most characters of all pairs together, as sentences may be long.
+MOST_CHARACTERS = 100_000_000
 TOKEN = re.compile(r"[0-9a-f]{32}")
 SENTENCES, PAIRS = "selected-sentences.jsonl", "selected-pairs.jsonl"
 
@@ -197,19 +217,13 @@ class SharedSentences:
         self.folder = folder
 
     def put(self, sentences: Sequence[str]) -> str:
-        """Write the sentences to a file and return its token; equal sentences have equal tokens.
-
-        Raises InputError if the file cannot be written.
-        """
+        """Write sentences to a file and return its token, the same for equal sentences. InputError if that fails."""
         token = digest(sentences)
         _write(self.folder / token / SENTENCES, ({"sentence": sentence} for sentence in sentences))
         return token
 
     def path(self, token: str) -> Path:
-        """The file of the sentences, with the one column ``sentence``.
-
-        Raises InputError if nothing is kept under this token.
-        """
+        """The file of the sentences, with the column ``sentence``. InputError if there is none of this token."""
         path = self.folder / token / SENTENCES if TOKEN.fullmatch(token) else None
         if path is None or not path.exists():
             raise InputError("the sentences of this link are not kept any more: select them again in Explore.")
@@ -223,7 +237,7 @@ class SharedSentences:
     def pairs(self, token: str) -> Path:
         """A file of all pairs, with the columns ``sentence1`` and ``sentence2``.
 
-        Raises InputError as `path`, or if there are more than 500 sentences, or fewer than two, or they are too long.
+        Raises InputError as `path`, or if there are not 2 to 500 sentences, or they are too long.
         """
         sentences = self.sentences(token)
         if not 2 <= len(sentences) <= MAX_PAIRED:

@@ -17,34 +17,56 @@ if TYPE_CHECKING:
 
 
 MAX_K = 100
-UNLIKE, ABOVE_RANDOM = 0.25, 0.1  # nothing is similar below this cosine, nor so little above that of random pairs
-CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
+# A sentence is similar from this cosine on, and if it is so far above that of random pairs.
+UNLIKE, ABOVE_RANDOM = 0.25, 0.1
+# The cross-encoder reads so many times k sentences.
+CANDIDATES = 4
 
 
 @dataclass(frozen=True)
 class Hit:
-    row: int  # its position in the corpus, from 0
+    """A sentence that a search finds.
+
+    Attributes:
+        row: the position in the corpus, from 0.
+        rank: the rank by cosine, from 1.
+        cross_score: the score of the cross-encoder from 0 to 1.
+        cross_rank: the rank by the cross-encoder among the candidates.
+    """
+
+    row: int
     sentence: str
     cosine: float
-    rank: int  # by cosine, from 1
-    cross_score: float | None = None  # 0–1
-    cross_rank: int | None = None  # by the cross-encoder, among the candidates
+    rank: int
+    cross_score: float | None = None
+    cross_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class SearchResult:
+    """The sentences nearest to a query.
+
+    Attributes:
+        by_cosine: the k nearest.
+        searched: the number of sentences in the corpus.
+        by_cross: the k best candidates in the order of the cross-encoder.
+        candidates: the number of sentences that the cross-encoder read.
+        index_note: the measured recall of an index that is not exact.
+        random_cosine: the mean cosine of two sentences of the corpus.
+    """
+
     query: str
-    by_cosine: list[Hit]  # the k nearest
-    searched: int  # sentences in the corpus
+    by_cosine: list[Hit]
+    searched: int
     exact: bool
     encode_ms: float
     search_ms: float
-    by_cross: list[Hit] = field(default_factory=list)  # the k best candidates in the cross-encoder's order
+    by_cross: list[Hit] = field(default_factory=list)
     cross_ms: float | None = None
-    candidates: int = 0  # read by the cross-encoder
+    candidates: int = 0
     cross_encoder: str | None = None
-    index_note: str = ""  # what an index that is not exact was checked with
-    random_cosine: float = 0.0  # the mean of two sentences of the corpus
+    index_note: str = ""
+    random_cosine: float = 0.0
 
     @property
     def finds_nothing(self) -> bool:
@@ -53,11 +75,11 @@ class SearchResult:
 
     @property
     def hits(self) -> list[Hit]:
-        """In the cross-encoder's order if there is one, else by cosine."""
+        """The hits in the order of the cross-encoder if there is one, else by cosine."""
         return self.by_cross if self.cross_encoder else self.by_cosine
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON: the hits in their final order, and the time of each step."""
+        """The hits in their final order and the time of each step, as JSON values."""
         return {
             "query": self.query,
             "searched": self.searched,

@@ -23,16 +23,25 @@ from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
 MAX_PAIRS = 10_000
-BLOCK = 1_024  # sentences that are looked up at a time
+BLOCK = 1_024
 WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    pairs: list[tuple[int, int, float]]  # positions in the corpus and cosine, best first
-    compared: int  # sentences, each with every other
-    same_text: int  # sentences left out because the same text came before
-    seconds: float  # without encoding
+    """The most similar pairs of a corpus.
+
+    Attributes:
+        pairs: positions in the corpus and cosine, best first.
+        compared: the sentences that were compared with each other.
+        same_text: the sentences that were left out because the same text came before.
+        seconds: the time without encoding.
+    """
+
+    pairs: list[tuple[int, int, float]]
+    compared: int
+    same_text: int
+    seconds: float
 
     @property
     def combinations(self) -> int:
@@ -41,14 +50,17 @@ class SimilarPairs:
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """The sentences of a corpus that nearly duplicate an earlier one."""
+    """The sentences of a corpus that nearly duplicate an earlier one.
 
-    original: np.ndarray  # (N,) int64: the position of the earlier one, or the sentence's own
+    ``original`` is the position of the earlier one, or the sentence's own, int64 (N,).
+    """
+
+    original: np.ndarray
     threshold: float
     seconds: float
 
     @property
-    def kept(self) -> np.ndarray:
+    def originals(self) -> np.ndarray:
         """Positions of the sentences without an earlier near duplicate."""
         return np.flatnonzero(self.original == np.arange(len(self.original)))
 
@@ -60,7 +72,8 @@ def similar_pairs(
 
     Raises InputError if k is less than 1.
     """
-    from training.search import most_similar_pairs  # torch takes seconds to import
+    # It imports torch, which takes seconds.
+    from training.search import most_similar_pairs
 
     started = time.perf_counter()
     rows = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
@@ -71,7 +84,7 @@ def similar_pairs(
 
 
 def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
-    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is kept."""
+    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is no duplicate."""
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
@@ -81,19 +94,19 @@ def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watc
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """Of each sentence of a corpus the nearest one in another corpus. Thresholds are applied to it, again and again."""
+    """The nearest sentence in another corpus for each sentence: cosines (N,) and rows, int64 (N,)."""
 
-    cosines: np.ndarray  # (N,)
-    rows: np.ndarray  # (N,) int64, in the other corpus
+    cosines: np.ndarray
+    rows: np.ndarray
 
     def matches(self, threshold: float) -> np.ndarray:
-        """Rows with a cosine of ``threshold`` or more, the most similar first: the corpora share them."""
+        """The rows that both corpora share, with a cosine of ``threshold`` or more, the most similar first."""
         order = np.argsort(-self.cosines, kind="stable")
         return order[self.cosines[order] >= threshold]
 
 
 def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
-    """Look for each sentence of a corpus in another one under the same model; kept in ``cache``.
+    """Find each sentence of a corpus in another one under the same model, or read the result from the cache.
 
     Raises InputError if the vectors have different dimensions.
     """
@@ -101,14 +114,14 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
         raise InputError(f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions.")
 
     def compute() -> np.ndarray:
-        found = np.empty((2, len(embedded)))
+        nearest = np.empty((2, len(embedded)))
         for start in range(0, len(embedded), BLOCK):
             watch.check()
             part = slice(start, start + BLOCK)
             cosines, rows = other.index.nearest(np.asarray(embedded.vectors[part]), 1)
-            found[:, part] = cosines[:, 0], rows[:, 0]
+            nearest[:, part] = cosines[:, 0], rows[:, 0]
             watch.report(start, None, len(embedded))
-        return found
+        return nearest
 
     cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
     return Nearest(cosines, rows.astype(np.int64))
@@ -116,19 +129,19 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
 
 def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
     """Positions of the first sentence of each text: int64, ascending."""
-    seen: dict[str, int] = {}
+    first: dict[str, int] = {}
     for position, sentence in enumerate(sentences):
-        seen.setdefault(normalize_text(sentence), position)
-    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen))
+        first.setdefault(normalize_text(sentence), position)
+    return np.fromiter(first.values(), dtype=np.int64, count=len(first))
 
 
 def normalize_text(sentence: str) -> str:
-    """The words of a sentence in lower case: equal for sentences that are the same text."""
+    """The words of a sentence in lower case, which are equal for the same text."""
     return " ".join(WORD.findall(sentence.casefold())) or sentence
 
 
 def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
-    """A CSV file of the pairs: cosine, row numbers from 1, sentences. Raises InputError if it cannot be written."""
+    """Write a CSV file of the pairs with row numbers from 1. Raises InputError if it cannot be written."""
     columns: dict[str, Column] = {
         "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
         "row1": [i + 1 for i, _, _ in similar.pairs],
@@ -140,6 +153,6 @@ def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
 
 
 def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
-    """A CSV file of sentences, after ``columns`` of them, with those of the corpus. InputError if it is not written."""
-    kept = corpus.select(rows.tolist())
-    return save_table(folder / name, with_file_columns({**columns, "sentence": kept.sentences}, kept.columns))
+    """Write a CSV file of sentences with ``columns`` and those of the corpus. InputError if it cannot be written."""
+    selected = corpus.select(rows.tolist())
+    return save_table(folder / name, with_file_columns({**columns, "sentence": selected.sentences}, selected.columns))

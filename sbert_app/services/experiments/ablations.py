@@ -1,11 +1,14 @@
-"""The ablations: what is varied, what is fixed, which variant is the default, and the results of the paper.
+"""The ablations: their variants, the results of the paper, the tables that ship, and the statistics of a sweep.
 
-Each is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The paper's figures are Spearman
-ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased,
-the mean of ten seeds. A sweep (`sbert_app.services.experiments.experiment`) is such a grid times seeds.
+An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The figures of the paper
+are Spearman ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from
+bert-base-uncased, the mean of ten seeds. A sweep (`experiments.experiment`) is such a grid times seeds.
 
-Precomputed tables of them ship as ``assets/ablation/<name>.json``; `scripts/measure_ablation.py` writes the file after
-each run, so that it can be interrupted. No run is left out.
+The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them after each run and
+leaves out none.
+
+The statistics are of the Spearman ρ ×100 of each run after its last step. Runs of the same seed see the same data in
+the same order in every variant, so that Student's t-test of the differences pairs them by seed.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
 from training.trainer.config import RunConfig
 
-AT_THE_END = 10_000_000  # eval_every beyond the last step of any run: evaluations at the start and the end only
+# The value of eval_every for evaluations at the start and the end only: it is beyond the last step.
+AT_THE_END = 10_000_000
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant. ``changes`` are fields of a `RunConfig`; ``paper`` is the paper's result, if it has one."""
+    """A variant: fields of a `RunConfig`, and the result of the paper if there is one."""
 
     label: str
     changes: Mapping[str, Any]
@@ -40,20 +44,26 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation. ``common`` are the fields of a `RunConfig` that all variants share."""
+    """An ablation.
+
+    Attributes:
+        setting: that of the paper, if it has results.
+        default: the variant that the others are tested against.
+        common: the fields of a `RunConfig` that all variants share.
+    """
 
     title: str
     question: str
     lesson: str
-    setting: str  # of the paper, if it has results
-    default: str  # the variant that the others are tested against
+    setting: str
+    default: str
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of one run's config that are not the defaults. InputError if there is no such variant.
+        """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
 
-        ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary.
+        ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what varies.
         """
         if variant not in self.variants:
             raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
@@ -62,16 +72,16 @@ class Ablation:
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of one run, see `fields`. Raises InputError as well if a value is out of range."""
+        """The config of a run, see `fields`. InputError also if a value is out of range."""
         return RunConfig(**self.fields(variant, seed, changes))
 
 
 def _of_objectives() -> dict[str, Variant]:
-    """Those that see gold scores, then labels, then neither; then those that have a teacher."""
+    """The objectives that see gold scores, then labels, then neither, and at last those with a teacher."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
-    chosen = names(lambda objective: objective.trains_vectors())
+    objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
-    for name in sorted(chosen, key=lambda name: order.index(OBJECTIVES[name].target)):
+    for name in sorted(objectives, key=lambda name: order.index(OBJECTIVES[name].target)):
         teacher = {"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {}
         variants[name] = Variant(name, {"objective": name, **teacher})
     return variants
@@ -88,32 +98,42 @@ def ablation(name: str) -> Ablation:
     return ABLATIONS[name]
 
 
-# ---------------------------------------------------------------- precomputed tables
-
 SHIPPED = asset("ablation")
 
 
 @dataclass(frozen=True)
 class PrecomputedRun:
+    """A run of a table.
+
+    Attributes:
+        before, after: Spearman ρ in -1 to 1 of the base, and after the last step.
+        random_cosine: the mean over random pairs of the training data after the last step.
+    """
+
     variant: str
     seed: int
-    before: float  # Spearman ρ on the evaluation data, -1..1, of the base
-    after: float  # after the last step
-    random_cosine: float  # mean over random pairs of the training data, after the last step
+    before: float
+    after: float
+    random_cosine: float
     steps: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class PrecomputedTable:
-    """All runs of an ablation on one machine under one setting."""
+    """All runs of an ablation on one machine under one setting.
+
+    Attributes:
+        settings: the fields of a `RunConfig` that differ from the defaults, without the seed.
+        measured: the day of the last run, ISO 8601.
+    """
 
     ablation: str
-    settings: dict[str, Any]  # fields of a RunConfig that differ from the defaults, without the seed
+    settings: dict[str, Any]
     training_rows: int
     machine: dict[str, str]
     command: str
-    measured: str  # the day of the last run, ISO 8601
+    measured: str
     runs: Sequence[PrecomputedRun]
 
     @property
@@ -122,35 +142,42 @@ class PrecomputedTable:
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
+    """The table of an ablation that ships, if there is one."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None
 
 
 LEVEL = 0.95
-SIGNIFICANCE = 1 - LEVEL  # a difference is significant if p is below this
+# A difference is significant if p is below this.
+SIGNIFICANCE = 1 - LEVEL
 
-Values = Mapping[tuple[str, int], float]  # (variant, seed) -> Spearman ρ ×100
+# Spearman ρ ×100 by variant and seed.
+Values = Mapping[tuple[str, int], float]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, standard deviation and interval of values; the latter two are None for a single value."""
+    """The mean, the standard deviation (with n - 1) and the 95% interval of values by Student's t.
+
+    The latter two are None for a single value.
+    """
 
     n: int
     mean: float
-    deviation: float | None  # standard deviation, with n - 1
-    low: float | None  # the 95% interval of the mean, Student's t
+    deviation: float | None
+    low: float | None
     high: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary | None:
-        """None for no values."""
+        """The summary of some values; None for no values."""
         if not values:
             return None
         mean, n = statistics.fmean(values), len(values)
         if n == 1:
             return cls(1, mean, None, None, None)
-        from scipy import stats  # takes a second
+        # Its import takes a second.
+        from scipy import stats
 
         ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))
         return cls(n, mean, statistics.stdev(values), mean - ci_half_width, mean + ci_half_width)
@@ -158,15 +185,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A variant compared with the default, over the seeds that both have."""
+    """A variant compared with the default, over the seeds that both have.
 
-    difference: Summary  # variant minus default
-    better: int  # seeds in which the variant is better
-    p: float | None  # two-sided; None for one seed, or if all differences are equal
+    Attributes:
+        difference: that of the variant minus the default.
+        better: the number of seeds in which the variant is better.
+        p: two-sided; None for one seed, or if all differences are equal.
+    """
+
+    difference: Summary
+    better: int
+    p: float | None
 
     @classmethod
     def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
-        """From values by seed. None if no seed has both."""
+        """The comparison of values by seed; None if no seed has both."""
         seeds = sorted(variant.keys() & default.keys())
         differences = [variant[seed] - default[seed] for seed in seeds]
         summary = Summary.of(differences)
@@ -198,13 +231,19 @@ class Paired:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """One variant of a table. ``against`` is None for the default, and if no seed can be compared."""
+    """One variant of a table.
+
+    Attributes:
+        values: by seed.
+        before: the mean of the base under this variant.
+        against: None for the default, and if no seed can be compared.
+    """
 
     variant: str
     label: str
     is_default: bool
-    values: Mapping[int, float]  # by seed
-    before: float | None  # of the base, under this variant
+    values: Mapping[int, float]
+    before: float | None
     summary: Summary | None
     against: Paired | None
     paper: float | None
@@ -235,7 +274,7 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
 
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
-    """Which variants cannot be told apart from the best, by the paired test of each two over their common seeds."""
+    """The ranking of variants by the paired test of each two over their common seeds."""
     means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
     values = {row.variant: row.values for row in rows}
 

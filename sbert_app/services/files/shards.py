@@ -1,9 +1,12 @@
-"""Many files into a folder of Parquet parts, on this machine: blocks one after the other, by all cores or the GPU.
+"""Many files into a folder of Parquet parts, on this machine or on a Ray cluster.
 
-    result = run_job(ShardJob("score", output="scored/", model="all-MiniLM-L6-v2"), "pairs/*.parquet")
+    job = ShardJob("score", output="scored/", model="all-MiniLM-L6-v2")
+    run_job(job, "pairs/*.parquet")
+    run_job(job, "s3://bucket/pairs/*.parquet", RayEngine("auto", concurrency=8, gpus_per_worker=1))
 
-A part is finished when its file is there. A job that was killed at any point and is started again computes those that
-are missing. `on_ray.RayEngine` does the same on a cluster.
+A part is finished when its file exists, so that a job that was killed and is started again computes the missing parts.
+Ray Data reads the files by tasks and hands their blocks to actors, to others where an actor or a node dies. An actor
+writes its part itself, as the Parquet writer of Ray Data neither gives it a predictable name nor makes it appear whole.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ DESCRIPTION = "_job.json"
 
 
 class OutputFolder:
-    """A folder for parts, local or remote. `DESCRIPTION` in it says which job they belong to."""
+    """A folder for parts, local or remote, with the job that they belong to in `DESCRIPTION`."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/") or "/"
@@ -49,8 +52,7 @@ class OutputFolder:
     def start(self, description: dict[str, Any]) -> set[str]:
         """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
 
-        InputError if it cannot be created, or holds other files, or the parts of another job; then it names the first
-        setting that differs.
+        InputError if it cannot be created, holds other files, or the parts of a job with another setting.
         """
         if self._is_local and Path(self._path).is_file():
             raise InputError(f"{self.url} is a file; name a folder for the parts")
@@ -77,7 +79,7 @@ class OutputFolder:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
-        """A path to write a part to. The writer makes it appear whole; a remote one is uploaded when it is."""
+        """The path to which the block writes a part whole. A remote part is uploaded after the block."""
         if self._is_local:
             yield Path(self._path) / name
             return
@@ -104,7 +106,7 @@ class OutputFolder:
         return len(rows), sum(rows)
 
     def sweep(self, **options: float) -> bool:
-        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
+        """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
         return self._is_local and sweep(Path(self._path), **options)
 
     def _names(self) -> list[str]:
@@ -114,12 +116,12 @@ class OutputFolder:
 
 
 class Worker:
-    """Computes the blocks of one job. Loads the models when the first block is computed."""
+    """The models of one job, loaded with the first block that it computes."""
 
     _models: tuple[VectorModel, CrossEncoder | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
-        """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
+        """Write the part of a block. Raises Stopped after a stop."""
         job, table, outcome = block.job, block.table(), replace(block, rows=())
         if block.error:
             return outcome
@@ -148,14 +150,14 @@ class Worker:
         return required(model, VectorModel), cross_encoder or None
 
 
-# Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.
+# A function of the job, its files, the names of the finished parts, and a watch for the rows of the current block.
 Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
 
 
 def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
     """The engine of one machine, which yields each block before and after it is computed.
 
-    It leaves out the remaining blocks of a file that cannot be read.
+    After an error it leaves out the remaining blocks of a file.
     """
     worker = Worker()
     for number, file in enumerate(files):
@@ -168,7 +170,7 @@ def compute_here(job: ShardJob, files: list[str], finished: Collection[str], wat
 
 @dataclass
 class JobResult:
-    """A job that has ended. ``rows`` are those of all parts, ``computed`` and the seconds those of this start."""
+    """A job that has ended: the rows of all parts, and those that this start computed in so many seconds."""
 
     output: str
     kind: str
@@ -192,11 +194,11 @@ class JobResult:
 
 
 def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
-    """Compute all parts that are not there yet of a file, a folder, a glob or a URL of these.
+    """Compute the missing parts of a file, a folder, a glob or a URL of these.
 
-    ``engine`` computes blocks and yields what became of each, in any order. After a stop what is finished stays, and
-    the block at hand is lost. InputError if there is no file, the output belongs to another job, or a model cannot be
-    loaded; also, at the end, if files could not be read or changed meanwhile: all others are finished then.
+    The engine yields the computed blocks in any order. A stop loses only the current block. InputError if there is no
+    file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
+    some could not be read or were changed meanwhile.
     """
     started, files = time.perf_counter(), find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
@@ -206,7 +208,7 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
 
     def report(rows: float, _: float = 0) -> None:
-        """``rows`` of the block at hand are done. Files that nobody has opened yet count as the others on average."""
+        """Report the rows of the current block. Files that are not open yet count as the others on average."""
         total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
         watch.report(computed + rows, None, max(computed + rows, total))
 
@@ -237,7 +239,7 @@ END_SECONDS = 10.0
 
 
 def read(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A task: the blocks of one file."""
+    """A task, which yields the blocks of one file."""
     for block in read_blocks(**row, collect=list):
         yield {"block": block}
 
@@ -255,7 +257,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Where Ray runs, and what each actor gets. ``concurrency``: how many actors; None takes as many as fit."""
+    """The address of Ray and the resources of its ``concurrency`` actors, by default as many as fit."""
 
     address: str = "local"
     concurrency: int | None = None
@@ -323,5 +325,5 @@ def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
 
 
 def _absolute(name: str) -> str:
-    """A path that exists here, absolute; a URL and the name of a model as they are. Settings of a model may follow."""
+    """The absolute path of a file or folder, after which settings of a model may follow; URLs and other names stay."""
     return str(Path(name).absolute()) if "://" not in name and Path(name.partition("?")[0]).exists() else name

@@ -1,9 +1,10 @@
-"""Results of models × data sets: what tables, figures and texts read, measured now or precomputed.
+"""Results of models × data sets for tables, figures and texts, measured now or precomputed, and their rankings.
 
-`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals.
+`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals. `AVERAGE` is
+an additional column, the mean over the data sets without the development sets (STSb train and dev).
 
-Names are those that the user gave, see `training.names`. AVERAGE is an additional column: the mean over the data sets,
-without the development sets (STSb train and dev).
+A ranking tests all pairs of systems by Holm's procedure (1979) at 5% together: the probability that any claim is false
+stays below that. A system lies below all that are significantly better, and above all that are significantly worse.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import isnan
 from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol
 
@@ -32,20 +34,26 @@ STATISTICS = {"spearman": "Spearman ρ", "pearson": "Pearson r"}
 
 
 class Metric(NamedTuple):
-    """A similarity of the vectors and a correlation with the gold scores."""
+    """A key of `SIMILARITIES`, and one of `STATISTICS`, the correlations with the gold scores."""
 
-    similarity: str = "cosine"  # a key of SIMILARITIES
-    statistic: str = "spearman"  # a key of STATISTICS
+    similarity: str = "cosine"
+    statistic: str = "spearman"
 
 
 @dataclass(frozen=True, eq=False)
 class EvalResult:
-    """Scores of N pairs under each similarity, larger = more similar. A cross-encoder has one, named ``score``."""
+    """The scores of N pairs under each similarity, where a cross-encoder has ``score`` alone.
 
-    scores: dict[str, np.ndarray]  # (N,) float32 each
-    gold: np.ndarray  # (N,) float64
-    num_sentences: int  # distinct sentences that the model read
-    seconds: float  # time that reading them took
+    Attributes:
+        scores: float32 (N,) each, larger for more similar pairs.
+        gold: float64 (N,).
+        num_sentences: the distinct sentences that the model read in so many ``seconds``.
+    """
+
+    scores: dict[str, np.ndarray]
+    gold: np.ndarray
+    num_sentences: int
+    seconds: float
     from_cache: bool = False
     _replicates: dict[Metric, np.ndarray] = field(default_factory=dict, repr=False)
 
@@ -78,7 +86,7 @@ class EvalResult:
 
 
 def estimate_x100(value: float, replicates: np.ndarray) -> Estimate:
-    """A correlation in -1..1 and its bootstrap replicates (R,) -> the estimate ×100."""
+    """The estimate ×100 of a correlation in -1..1 and its bootstrap replicates, (R,)."""
     return Estimate(*(100 * figure for figure in percentile_interval(value, replicates)))
 
 
@@ -87,36 +95,36 @@ DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
 class Results(Protocol):
-    """Implemented by `ResultGrid` and `PrecomputedResults`."""
+    """The interface of `ResultGrid` and `PrecomputedResults`."""
 
     @property
     def models(self) -> Sequence[str]:
-        """In the order of the rows."""
+        """The models in the order of the rows."""
 
     @property
     def data(self) -> Sequence[str]:
-        """In the order of the columns, without AVERAGE."""
+        """The data sets in the order of the columns, without `AVERAGE`."""
 
     @property
     def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
-        """How much of the data a model was trained on, by (model, data), where that is known."""
+        """The part of the data that a model was trained on, by model and data, where that is known."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The pairs of each data set that could be read."""
+        """The number of pairs of each data set that could be read."""
 
     @property
     def failures(self) -> Mapping[tuple[str, str], str]:
-        """Why there is no estimate, by (model, data)."""
+        """The reasons why there is no estimate, by model and data."""
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """None if it is not measured yet, or cannot be (see `failures`)."""
+        """The estimate; None if it is not measured yet, or cannot be (see `failures`)."""
 
     def speed(self, model: str) -> float | None:
-        """Distinct sentences per second, over all data sets of the model."""
+        """The distinct sentences per second, over all data sets of the model."""
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """By how much ``a`` is better than ``b``; None if that is not known."""
+        """The lead of ``a`` over ``b``; None if it is unknown."""
 
 
 def averaged(data: Sequence[str]) -> list[str]:
@@ -139,20 +147,26 @@ NORMAL = NormalDist()
 
 
 class Comparison(NamedTuple):
-    above: float  # the probability that the first is better
-    p_value: float  # two-sided
+    """The probability that the first of two systems is better, and the two-sided p-value."""
+
+    above: float
+    p_value: float
 
 
 class Standing(NamedTuple):
+    """The bounds of the rank of a system, from 1. A ``tied`` system cannot be told apart from the first."""
+
     name: str
-    tied: bool  # it cannot be told apart from the first
-    highest: int  # rank, from 1
+    tied: bool
+    highest: int
     lowest: int
 
 
 class Ranking(NamedTuple):
+    """Standings, best first, and P(row > column), which is None where two systems cannot be compared."""
+
     standings: list[Standing]
-    above: list[list[float | None]]  # P(row > column); None on the diagonal and where two cannot be compared
+    above: list[list[float | None]]
 
     @property
     def is_known(self) -> bool:
@@ -161,16 +175,16 @@ class Ranking(NamedTuple):
 
     def to_json(self) -> list[dict[str, Any]]:
         """Each standing, with the probability that it is above each other system."""
-        names = [each.name for each in self.standings]
-        pairs = zip(self.standings, self.above, strict=True)
-        return [{**each._asdict(), "above": dict(zip(names, row, strict=True))} for each, row in pairs]
+        names = [standing.name for standing in self.standings]
+        rows = zip(self.standings, self.above, strict=True)
+        return [{**standing._asdict(), "above": dict(zip(names, row, strict=True))} for standing, row in rows]
 
 
 def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:
     """The standing of each of ``names``, which are best first."""
-    found = {pair: each for pair in combinations(names, 2) if (each := compare(*pair))}
-    apart = holm({pair: each.p_value for pair, each in found.items()})
-    better = {pair if found[pair].above > 0.5 else pair[::-1] for pair in apart}
+    comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
+    apart = holm({pair: comparison.p_value for pair, comparison in comparisons.items()})
+    better = {pair if comparisons[pair].above > 0.5 else pair[::-1] for pair in apart}
     standings = [
         Standing(
             name,
@@ -180,13 +194,13 @@ def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None])
         )
         for name in names
     ]
-    both = {pair: each.above for pair, each in found.items()}
-    both |= {pair[::-1]: 1 - above for pair, above in both.items()}
-    return Ranking(standings, [[both.get((row, column)) for column in names] for row in names])
+    above = {pair: comparison.above for pair, comparison in comparisons.items()}
+    above |= {pair[::-1]: 1 - probability for pair, probability in above.items()}
+    return Ranking(standings, [[above.get((row, column)) for column in names] for row in names])
 
 
 def holm(p_values: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
-    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (those left) ≤ `ALPHA`."""
+    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (number left) ≤ `ALPHA`."""
     rejected: set[tuple[str, str]] = set()
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):
         if p_values[pair] * (len(p_values) - len(rejected)) > ALPHA:
@@ -196,17 +210,14 @@ def holm(p_values: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
 
 
 def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
-    """Those of ``models`` (all) that have a figure on a data set, or on average, by the paired bootstrap.
+    """The ranking of models by their estimates on a data set, or on average, by the paired bootstrap.
 
     The p-values are normal, with the standard error of the bootstrap: 1,000 resamples show none below 0.002, and Holm's
-    procedure asks for less from eight models on.
+    procedure needs smaller ones from eight models on.
     """
-    values = {
-        model: each.value for model in models or results.models if (each := results.estimate(model, data, metric))
-    }
-
-    known = [name for name, value in values.items() if value == value]  # no NaN
-    by_value = sorted(known, key=lambda name: -values[name])
+    estimates = {model: results.estimate(model, data, metric) for model in models or results.models}
+    values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
+    by_value = sorted(values, key=lambda name: -values[name])
     return rank(by_value, lambda a, b: comparison_of(results.difference(a, b, data, metric)))
 
 

@@ -63,7 +63,7 @@ def test_groups_are_connected_components_the_largest_first(scored):
     summary = applied(scored)
     rows = [(row["group"], row["size"], row["sentence"]) for row in read(scored.with_name("g.csv"))]
     assert rows == [("1", "3", "d"), ("1", "3", "e"), ("1", "3", "f"), ("2", "2", "b"), ("2", "2", "c")]
-    assert (summary.groups, summary.sentences, summary.kept) == (2, 9, 6)
+    assert (summary.groups, summary.sentences, summary.remaining) == (2, 9, 6)
     assert [(group.size, group.sentences) for group in summary.largest] == [(3, ("d", "e", "f")), (2, ("b", "c"))]
 
 
