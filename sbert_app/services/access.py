@@ -23,23 +23,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
+from training.trainer.config import RunConfig
 
-if TYPE_CHECKING:
-    from training.trainer.config import RunConfig
-
-# The most data sets in one name.
 MOST_JOINED = 20
 # The most characters of a refused name that a message repeats.
 QUOTED = 80
 
-# The most steps of a run on an app that is open to everybody.
 MOST_PUBLIC_STEPS = 200
 # Layers and dimensions of the largest model with random weights, the shape of BERT-base.
 MOST_SCRATCH = (12, 768)

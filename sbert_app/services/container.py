@@ -11,6 +11,7 @@ from sbert_app.formats import format_bytes
 from sbert_app.process import regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.compare.calibration import stored_curve
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
@@ -28,7 +29,6 @@ from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
-# The time between two searches for files that are older than a day.
 CLEANED_SECONDS = 3600.0
 
 
@@ -120,8 +120,6 @@ class Services:
         return self._calibrating.get(model, False)
 
     def _calibrate(self, model: str, pooling: str) -> None:
-        from sbert_app.services.compare.calibration import stored_curve
-
         try:
             encoder = self.models.get(model, VectorModel)
             for name in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):

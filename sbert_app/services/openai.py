@@ -20,12 +20,12 @@ from sbert_app.services.runs.store import RunStore
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
 from training.models.model import Model, VectorModel, required
+from training.models.texts import ReadReport
 from training.names import ModelName
 from training.pooling import normalize_rows
 
 # The most texts of a request, as at OpenAI.
 MOST_INPUTS = 2_048
-# The most characters of a text.
 MOST_CHARACTERS = 100_000
 OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
@@ -119,7 +119,6 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
     """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
-    from training.models.texts import ReadReport
 
     items: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
     if items is None:
@@ -161,7 +160,6 @@ def read_tokens(model: Model, texts: Sequence[str]) -> tuple[int, list[int]]:
     """The number of tokens that are read, and the positions of texts that are cut; (0, []) for other models."""
     # They import torch, which takes seconds.
     from training.models.encoder import Encoder
-    from training.models.texts import ReadReport
 
     if not isinstance(model, Encoder):
         return 0, []

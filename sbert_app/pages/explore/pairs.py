@@ -17,7 +17,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.similar_pairs import (
+from sbert_app.services.corpus.search import (
     MAX_PAIRS,
     NearDuplicates,
     Nearest,

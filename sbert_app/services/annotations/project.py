@@ -36,11 +36,9 @@ FOLDER = "annotations"
 LOWEST, HIGHEST = 0, 5
 MOST_PROJECTS = 500
 RATINGS, AGREED = "ratings.jsonl", "agreed.jsonl"
-# The most lines of each of these files.
 MOST_LINES = 500_000
 # The most raters of a project, each two of whom are compared.
 MOST_RATERS = 50
-# The most characters in the name of a project or a rater.
 LONGEST_NAME = 60
 Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 
@@ -51,7 +49,6 @@ class ChosenPair:
     second: str
     # A key of `selection.REASONS`.
     reason: str
-    # By the model of the project.
     score: float
     # By the model that it was compared with.
     second_score: float

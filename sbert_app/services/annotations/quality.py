@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,29 +18,28 @@ from sbert_app.services.annotations.project import HIGHEST, Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import save_table
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.results import Difference, Estimate
+from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.dataset import sentence_groups
 from training.errors import InputError
+from training.evaluation.agreement import krippendorff_alpha
+from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+from training.evaluation.metrics import spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
-
-if TYPE_CHECKING:
-    from sbert_app.services.jobs.queue import RunQueue
-    from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.record import Run
 
 # The fewest pairs on which a correlation is worth a look.
 FEWEST_JUDGED = 10
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
 HELD_OUT = SHARES["held-out"]
-# The fewest judged pairs to train on.
 FEWEST = 40
 FEWEST_OF_A_PART = 6
 EPOCHS = 4.0
 TRAINING = "training.json"
 
-# The two sentences and their mean rating.
 Row = tuple[str, str, float]
 
 
@@ -103,9 +102,6 @@ class Quality:
 
 def agreement(project: Project) -> Agreement:
     """The agreement of all raters of a project."""
-    from training.evaluation.agreement import krippendorff_alpha
-    from training.evaluation.metrics import spearman
-
     ratings = project.ratings()
     table = np.full((len(ratings), len(project.pairs)), np.nan)
     for row, scores in zip(table, ratings.values(), strict=True):
@@ -146,8 +142,6 @@ def ceiling(project: Project) -> dict[str, float]:
 
     Raters for whom it is undefined, or who share fewer than ten pairs with others, are left out.
     """
-    from training.evaluation.metrics import spearman
-
     ratings, correlations = project.ratings(), {}
     for rater, own in ratings.items():
         rest = {i: [scores[i] for name, scores in ratings.items() if name != rater and i in scores] for i in own}
@@ -187,9 +181,6 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
 
 
 def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
-    from training.evaluation.bootstrap import bootstrap_interval
-    from training.evaluation.metrics import spearman
-
     low, high, _ = bootstrap_interval(scores, gold)
     return Estimate(100 * spearman(scores, gold), 100 * low, 100 * high)
 
@@ -270,8 +261,6 @@ def last_training(project: Project) -> Training | None:
 
 def compare(training: Training, models: ModelCache) -> BeforeAfter:
     """Compare the base and the run on the held-out pairs. InputError if a model cannot be loaded."""
-    from training.evaluation.bootstrap import bootstrap_replicates
-
     pairs = [(first, second) for first, second, _ in training.held_out]
     gold = np.array([rating for *_, rating in training.held_out])
     names = (training.base, ModelName.of_run(training.run))

@@ -9,20 +9,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.models.cache import ModelCache
 from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
-
-if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
 
 # The most pairs that both models score, a random sample of a larger file.
 MOST_CANDIDATES = 2_000
@@ -68,7 +66,6 @@ def choose_pairs(
 
     Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
-    from training.data.load import load_data
 
     # It imports torch, which takes seconds.
     from training.models.encoder import Encoder

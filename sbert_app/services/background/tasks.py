@@ -26,7 +26,6 @@ from sbert_app.services.background.watch import Watch
 from training.errors import Stopped
 from training.progress import listening
 
-# The time between two reports of progress.
 POLL_SECONDS = 0.25
 # The time that tasks have to end when the process does.
 CLOSE_SECONDS = 5.0

@@ -22,7 +22,6 @@ from typing import Protocol
 
 from training.errors import Stopped
 
-# The time between two questions whether to stop, while waiting for a lock.
 POLL_SECONDS = 0.2
 
 

@@ -36,15 +36,12 @@ from training.errors import InputError
 
 NOISE = -1
 HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
-# The fewest distinct sentences of each method.
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
-# The clusters of k-means, unless a number is set.
 CENTRES = 20
 # The neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
-# The rows of distances between two checks of ``watch``.
 BLOCK = 1_024
 
 # One tree at a time is computed, because of the memory for its distances.
@@ -109,7 +106,6 @@ def cluster(
 def by_size(labels: np.ndarray) -> np.ndarray:
     """Renumber clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
     names, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
-    # The last element is that of label −1.
     numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)
     numbers[names[np.lexsort((first, -counts))]] = np.arange(len(names))
     return numbers[labels].astype(np.int64)
@@ -209,7 +205,6 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
     return distances
 
 
-# The nearest neighbours in the sample that vote for a cluster.
 VOTERS = 5
 ROWS = 8_192
 # The passes over the corpus, but at least `MIN_BATCHES` batches.

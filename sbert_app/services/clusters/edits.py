@@ -28,7 +28,6 @@ from training.errors import InputError
 
 # The most groups of a corpus: the map tells 21 apart.
 MAX_GROUPS = 20
-# The most characters of a name.
 MAX_NAME = 60
 
 

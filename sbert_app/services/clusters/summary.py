@@ -27,7 +27,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import NOISE, k_means
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, fixed_sample, mean_pair_cosine
-from sbert_app.services.corpus.similar_pairs import normalize_text
+from sbert_app.services.corpus.search import normalize_text
 from sbert_app.services.files.writers import Column, save_table, with_file_columns
 from sbert_app.services.models.function_words import stop_words
 
@@ -113,7 +113,6 @@ WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 # The fewest sentences of a cluster that contain a keyword, unless the cluster has only one.
 MIN_SENTENCES = 2
-# The most sentences of a corpus whose words are counted.
 MAX_COUNTED = 100_000
 # The product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere.
 MIN_SPECIFICITY = 3.0
@@ -122,7 +121,6 @@ MIN_SPECIFICITY = 3.0
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first."""
     counts: dict[int, Counter[str]] = {}
-    # The sentences of each class that contain the word.
     document_counts: dict[int, Counter[str]] = {}
     for sentence, label in zip(sentences, labels.tolist(), strict=True):
         tokens = list(words(sentence))
@@ -174,7 +172,6 @@ def keywords_of(
 
 # The most sentences of the subset, and of the others, that keywords are counted in.
 KEYWORD_SENTENCES = 20_000
-SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,12 +235,8 @@ def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
     """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
     if not len(rows):
         return []
-    random = np.random.default_rng(SEED)
     others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
-    parts = [
-        part if len(part) <= KEYWORD_SENTENCES else np.sort(random.choice(part, KEYWORD_SENTENCES, replace=False))
-        for part in (rows, others)
-    ]
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
     sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
     return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
 

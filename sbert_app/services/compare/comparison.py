@@ -17,19 +17,29 @@ import numpy as np
 
 from sbert_app.formats import format_count
 from sbert_app.services.corpus.embedded import weights_key
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import other_language
 from training.errors import InputError
+from training.evaluation.attribution import (
+    Attribution,
+    Word,
+    WordAttribution,
+    attribute_tokens,
+    has_exact_map,
+    integrated_gradients,
+    occlusion,
+    words_of,
+)
+from training.models.model import VectorModel, vectors_only
+from training.models.texts import ReadReport
 from training.names import BY_ROLE, ModelName
+from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
-    from training.evaluation.attribution import Attribution, Word, WordAttribution
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import VectorModel
 
 
-# The most lines of the many-sentences view.
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.
 MAX_CROSS_LINES = 30
@@ -171,10 +181,6 @@ _Read = tuple[float, dict[str, float], list[Side], "Attribution | None", str]
 
 def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
     """Read the tokens by one pass of the encoder, or of each if their prompts differ."""
-    from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
-    from training.models.texts import ReadReport
-    from training.pooling import PAPER_POOLINGS
-
     encoder, texts = encoders[0], (a, b)
     if encoders[1] is encoder:
         vectors = encoder.token_vectors([a, b])
@@ -200,9 +206,6 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
 
 def _read_whole(encoders: tuple[VectorModel, VectorModel], a: str, b: str) -> _Read:
     """Read the sentences by a model whose tokens are unknown; their words are separated by white space."""
-    from training.evaluation.attribution import Word
-    from training.models.model import vectors_only
-
     cosine = _cosine(*(encoder.encode([text])[0] for encoder, text in zip(encoders, (a, b), strict=True)))
     encoded = time.perf_counter()
     words = [[Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)] for text in (a, b)]
@@ -225,8 +228,6 @@ def compare_by_name(
     """
     _check(a, "first")
     _check(b, "second")
-    from training.models.model import VectorModel
-
     model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
     roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
     first, second = (models.get(model, VectorModel, pooling, role) for role in roles)
@@ -240,7 +241,6 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
 
     Raises InputError for more than 120 words.
     """
-    from training.evaluation.attribution import integrated_gradients, occlusion
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.assets import asset
+from training.data.load import load_data
 
 FOLDER = asset("examples")
 GOLD_LESSON = "A pair from STSb dev: compare the annotators' score with the models'."
@@ -50,8 +51,6 @@ def example_of(a: str, b: str, random_pair: ExamplePair | None = None) -> Exampl
 
 def random_stsb_pair(home: Path) -> ExamplePair:
     """A random pair of STSb dev. InputError if the data cannot be loaded."""
-    from training.data.load import load_data
-
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     scores = data.scores or []

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from training.data.load import load_data
+from training.models.model import VectorModel
+
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
-# The number of sentences, and of pairs, in a measurement.
 SAMPLE = 256
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
@@ -85,8 +86,6 @@ def _median_seconds(work: Callable[[], object]) -> float:
 
 @lru_cache(maxsize=2)
 def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
-    from training.data.load import load_data
-
     first, second = load_data("stsb:dev", home).columns
     return _evenly([*dict.fromkeys([*first, *second])], sample), _evenly(list(zip(first, second, strict=True)), sample)
 

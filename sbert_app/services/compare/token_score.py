@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.services.models.cache import ModelCache
 from training.models.model import Model
 from training.names import ModelName
 
 if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
     from training.models.late_interaction import LateInteraction
     from training.models.sparse import SparseEncoder
 
 
-# The columns of numbers.
 NUMBERS = ("cosine", "share")
 
 

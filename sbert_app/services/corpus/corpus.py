@@ -21,6 +21,7 @@ import numpy as np
 from sbert_app.services.store.cache import digest
 from training.assets import asset
 from training.data.dataset import Dataset
+from training.data.load import check_data_name, load_data
 from training.data.tables.columns import as_text, has_pairs, pick_sentence
 from training.data.tables.rows import OpenedTable, quoted
 from training.data.tables.table import open_table
@@ -137,8 +138,6 @@ class Corpus:
     @classmethod
     def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
         """The distinct sentences of a data set such as stsb:dev. InputError for a path, or if it cannot be loaded."""
-        from training.data.load import check_data_name, load_data
-
         return cls.from_dataset(load_data(check_data_name(name), home), most)
 
     @classmethod

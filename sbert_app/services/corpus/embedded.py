@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -37,7 +38,6 @@ log = logging.getLogger("sbert_lab.corpus")
 MAX_EXACT = 200_000
 # From this dimension on one bit a dimension finds 99% of the nearest ten among a million.
 MIN_DIMENSION_OF_BITS = 256
-# The most sentences over whose pairs a mean is taken.
 MAX_AVERAGED = 20_000
 # The values of each parameter in the fingerprint of an encoder.
 SAMPLED_WEIGHTS = 256
@@ -171,11 +171,8 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
 # computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``, and an encoding
 # that was stopped or killed continues from its last complete row.
 SUFFIX, INCOMPLETE = ".f32", ".incomplete"
-# The sentences that are encoded and then written at a time.
 CHUNK = 16_384
-# The bytes of a float32.
 BYTES = 4
-# The time between two looks at a file that another process writes.
 POLL_SECONDS = 0.2
 # The bytes of all files; the least recently used are removed.
 MAX_BYTES = 64 << 30
@@ -194,8 +191,6 @@ def encode_to_file(
     Each of the chunks is written when it is done, and stays after a stop. An iterator is read once, and has ``count``
     sentences, among which equal ones are not detected. Raises InputError if the disk is full or not writable.
     """
-    from filelock import FileLock, Timeout
-
     shape = (len(sentences) if isinstance(sentences, list) else count, encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
@@ -207,7 +202,6 @@ def encode_to_file(
             with lock.acquire(timeout=POLL_SECONDS):
                 _complete(path, sentences, shape[0], encoder, watch, chunk)
         except Timeout:
-            # Another process is at work.
             continue
 
 

@@ -21,10 +21,8 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
-# The most vectors of which every pair is compared.
 MAX_EXACT = 20_000
 PROBED_CELLS = 16
-# The vectors that are searched between two checks of ``watch``.
 ROWS = 4_096
 SEED = 1_234
 

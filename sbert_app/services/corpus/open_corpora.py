@@ -25,13 +25,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import EXAMPLE, OWN, Corpus, CorpusLimits, read_vectors
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from sbert_app.services.store.temp_folder import TempFolder, keep_copy
@@ -41,12 +41,7 @@ from training.errors import InputError, unwritable
 from training.models.model import VectorModel
 from training.names import ModelName
 
-if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
-
-# The map of the example corpus, so that a first visit does not wait for it.
 SHIPPED = asset("maps")
-# The most sentences of all open corpora.
 MAX_SENTENCES = 2_000_000
 # The most bytes of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB.
 MAX_BYTES = 1 << 30
@@ -69,7 +64,6 @@ class EmbeddingCache:
         self.limits = limits
         self.models = models
         self.home = home
-        # Vectors, maps and clusters.
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)

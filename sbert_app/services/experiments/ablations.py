@@ -148,7 +148,6 @@ def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
 
 
 LEVEL = 0.95
-# A difference is significant if p is below this.
 SIGNIFICANCE = 1 - LEVEL
 
 # Spearman ρ ×100 by variant and seed.
@@ -176,7 +175,6 @@ class Summary:
         mean, n = statistics.fmean(values), len(values)
         if n == 1:
             return cls(1, mean, None, None, None)
-        # Its import takes a second.
         from scipy import stats
 
         ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))

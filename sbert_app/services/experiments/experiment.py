@@ -19,7 +19,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,7 +43,6 @@ SWEEP: Final = "sweep"
 FOLDS: Final = "folds"
 SEEDS: Final = "seeds"
 MAX_SEEDS = 100
-# The state of a cell without a run.
 DELETED = "deleted"
 
 
@@ -98,7 +97,14 @@ def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRe
     """The runs of an ablation with so many seeds. InputError if there is none of that name, or no seed."""
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
-    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=_grid(name, range(seeds), changes))
+    grid = ablation(name)
+    # They are ordered by seed, so that a sweep that is stopped early is balanced.
+    runs = tuple(
+        PlannedRun(label=variant, config=grid.fields(variant, seed, changes))
+        for seed in range(seeds)
+        for variant in grid.variants
+    )
+    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=runs)
 
 
 def parse_seeds(text: object) -> tuple[int, ...]:
@@ -123,13 +129,6 @@ def new_seeds(config: RunConfig, text: str) -> ExperimentRecord:
         for seed in parse_seeds(text)
     ]
     return ExperimentRecord(kind=SEEDS, name=name, by=text, runs=tuple(plans))
-
-
-def _grid(name: str, seeds: Iterable[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
-    """Ordered by seed, so that a sweep that is stopped early is balanced."""
-    grid = ablation(name)
-    cells = [(variant, seed) for seed in seeds for variant in grid.variants]
-    return tuple(PlannedRun(label=variant, config=grid.fields(variant, seed, changes)) for variant, seed in cells)
 
 
 @dataclass(frozen=True)
@@ -311,7 +310,6 @@ class Experiments:
         """Stop all queued and running runs. Finished ones stay."""
         # The queued ones first: the other way round, the worker would start the next one meanwhile.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
-            # It may have ended.
             with suppress(RunError):
                 self.store.stop(run.id)
         return self.get(experiment_id)

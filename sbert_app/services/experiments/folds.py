@@ -25,7 +25,6 @@ from training.names import DataName
 from training.trainer.config import RunConfig
 
 MAX_FOLDS = 20
-# The correlation of fewer pairs is noise.
 MIN_TEST_PAIRS = 10
 TOPIC = "topic"
 

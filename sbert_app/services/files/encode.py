@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +19,8 @@ from sbert_app.services.files.writers import PARQUET, VECTORS, discarded_on_erro
 from training.data.tables.columns import as_text, free_name, pick_sentence
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
-
-if TYPE_CHECKING:
-    from training.models.model import VectorModel
+from training.models.model import VectorModel
+from training.models.texts import ReadReport
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,7 @@ def encode_file(
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
     table breaks off, or the output cannot be written, which leaves nothing behind.
     """
-    from training.models.texts import ReadReport
-
     report, missing = ReadReport(), 0
-    # The rows that are read and not encoded yet.
     waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:

@@ -38,7 +38,6 @@ LOOKED_AT = 2_000
 class MatchOutputs:
     """The files to write: .csv, .tsv or .parquet."""
 
-    # The scored file with the column match.
     matched: Sequence[Path] = ()
     # The sentences of every group of at least two: group, size, sentence.
     groups: Path | None = None

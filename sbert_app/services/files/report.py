@@ -24,13 +24,11 @@ from training.evaluation.bootstrap import affordable_resamples, bootstrap_interv
 from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
-# The bins of the histogram, from -1 to 1.
 BINS = 80
 # The most rows of the sample, points of the scatter plot, and disagreements.
 SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
 # The rows that a threshold is measured on; more make it slower and no surer.
 DECIDED = 50_000
-# The columns of the sample.
 ROW, COSINE, GOLD, CROSS, PLACE = range(5)
 
 

@@ -34,15 +34,15 @@ from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
+from training.models.model import VectorModel
+from training.models.texts import ReadReport
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
 
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
 CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
-# The time between two reports of progress.
 REPORT_SECONDS = 0.2
 # The scored rows, and the notes, in the summary.
 EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
@@ -253,8 +253,6 @@ class PairScorer:
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str]]:
         """The cosines and the cross-encoder's scores, float32 (N,), and notes on cut pairs by their number."""
-        from training.models.texts import ReadReport
-
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]

@@ -34,10 +34,11 @@ from sbert_app.services.files.score import score_file
 from training.atomic import sweep, write_text
 from training.data.tables.rows import changed_while_read
 from training.errors import InputError, first_line, unwritable
+from training.models.model import VectorModel, open_model, required
+from training.sources.home import set_offline
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
 DESCRIPTION = "_job.json"
 
@@ -140,8 +141,6 @@ class Worker:
     def load(self, job: ShardJob) -> tuple[VectorModel, CrossEncoder | None]:
         """The models of a job."""
         from training.models.cross_encoder import CrossEncoder
-        from training.models.model import VectorModel, open_model, required
-        from training.sources.home import set_offline
 
         if job.offline:
             set_offline(True)

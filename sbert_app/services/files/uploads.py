@@ -87,7 +87,10 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
     if len(set(names)) < len(names):
         raise InputError(f"the column {max(names, key=names.count)} is chosen twice; choose different columns")
     roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
-    roles = [*roles, _target_role(table, columns)] if columns and columns.target else roles
+    if columns and columns.target:
+        cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[columns.target]]
+        is_label = is_label_column(columns.target, cells, columns.first, columns.second or "")
+        roles = [*roles, "label" if is_label else "score"]
     further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
     names, roles = names + further, roles + [normalize_name(name) for name in further]
     copy = _place(table.path, home, table.path.name, repr((names, roles, table.description)))
@@ -100,12 +103,6 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
                 writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
             writer.finish()
     return copy
-
-
-def _target_role(table: OpenedTable, columns: ChosenColumns) -> str:
-    target = columns.target or ""
-    cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[target]]
-    return "label" if is_label_column(target, cells, columns.first, columns.second or "") else "score"
 
 
 def keep_upload(file: str | Path, home: Path) -> Path:

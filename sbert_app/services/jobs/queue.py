@@ -41,7 +41,6 @@ from training.trainer.config import RunConfig
 
 log = logging.getLogger("sbert_lab.jobs")
 
-# The most runs in the queue.
 MOST_WAITING = 1_000
 # The most runs in the queue that one visitor has started singly.
 MOST_WAITING_OF_ONE = 20
@@ -49,11 +48,9 @@ MOST_WAITING_OF_ONE = 20
 MOST_GROUPED_OF_ONE = 700
 # The errors of a damaged file; the latter quotes its schema.
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
-# The time between two looks whether queued runs have a worker.
 WATCH_SECONDS = 15.0
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
-# The columns of Huey's table of messages.
 COLUMNS = {"id", "queue", "data", "priority"}
 
 
@@ -121,7 +118,6 @@ class RunQueue:
         self._execute = execute
         # This function puts a run into the queue.
         self._queue_run = self._huey.task(name="work")(self._work)
-        # The start time and process of the worker of each slot.
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._enqueueing, self._starting = threading.Lock(), threading.Lock()
         # The runs of each visitor, grouped or not, that may still be queued.

@@ -40,7 +40,6 @@ class DynamicBatcher(Generic[Request, Response]):
 
     def __init__(self, process: Callable[[list[Request]], list[Response]]) -> None:
         self._process = process
-        # The thread that calls ``process`` holds it.
         self._processing = threading.Lock()
         self._queue_lock = threading.Lock()
         self._queue: list[tuple[Request, Future[Response]]] = []
@@ -79,7 +78,6 @@ class Job(Generic[Text]):
     reduce: Reduce[Any]
 
 
-# The results of ``InferenceRunner.map``.
 BatchResults = list[tuple[list[int], Any]]
 
 

@@ -211,7 +211,6 @@ def _parts(value: Any) -> list[Any]:
     return []
 
 
-# The beginning of the names of distilled models.
 PREFIX = "static/"
 
 

@@ -54,7 +54,6 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     if vocabulary > MULTILINGUAL_FROM or not words:
         return ""
     scripts = [unicodedata.name(letter, "UNKNOWN").split()[0] for letter in "".join(words)]
-    # The script of most letters, such as CYRILLIC.
     script = max(set(scripts), key=scripts.count)
     if script not in ("LATIN", "UNKNOWN", "MODIFIER"):
         return f"{_SCRIPTS.get(script, script.capitalize())} script"

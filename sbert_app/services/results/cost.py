@@ -32,9 +32,10 @@ from training.similarities import cosine
 
 # The numbers of dimensions below the model's own that are tried.
 DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)
-# The vectors that a query is compared with.
 SEARCHED = 50_000
 QUERIES = 15
+# The names of exact indexes in the factory of FAISS.
+FAISS_NAMES = {"float32": "Flat", "bfloat16": "SQbf16", "int8": "SQ8"}
 NEAREST = 10
 MAX_PAIRS = 20_000
 
@@ -172,13 +173,10 @@ def _index(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
 
     dimension, queries = vectors.shape[1], vectors[:QUERIES]
     if precision == "binary":
-        index: Any = faiss.IndexBinaryFlat(8 * (-(-dimension // 8)))
+        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
         vectors, queries = (quantize(array, precision, vectors[:2]) for array in (vectors, queries))
-    elif precision == "float32":
-        index = faiss.IndexFlatIP(dimension)
     else:
-        kind = faiss.ScalarQuantizer.QT_bf16 if precision == "bfloat16" else faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
         index.train(vectors)
     index.add(vectors)
     return index, queries

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,10 +39,8 @@ from training.evaluation.thresholds import (
     decide,
     parse_criteria,
 )
+from training.models.model import Model
 from training.names import ModelName
-
-if TYPE_CHECKING:
-    from training.models.model import Model
 
 MOST_MODELS = 12
 

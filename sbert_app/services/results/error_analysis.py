@@ -19,7 +19,6 @@ from training.data.dataset import Dataset
 from training.evaluation.bootstrap import bootstrap_replicates
 from training.evaluation.metrics import spearman
 
-# The most over- and the most underestimates.
 MAX_ERRORS = 15
 # The fewest pairs of a slice that has a ρ.
 MIN_PAIRS = 10

@@ -47,7 +47,6 @@ from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
 from training.sources.resolve import find_run, glove_folder
 
-# The most pairs in a data set.
 MAX_PAIRS = 20_000
 MAX_RESULTS = 100
 NEUTRAL = NLI_LABELS[1]

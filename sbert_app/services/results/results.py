@@ -27,6 +27,7 @@ from training.evaluation.bootstrap import (
     bootstrap_replicates,
     percentile_interval,
 )
+from training.evaluation.metrics import pearson, spearman
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -63,8 +64,6 @@ class EvalResult:
 
     def value(self, metric: Metric) -> float:
         """The correlation in -1..1; NaN where the scores or the gold scores are constant."""
-        from training.evaluation.metrics import pearson, spearman
-
         correlate = spearman if metric.statistic == "spearman" else pearson
         return correlate(self.scores_by(metric.similarity), self.gold)
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 FOLDS, SEED = 10, 0
 # The mean squared norm of the features, about 1 for each dimension of a small encoder.
 MEAN_SQUARED_NORM = 400.0
-# The candidates for C, on features of that norm.
 C_VALUES = (0.01, 0.1, 1.0)
 MAX_ROWS = 50_000
 MAX_CLASSES = 100
@@ -143,8 +143,6 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
-    from threadpoolctl import threadpool_limits
-
     started = time.perf_counter()
     features = _features(model, data, watch)
     encoded = time.perf_counter()
@@ -240,7 +238,6 @@ def load_task(name: str, home: Path) -> ClassificationData:
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
-# The columns of the published files.
 GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6
 
 

@@ -33,6 +33,7 @@ from training.atomic import replace_file, replace_folder, write_text
 from training.errors import InputError, unwritable
 from training.sources.home import make_home
 from training.sources.hub import push_folder
+from training.trainer.model_card import with_model_index
 
 # Locks and files that are being written, beside hidden files, are no work.
 NOT_SAVED = {"lock", "stop", "reserve"}
@@ -200,9 +201,6 @@ def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = Tr
     repo = repo.strip()
 
     def write(model: Path) -> None:
-        # It imports torch, which takes seconds.
-        from training.trainer.model_card import with_model_index
-
         shutil.copytree(run.folder / "model", model)
         card = model / "README.md"
         text = card.read_text(encoding="utf-8") if card.exists() else ""

@@ -24,7 +24,6 @@ from training.atomic import open_atomic, sweep
 log = logging.getLogger("sbert_lab.cache")
 
 MAX_BYTES = 4 << 30
-# The name of an array that is stored alone.
 SINGLE = "array"
 
 K = TypeVar("K", bound=Hashable)

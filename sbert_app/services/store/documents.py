@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
+from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
 from training.atomic import write_bytes
@@ -181,8 +182,6 @@ class DocumentStore(Generic[Document]):
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep all other threads and processes from creating or changing records. Not reentrant."""
-        from filelock import FileLock
-
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock"):

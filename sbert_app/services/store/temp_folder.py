@@ -21,7 +21,6 @@ from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
 
-# Each is the folder of one kind of results.
 RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports")
 KEPT_SECONDS = 24 * 3600.0
 # An older half-written file belongs to a process that has ended.
@@ -102,7 +101,6 @@ def is_full(most: float) -> str:
 def folder_size(folder: Path) -> int:
     total = 0
     for file in folder.rglob("*"):
-        # It may be removed meanwhile.
         with suppress(OSError):
             total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
     return total

@@ -6,7 +6,7 @@ import pytest
 from bag_encoder import BagEncoder
 
 from sbert_app.services.corpus import Corpus, encode
-from sbert_app.services.corpus.similar_pairs import (
+from sbert_app.services.corpus.search import (
     find_near_duplicates,
     first_of_each_text,
     save_pairs,
