@@ -34,18 +34,7 @@ CLEANED_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Services:
-    """Everything that pages and endpoints work with.
-
-    Attributes:
-        access: the names that visitors may use.
-        jobs: the queue of runs, whose `store` has the runs.
-        embeddings: corpora and their embeddings by any model.
-        corpora: the corpora that visitors have opened.
-        scoring: files that are scored, or were.
-        shared_sentences: sentences that one page hands to another.
-        temp: the folder of uploads and results.
-        tasks: the cancellable work of the browser sessions.
-    """
+    """Everything that pages and endpoints work with. The `store` of ``jobs`` has the runs."""
 
     settings: Settings
     access: AccessPolicy

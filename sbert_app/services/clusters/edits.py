@@ -47,12 +47,9 @@ EditStore = DocumentStore[ClusterEdits]
 
 @dataclass(frozen=True, eq=False)
 class EditedClusters:
-    """The clusters after the changes.
+    """The clusters after the changes: labels, int64 (N,), and names of those that have one.
 
-    Attributes:
-        labels: int64 (N,), 0 the largest, −1 noise.
-        names: the names by label, of those that have one.
-        originals: the label of each under which its changes are saved.
+    ``originals`` are the labels under which their changes are saved.
     """
 
     labels: np.ndarray

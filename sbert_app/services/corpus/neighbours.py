@@ -87,12 +87,7 @@ FENCE = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Unusual:
-    """Sentences that stand out.
-
-    Attributes:
-        found_by: float (N,), the number of sentences that have each among their k nearest.
-        closeness: float (N,), the mean cosine of each with its own k nearest.
-    """
+    """The number of sentences that have each among their k nearest, and its mean cosine with its own, (N,) each."""
 
     found_by: np.ndarray
     closeness: np.ndarray

@@ -35,14 +35,7 @@ CANDIDATES = 4
 
 @dataclass(frozen=True)
 class Hit:
-    """A sentence that a search finds.
-
-    Attributes:
-        row: the position in the corpus, from 0.
-        rank: the rank by cosine, from 1.
-        cross_score: the score of the cross-encoder from 0 to 1.
-        cross_rank: the rank by the cross-encoder among the candidates.
-    """
+    """A sentence near to a query, with its row from 0, its ranks from 1, and the cross-encoder's score from 0 to 1."""
 
     row: int
     sentence: str
@@ -54,15 +47,10 @@ class Hit:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The sentences nearest to a query.
+    """The k sentences nearest to a query by cosine, and the k best ``candidates`` that the cross-encoder read.
 
-    Attributes:
-        by_cosine: the k nearest.
-        searched: the number of sentences in the corpus.
-        by_cross: the k best candidates in the order of the cross-encoder.
-        candidates: the number of sentences that the cross-encoder read.
-        index_note: the measured recall of an index that is not exact.
-        random_cosine: the mean cosine of two sentences of the corpus.
+    ``index_note`` is the measured recall of an index that is not exact; ``random_cosine`` is the mean cosine of two
+    sentences of the corpus.
     """
 
     query: str
@@ -165,13 +153,9 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """The most similar pairs of a corpus.
+    """The most similar pairs of a corpus by rows and cosine, best first, and the sentences that were compared.
 
-    Attributes:
-        pairs: positions in the corpus and cosine, best first.
-        compared: the sentences that were compared with each other.
-        same_text: the sentences that were left out because the same text came before.
-        seconds: the time without encoding.
+    ``same_text`` counts those that were left out because the same text came before.
     """
 
     pairs: list[tuple[int, int, float]]

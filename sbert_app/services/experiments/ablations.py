@@ -44,13 +44,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation.
-
-    Attributes:
-        setting: that of the paper, if it has results.
-        default: the variant that the others are tested against.
-        common: the fields of a `RunConfig` that all variants share.
-    """
+    """An ablation: variants, tested against the ``default``, and the fields of a `RunConfig` that they share."""
 
     title: str
     question: str
@@ -103,12 +97,7 @@ SHIPPED = asset("ablation")
 
 @dataclass(frozen=True)
 class PrecomputedRun:
-    """A run of a table.
-
-    Attributes:
-        before, after: Spearman ρ in -1 to 1 of the base, and after the last step.
-        random_cosine: the mean over random pairs of the training data after the last step.
-    """
+    """A run of a table: Spearman ρ in -1 to 1, and the mean cosine of random training pairs after the last step."""
 
     variant: str
     seed: int
@@ -121,12 +110,7 @@ class PrecomputedRun:
 
 @dataclass(frozen=True)
 class PrecomputedTable:
-    """All runs of an ablation on one machine under one setting.
-
-    Attributes:
-        settings: the fields of a `RunConfig` that differ from the defaults, without the seed.
-        measured: the day of the last run, ISO 8601.
-    """
+    """All runs of an ablation on one machine under the fields of a `RunConfig` that differ from the defaults."""
 
     ablation: str
     settings: dict[str, Any]
@@ -183,12 +167,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A variant compared with the default, over the seeds that both have.
+    """A variant minus the default, over the seeds that both have, and the number of seeds in which it is better.
 
-    Attributes:
-        difference: that of the variant minus the default.
-        better: the number of seeds in which the variant is better.
-        p: two-sided; None for one seed, or if all differences are equal.
+    The two-sided p-value is None for one seed, or if all differences are equal.
     """
 
     difference: Summary
@@ -229,12 +210,9 @@ class Paired:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """One variant of a table.
+    """One variant of a table: values by seed, and the mean of the base ``before``.
 
-    Attributes:
-        values: by seed.
-        before: the mean of the base under this variant.
-        against: None for the default, and if no seed can be compared.
+    ``against`` is None for the default, and if no seed can be compared.
     """
 
     variant: str

@@ -47,13 +47,9 @@ DELETED = "deleted"
 
 
 class PlannedRun(BaseModel):
-    """A run of an experiment.
+    """A variant or a fold with fields of its `RunConfig`, and the id of its run once that is created.
 
-    Attributes:
-        label: the variant of the ablation, or the fold.
-        config: fields of its `RunConfig`.
-        run: its id; None until it is created.
-        pairs: the number of held-out pairs of a fold.
+    ``pairs`` is the number of held-out pairs of a fold.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -69,12 +65,9 @@ class PlannedRun(BaseModel):
 
 
 class ExperimentRecord(BaseModel):
-    """The record of an experiment.
+    """An ablation, a file that is split ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
 
-    Attributes:
-        name: that of the ablation, of the file that is split, or of the run.
-        by: how the file is split ("topic", "5 folds"), or the seeds ("0-4").
-        changes: the fields of a `RunConfig` that were changed for all runs of a sweep.
+    ``changes`` are fields of a `RunConfig` for all runs of a sweep.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -59,13 +59,9 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """The report on a scored file.
+    """The report on a scored file: a histogram, and the rest of all rows or of a sample of them.
 
-    Attributes:
-        counts, edges: the histogram of the cosines.
-        sampled: whether the rest is of a sample of the rows.
-        scatter: gold scores and cosines.
-        decision: the threshold of the cosine, where the gold column says which rows match.
+    ``decision`` is the threshold of the cosine, where the gold column says which rows match.
     """
 
     counts: list[int]

@@ -284,18 +284,16 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
 
     InputError if the disk is full or not writable.
     """
-    [writer] = open_writers([path], Path(), [], {name: _kind_of(values) for name, values in columns.items()})
+    types = {}
+    for name, values in columns.items():
+        is_whole = len(values) > 0 and all(type(value) is int for value in values)
+        types[name] = "float" if isinstance(values, np.ndarray) else "int64" if is_whole else "string"
+    [writer] = open_writers([path], Path(), [], types)
     with discarded_on_error([writer]):
         if any(map(len, columns.values())):
             writer.write(RowBatch(1, {}), columns)
         writer.finish()
     return writer.path
-
-
-def _kind_of(values: Column) -> str:
-    if isinstance(values, np.ndarray):
-        return "float"
-    return "int64" if values and all(type(value) is int for value in values) else "string"
 
 
 def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:

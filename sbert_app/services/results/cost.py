@@ -42,14 +42,7 @@ MAX_PAIRS = 20_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One size of the vectors.
-
-    Attributes:
-        bytes: those of a vector.
-        rho: Spearman's ρ ×100.
-        change: of ρ ×100 against all dimensions in float32.
-        milliseconds: the time of a search.
-    """
+    """One size of the vectors: ρ ×100, its change against all dimensions in float32, and the time of a search."""
 
     dimension: int
     precision: str

@@ -43,12 +43,9 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EvalResult:
-    """The scores of N pairs under each similarity, where a cross-encoder has ``score`` alone.
+    """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has `SCORE` alone.
 
-    Attributes:
-        scores: float32 (N,) each, larger for more similar pairs.
-        gold: float64 (N,).
-        num_sentences: the distinct sentences that the model read in so many ``seconds``.
+    The model read ``num_sentences`` distinct sentences in so many ``seconds``.
     """
 
     scores: dict[str, np.ndarray]
