@@ -66,7 +66,6 @@ def choose_pairs(
 
     Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
-
     # It imports torch, which takes seconds.
     from training.models.encoder import Encoder
 

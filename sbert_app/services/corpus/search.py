@@ -188,10 +188,7 @@ class NearDuplicates:
 def similar_pairs(
     embedded: EmbeddedCorpus, k: int, threshold: float = -1.0, hide_same: bool = True, watch: Watch = UNWATCHED
 ) -> SimilarPairs:
-    """The k most similar pairs of a corpus with a cosine of ``threshold`` or more.
-
-    Raises InputError if k is less than 1.
-    """
+    """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1."""
     # It imports torch, which takes seconds.
     from training.search import most_similar_pairs
 

@@ -144,7 +144,7 @@ def place_between(
 
 @dataclass(frozen=True)
 class PairDistances:
-    """How close similar pairs are, one value for each model.
+    """The closeness of similar pairs, one value for each model.
 
     Attributes:
         count: the number of pairs with a gold score of 4 or more.

@@ -166,7 +166,7 @@ def with_scores(data: Dataset) -> Dataset:
 def evaluate_one(
     spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
-    """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
+    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded."""
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
     key = model_key, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:

@@ -91,7 +91,11 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     best: dict[str, set[str]] = {}
     for name in names:
         estimates = {row.model: row.estimates[name] for row in rows if name not in row.trained_on}
-        values = {model: round(value[0], 2) for model, value in estimates.items() if value and not isnan(value[0])}
+        values = {
+            model: round(estimate.value, 2)
+            for model, estimate in estimates.items()
+            if estimate and not isnan(estimate.value)
+        }
         best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
     overlaps = [
         f"{ModelName.parse(model).label}: {overlap}"
