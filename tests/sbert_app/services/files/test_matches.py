@@ -81,7 +81,7 @@ def test_the_first_sentence_of_each_group_is_kept_in_the_order_of_the_file(score
 
 
 def test_nothing_matches_and_everything_matches(scored):
-    assert (applied(scored, 2).groups, applied(scored, 2).kept) == (0, 9)
+    assert (applied(scored, 2).groups, applied(scored, 2).remaining) == (0, 9)
     everything = applied(scored, -1)
     assert (everything.groups, everything.matches) == (3, 5)
 
@@ -113,7 +113,7 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
     found = apply_threshold(
         path, PairColumns("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv")
     )
-    assert found.kept == len({root(text) for text in parents})
+    assert found.remaining == len({root(text) for text in parents})
     members = {row["sentence"]: row["group"] for row in read(folder / "g.csv")}
     for text, other in ((a, b) for a in parents for b in parents):
         if f"t{text}" in members and f"t{other}" in members:
