@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, error_bars
-from sbert_app.services.experiments.statistics import VariantRow
+from sbert_app.services.experiments.ablations import VariantRow
 
 ROW_PIXELS = 46
 MARGIN_PIXELS = 104  # for legend and axis

@@ -16,7 +16,7 @@ from itertools import cycle
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, short_label
-from sbert_app.services.runs.events import Event
+from sbert_app.services.runs.record import Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 

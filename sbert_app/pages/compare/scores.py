@@ -10,8 +10,8 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.components.templates import macro, render, tint
-from sbert_app.services.compare.calibration import error_of_model
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
+from sbert_app.services.compare.examples import error_of_model
 from sbert_app.services.compare.token_score import NUMBERS, TokenScore
 from sbert_app.services.results.results import data_label
 from training.evaluation.calibration import Calibration, meaning

@@ -41,12 +41,12 @@ def decision_table(title: str, found: DataDecision, notes: Sequence[str] = ()) -
 
 def decisions_table(found: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """Which model to take and why, and a row for each threshold of each model, with a link that uses it."""
-    groups = [(each.label, each.found.decision, each.rho, partial(use, each.model)) for each in found.models]
+    groups = [(each.label, each.on_data.decision, each.rho, partial(use, each.model)) for each in found.models]
     taken = found.to_take
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(found, taken, safest, criterion_label(safest.criterion), data, use_it)
-    return _table(groups, taken.found, lead, notes, found.failures)
+    return _table(groups, taken.on_data, lead, notes, found.failures)
 
 
 def _table(

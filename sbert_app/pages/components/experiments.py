@@ -21,7 +21,7 @@ from sbert_app.formats import format_count, format_estimate, format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
 from training.errors import without_folders
 from training.trainer.config import RunConfig

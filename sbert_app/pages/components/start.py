@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Asked, Update, ask
 from sbert_app.pages.components.messages import Unknown, error_message
-from sbert_app.services.quota import visitor_of
+from sbert_app.services.access import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore

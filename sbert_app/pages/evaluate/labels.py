@@ -14,7 +14,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.labels import LabelScore, score_labels
+from sbert_app.services.results.decisions import LabelScore, score_labels
 from training.catalogue import SCORED
 from training.models.model import Model
 

@@ -35,7 +35,6 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.ranking import rank_models
 from sbert_app.services.results.results import (
     AVERAGE,
     DEVELOPMENT_SETS,
@@ -44,6 +43,7 @@ from sbert_app.services.results.results import (
     Results,
     averaged_of,
     data_label,
+    rank_models,
 )
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
@@ -236,7 +236,7 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     """The two best models by the fullest column; models that were trained on its pairs come last."""
     name = _fullest(table, table.columns).name
     ranking = sorted(
-        (name in row.seen, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
+        (name in row.trained_on, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
     )
     if len(ranking) < 2:
         return None, None
@@ -250,7 +250,7 @@ def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
 
 def _scatter(results: Results, table: ResultTable) -> Any:
     """Quality against speed, by the average, or by a set that no model was trained on where some have seen others."""
-    seen = {name for row in table.rows for name in row.seen}
+    seen = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in seen]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
     column = _fullest(table, tests or unseen or table.columns)
@@ -286,7 +286,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 def _ranking(results: Results, table: ResultTable) -> Markup:
     """Ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
-    models = [row.model for row in table.rows if column.name not in row.seen]  # as those that may be the best
+    models = [row.model for row in table.rows if column.name not in row.trained_on]  # as those that may be the best
     found = rank_models(results, column.name, table.metric, models or None)
     labels = {each.name: ModelName.parse(each.name).label for each in found.standings}
     return macro("ranking")(found, labels, f"by {column.label}", "Paired bootstrap", "models")
@@ -310,7 +310,7 @@ def _notes(table: ResultTable) -> list[str]:
         PEARSON_CAUTION: table.metric.statistic == "pearson",
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
-        SEEN_NOTE: any(row.seen for row in table.rows),
+        SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
     if hosts := {each.address for row in table.rows if (each := ModelName.parse(row.model).endpoint)}:
         notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True

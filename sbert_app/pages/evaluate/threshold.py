@@ -79,8 +79,8 @@ def build(services: Services) -> None:
 
     def result(found: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
         taken = found.to_take
-        decision, similarity = taken.found.decision, taken.found.similarity
-        curves = {each.label: each.found.decision for each in found.models}
+        decision, similarity = taken.on_data.decision, taken.on_data.similarity
+        curves = {each.label: each.on_data.decision for each in found.models}
         return {
             tab.status: decisions_table(found, data_label(rows.name), [*rows.notes, *notes], use),
             curve: shown(figures.precision_recall(decision, criterion_labels(decision), curves)),
@@ -102,7 +102,7 @@ def build(services: Services) -> None:
 
     def example() -> Update:
         rows, scores = shipped_scores(services.settings.home)
-        note = f"Shipped with the app: {scores.made}. Press “Find the threshold” to measure it here."
+        note = f"Shipped with the app: {scores.origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
         found = decide_results({name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
         return result(found, rows, _use(services, rows.name, None), [note])

@@ -17,7 +17,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.similar_pairs import (
+from sbert_app.services.corpus.search import (
     MAX_PAIRS,
     NearDuplicates,
     Nearest,
@@ -129,7 +129,7 @@ class _PairsTab:
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             found = find_near_duplicates(embedded, float(threshold), reading)
-            file = save_rows(embedded.corpus, found.kept, folder, "without-duplicates.csv")
+            file = save_rows(embedded.corpus, found.originals, folder, "without-duplicates.csv")
             status = near_duplicates(found, embedded.corpus)
             return {self.duplicates.status: status, self.download_kept: shown(str(file))}
         other = self._other(against, opened(open_corpus), watch)

@@ -13,7 +13,7 @@ from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, opened, shor
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.unusual import Unusual, find_unusual
+from sbert_app.services.corpus.neighbours import Unusual, find_unusual
 
 MAX_LISTED = 200  # of each kind
 PRESS = lead("Press the button to compare each sentence with its nearest ones.")

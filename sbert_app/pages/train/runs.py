@@ -15,9 +15,9 @@ from sbert_app.figures.training import COLOURS
 from sbert_app.formats import MISSING, format_count, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import Unknown, estimate_plan
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
-from sbert_app.services.experiments.groups import RunGroup
+from sbert_app.services.experiments.experiment import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run
