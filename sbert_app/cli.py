@@ -20,27 +20,16 @@ import typer
 
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
-from sbert_app.commands.benchmark import benchmark
-from sbert_app.commands.cluster import cluster
-from sbert_app.commands.compare import compare
-from sbert_app.commands.data import data
-from sbert_app.commands.desktop import desktop
-from sbert_app.commands.distill import distill
-from sbert_app.commands.doctor import doctor
-from sbert_app.commands.encode import encode
+from sbert_app.commands.catalogue import data, models
+from sbert_app.commands.doctor import benchmark, doctor
 from sbert_app.commands.evaluate import evaluate
-from sbert_app.commands.export import export
+from sbert_app.commands.files import encode, score
 from sbert_app.commands.home import home
-from sbert_app.commands.models import models
-from sbert_app.commands.report import report
-from sbert_app.commands.runs import runs
-from sbert_app.commands.score import score
-from sbert_app.commands.search import search
-from sbert_app.commands.serve import serve
-from sbert_app.commands.train import train
-from sbert_app.commands.worker import worker
-from sbert_app.process import EXTRA_OF, configure_process
-from sbert_app.signals import INTERRUPTED, interrupt, on_ending_signal
+from sbert_app.commands.runs import report, runs, worker
+from sbert_app.commands.sentences import cluster, compare, export, search
+from sbert_app.commands.serve import desktop, serve
+from sbert_app.commands.train import distill, train
+from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError
 

@@ -1,4 +1,4 @@
-"""Settings of the processes of the app and the command line: idle threads, caches, garbage collector; child processes.
+"""Settings of the processes of the app and the command line, the signals that end them, and their child processes.
 
 ``configure_process`` is called first thing by the app, the command line and a worker. The libraries, ``training``
 among them, change nothing of the kind: a notebook that imports them keeps its own settings.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from training.assets import IN_CLONE
 
@@ -81,3 +84,30 @@ def child_environment() -> dict[str, str]:
         root = str(Path(__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
     return environment
+
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+INTERRUPTED = 130
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def on_ending_signal(handler: Handler) -> Iterator[None]:
+    """Inside the block ``handler`` is called for each of `ENDING`. A signal that is ignored, as by nohup, stays so."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in ENDING if is_main and signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
+
+
+def interrupt(*_: object) -> None:
+    """A handler: raises KeyboardInterrupt, so that what is half-written is removed; a second signal ends at once."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    raise KeyboardInterrupt

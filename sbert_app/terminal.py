@@ -17,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
-from sbert_app.signals import interrupt, on_ending_signal
+from sbert_app.process import interrupt, on_ending_signal
 
 if TYPE_CHECKING:
     from rich.progress import Progress

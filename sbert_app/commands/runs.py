@@ -1,7 +1,13 @@
-"""runs list | show | stop | resume | rename | export | push | delete: the runs of the home folder."""
+"""runs, worker and report: the runs of the home folder, the process that executes them, and one of them as a file.
+
+The app starts a worker itself. With --once it executes one run and ends, for schedulers that start processes
+themselves. Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the same command again resumes it)
+and 130 stopped by a user.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,13 +16,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import print_result
-from training.errors import InputError
+from sbert_app.formats import format_bytes
+from sbert_app.services.background.state import State
+from sbert_app.settings import Settings
+from sbert_app.terminal import clean_stdout, print_result
+from training.atomic import write_text
+from training.errors import InputError, Stopped
 from training.sources.resolve import find_run
 
 if TYPE_CHECKING:
     from sbert_app.services.runs.record import Run
     from sbert_app.services.runs.store import RunStore
+
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
@@ -162,3 +173,87 @@ def _line(run: Run) -> str:
     best = progress.figure(progress.best)
     figure = "" if best is None else f"{progress.measure} {best:.2f}"
     return f"{run.id}  {run.state:11}  {steps:20}  {figure:15}  {run.name}"
+
+
+def worker(
+    device: Annotated[int, typer.Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
+    idle_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End after so long without work; 0 for never.")
+    ] = 0,
+    once: Annotated[
+        str | None,
+        typer.Option(
+            "--once",
+            metavar="RUN",
+            help="Execute this run alone, and end with its outcome.",
+            autocompletion=options.complete_runs,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
+    ] = None,
+    home: options.Home = None,
+    offline: options.Offline = False,
+) -> None:
+    """Execute queued runs one after another, here or on Ray.
+
+    Ctrl-C leaves a checkpoint.
+    """
+    place = options.prepare(home, offline)
+    if once is not None and idle_seconds:
+        raise InputError("--once takes no run from the queue; leave out --idle-seconds")
+    from sbert_app.services.jobs.worker import run_once, run_worker
+
+    if once is None:
+        from sbert_app.services.background.ray_cluster import RayCluster
+
+        cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
+        if cluster is not None and not idle_seconds:
+            cluster.connect()  # one that is not there is a mistake of who types this; a queued run says it by itself
+        run_worker(place, device, idle_seconds or math.inf, cluster)
+        return
+    with clean_stdout():
+        once = find_run(once, place)
+        state = run_once(place, device, once)
+    if state == State.STOPPED:
+        raise Stopped(f"{once}; the same command resumes it")
+    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == State.FINISHED else sys.stderr)
+    if code := EXIT_CODES[state]:
+        raise typer.Exit(code)
+
+
+EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}  # 75 is EX_TEMPFAIL of sysexits.h: try again
+_HINTS = {
+    State.FINISHED: "",
+    State.FAILED: "; `runs show` has the reason",
+    State.INTERRUPTED: "; the same command resumes it",
+}
+
+
+def report(
+    what: Annotated[str, typer.Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="The .html file.")],
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write a run or an experiment as one HTML file.
+
+    It holds results, curves, settings, versions, the machine and the command.
+    """
+    place = options.prepare(home, offline=False)
+    from sbert_app.pages.ablation.report import experiment_report
+    from sbert_app.pages.train.report import run_report
+    from sbert_app.services.experiments.experiment import Experiments, is_experiment
+    from sbert_app.services.files.writers import check_output
+    from sbert_app.services.jobs.queue import RunQueue
+    from sbert_app.services.runs.store import RunStore
+
+    check_output(output, (".html",))
+    store = RunStore(place)
+    if is_experiment(place, what):
+        found = experiment_report(Experiments(RunQueue(store)).get(what))
+    else:
+        found = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
+    write_text(output, found.html())
+    size = output.stat().st_size
+    print_result({"path": str(output), "bytes": size}, as_json, f"{found.title}: {output}, {format_bytes(size)}")

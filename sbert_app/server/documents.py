@@ -16,8 +16,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
+from sbert_app.server.calls import RUN
 from sbert_app.server.endpoint import Endpoint, endpoints
-from sbert_app.server.plain_calls import RUN
 from sbert_app.services.container import Services
 from sbert_app.services.models.metrics import exposition
 from training.assets import read_asset

@@ -17,8 +17,8 @@ from started import StartedProcesses
 from waiting import wait_until
 
 from sbert_app.cli import main
-from sbert_app.commands import benchmark, options
-from sbert_app.signals import ENDING, interrupt, on_ending_signal
+from sbert_app.commands import doctor, options
+from sbert_app.process import ENDING, interrupt, on_ending_signal
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -80,7 +80,7 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
     """Not what it has started either: a benchmark starts apps."""
     script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
     started, children, ours = tmp_path / "started", [], StartedProcesses()
-    monkeypatch.setattr(benchmark, "CLONE", tmp_path)
+    monkeypatch.setattr(doctor, "CLONE", tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "__main__.py").write_text(script)
@@ -93,7 +93,7 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
 
     threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
-        benchmark.benchmark("encode")
+        doctor.benchmark("encode")
     assert len(children) == 2
     gone, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
@@ -109,7 +109,7 @@ def test_each_interrupts_a_command(number):
 
 SWALLOWED = """
 import os, signal, sys, time
-from sbert_app.signals import interrupt, on_ending_signal
+from sbert_app.process import interrupt, on_ending_signal
 with on_ending_signal(interrupt):
     try:
         os.kill(os.getpid(), signal.SIGTERM)
