@@ -1,4 +1,6 @@
-"""Scoring on Ray: what it costs on one machine, how it grows with the nodes, and the memory that it holds.
+"""Files of pairs (``cluster``) and runs (``runs``) on Ray: their cost, how they grow with the nodes, their memory.
+
+``cluster``:
 
 - ``overhead``: `score` of the same files by both engines, in turn, each a process of its own; with a static model,
   which takes little more than reading and writing, and with the default one. Rates are those after a fifth of the
@@ -7,11 +9,14 @@
   encoder that sleeps for each sentence, as on nodes that do not share their processor.
 - ``memory``: of the driver and its workers while the static model scores a million rows; it does not depend on the
   load of the machine.
+
+``runs``: how much of the nodes' time is used by many short runs. The queue, the worker, Ray and the runs' folders are
+real; the nodes are simulated, and the training is a stand-in that sleeps. What an actor needs once, for its process and
+imports, is done before: the first run of each node waits for those of the others.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -22,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -30,7 +35,12 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
-from sbert_app.services.background.ray_cluster import MISSING
+from sbert_app.services.background.ray_cluster import MISSING, RayCluster, disconnect
+from sbert_app.services.background.state import State
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.jobs.worker import Worker as QueueWorker
+from sbert_app.services.runs import on_ray as runs_on_ray
+from sbert_app.services.runs.store import RunStore
 from sbert_app.services.shards import on_ray
 from sbert_app.services.shards.blocks import ShardJob
 from sbert_app.services.shards.run import Worker, run_job
@@ -38,6 +48,11 @@ from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder
+from training.trainer.config import RunConfig
+
+if TYPE_CHECKING:
+    from training.trainer.train import RunResult
+
 
 ROOT = Path(__file__).parents[1]
 FILES = 10
@@ -50,7 +65,7 @@ SLEEPING_ROWS = 500  # of such a block, of two sentences each
 PATIENCE = 600.0  # seconds until all workers have started
 
 
-def run(
+def run_cluster(
     rounds: int = 2,
     rows: int = 200_000,
     model_rounds: int = 1,
@@ -92,9 +107,6 @@ def run(
         "memory": curve[:: max(1, len(curve) // POINTS)],
         "machine": about,
     }
-
-
-# ---------------------------------------------------------------- one machine
 
 
 def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str, Any]]:
@@ -203,9 +215,6 @@ def _finished(output: Path) -> list[float]:
     return [part.stat().st_mtime for part in output.glob("part-*")]
 
 
-# ---------------------------------------------------------------- many nodes
-
-
 class SleepingEncoder(StubEncoder):
     """Takes the same time for each sentence, and no processor."""
 
@@ -268,5 +277,75 @@ def _cluster(nodes: int) -> Iterator[str]:
         cluster.shutdown()
 
 
-if __name__ == "__main__":
-    print(json.dumps(run(rounds=1, rows=4_000, memory_rows=4_000, nodes=(1, 2), blocks=4)))
+FOLDER, SECONDS, NODES = "BENCHMARK_FOLDER", "BENCHMARK_SECONDS", "BENCHMARK_NODES"
+WARM_UP = "warm-up"
+
+
+class SleepingRun(runs_on_ray.RemoteRun):
+    """An actor whose training sleeps."""
+
+    def _execute(self) -> RunResult:
+        from training.trainer.train import RunResult
+
+        ready, seconds = Path(os.environ[FOLDER]), float(os.environ[SECONDS])
+        with self.store.lease(self.folder.name) as lease:
+            if lease.run.name == WARM_UP:
+                (ready / self.folder.name).touch()
+                while len(list(ready.iterdir())) < int(os.environ[NODES]):
+                    time.sleep(0.01)
+            else:
+                time.sleep(seconds)
+            lease.state = State.FINISHED
+        return RunResult(self.folder.name, "finished", 1, seconds)
+
+
+def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
+    """Seconds from the first of the runs to the end of the last one, beside those that they sleep.
+
+    Args:
+        nodes: simulated, of one core each.
+        runs: to execute.
+        seconds: that each of them sleeps.
+
+    Raises:
+        InputError: Ray is not installed.
+    """
+    if find_spec("ray") is None:
+        raise InputError(MISSING)
+    from ray.cluster_utils import Cluster
+
+    about = machine.describe()
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
+        ready, home = Path(name) / "ready", Path(name) / "home"
+        ready.mkdir()
+        environment = {FOLDER: str(ready), SECONDS: str(seconds), NODES: str(nodes)}
+        with patch.dict(os.environ, environment), patch.object(runs_on_ray, "RemoteRun", SleepingRun):
+            simulated = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+            try:
+                for _ in range(nodes):
+                    simulated.add_node(num_cpus=1)
+                cluster = RayCluster(simulated.address)
+                jobs = RunQueue(RunStore(home), ray=cluster.address)
+                jobs.starts_workers = False
+                for number in range(nodes + runs):
+                    jobs.start(RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}"))
+                QueueWorker(home, 0, idle_seconds=0.5, cluster=cluster).work()
+            finally:
+                disconnect()
+                simulated.shutdown()
+        records = [run.record for run in jobs.store.list()]
+        if any(record.state != State.FINISHED for record in records):
+            raise RuntimeError(f"a run has not finished: {[record.reason for record in records]}")
+        begun = max(file.stat().st_mtime for file in ready.iterdir())
+        taken = max(record.ended or 0 for record in records) - begun
+    ideal = runs * seconds / nodes
+    return {
+        "benchmark": "runs",
+        "nodes": nodes,
+        "runs": runs,
+        "seconds_each": seconds,
+        "seconds": round(taken, 2),
+        "ideal_seconds": ideal,
+        "efficiency": round(ideal / taken, 3),
+        "machine": about,
+    }

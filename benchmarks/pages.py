@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,8 @@ import torch
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from benchmarks import machine
-from benchmarks.start_up import ARGUMENTS, ROOT, process_of, request, started
-from scripts.chromium import FLAGS, chromium_path
-from training.sources.home import home_folder
+from benchmarks.start_up import ARGUMENTS, ROOT, copy_home, process_of, request, started
+from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
 QUIET_MS = 2_000  # without a long task, after which the page counts as settled
@@ -140,18 +138,9 @@ def renderer_seconds(browser: CDPSession) -> float:
     return sum(each["cpuTime"] for each in processes if each["type"] == "renderer")
 
 
-def end_workers(home: Path) -> None:
-    """The page of runs has started a worker, which outlives the app."""
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"jobs.worker" in (words := file.read_bytes()) and str(home).encode() in words:
-                os.kill(int(file.parent.name), signal.SIGTERM)
-
-
 def make_home(folder: Path, runs: int) -> Path:
     """A home folder with the models and data of this machine's own, and so many finished runs."""
-    for part in ("models", "data"):
-        shutil.copytree(home_folder() / part, folder / part, symlinks=True)
+    copy_home(folder)
     if runs == 0:
         return folder
     options = ["--objective", "regression", "--base", "scratch:1x32", "--max-steps", "4", "--name", "first"]

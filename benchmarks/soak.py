@@ -9,7 +9,6 @@ the open files of the app are read twice a minute. Memory does not depend on how
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import tempfile
 import threading
@@ -27,10 +26,9 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import write_pairs
-from benchmarks.start_up import process_of, started
-from scripts.workers import end_workers
+from benchmarks.start_up import copy_home, process_of, started
+from scripts.running import end_workers
 from training.data.load import load_data
-from training.sources.home import home_folder
 
 MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
 SETTLED_MINUTES = 5.0  # after which memory is compared with that at the end
@@ -51,10 +49,7 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
     """
     about = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        for part in ("models", "data", "numba"):  # which are not downloaded or compiled again
-            if (home_folder() / part).exists():
-                shutil.copytree(home_folder() / part, home / part, symlinks=True)
+        home = copy_home(Path(folder) / "home")
         pairs = Path(folder) / "pairs.csv"
         write_pairs(pairs, bulk_rows)
         try:

@@ -23,8 +23,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from scripts.chromium import FLAGS, chromium_path
-from scripts.workers import end_workers
+from scripts.running import FLAGS, chromium_path, end_workers
 from training.data.load import load_data
 from training.sources.home import home_folder
 

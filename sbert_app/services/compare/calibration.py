@@ -2,7 +2,7 @@
 
 They are in the home folder, for each model and pooling, and belong to the weights: where another model has taken the
 name, they do not count. Those of the default model ship in ``assets/calibration.json``, made by
-``scripts/calibrate.py``.
+``scripts/measure_examples.py``.
 
 curve = calibrate_on(models, ModelName.parse("all-MiniLM-L6-v2"), "mine.csv", home, watch)
 check(models, model, "stsb:test", home, watch)       mean predicted and mean gold score of each bin, and the band

@@ -1,7 +1,12 @@
-"""The worker processes of a home folder: they outlive the app that has started them, but not a test or a benchmark."""
+"""The browser and the worker processes of an app that tests, benchmarks or screenshots run.
+
+``find_browser.sh`` installs the browser where there is none. Workers outlive the app that has started them, but not a
+test or a benchmark.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,7 +14,22 @@ from pathlib import Path
 
 import psutil
 
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 ENDING_SECONDS = 10.0  # in which a run writes its checkpoint
+
+
+def chromium_path() -> str | None:
+    """The one on the PATH; None for Playwright's own."""
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def workers_of(home: Path) -> list[psutil.Process]:
