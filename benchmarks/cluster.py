@@ -119,8 +119,8 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
             _score(folder, output, model, engine, block_rows)
             runs[engine].append(timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows))
     medians = {
-        engine: {key: round(statistics.median(run[key] for run in found), 2) for key in found[0]}
-        for engine, found in runs.items()
+        engine: {key: round(statistics.median(run[key] for run in figures), 2) for key in figures[0]}
+        for engine, figures in runs.items()
     }
     local = medians["local"]["rows_per_second"]
     return [
@@ -129,10 +129,10 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
             "rows": rows,
             "rounds": rounds,
             "engine": engine,
-            **found,
-            "times_local": round(local / found["rows_per_second"], 3),
+            **figures,
+            "times_local": round(local / figures["rows_per_second"], 3),
         }
-        for engine, found in medians.items()
+        for engine, figures in medians.items()
     ]
 
 
@@ -185,7 +185,7 @@ def _memory(driver: psutil.Process) -> dict[str, int]:
 
 
 def timeline(finished: Sequence[float], started: float, block_rows: int) -> dict[str, float]:
-    """What the times at which parts were finished say: seconds to the first, seconds in all, and rows per second.
+    """Seconds to the first part, seconds in all and rows per second, from the times at which parts were finished.
 
     The rate is that after the first fifth of the parts.
     """
@@ -203,12 +203,12 @@ def growth(curve: Sequence[dict[str, int]]) -> dict[str, float]:
     """The memory of driver and workers after a fifth of the parts and at the end; medians of five points."""
     most = curve[-1]["parts"]
     settled = [point for point in curve if point["parts"] >= most / 5][:5]
-    found = dict[str, float]()
+    figures = dict[str, float]()
     for who in ("driver", "workers"):
         first, last = (statistics.median(point[f"{who}_mb"] for point in part) for part in (settled, curve[-5:]))
-        found |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
-        found[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
-    return found
+        figures |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
+        figures[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
+    return figures
 
 
 def _finished(output: Path) -> list[float]:

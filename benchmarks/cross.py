@@ -54,11 +54,11 @@ def run(
     sides = ours(model)
     gold = np.asarray(loaded.scores)
     rho = {label: round(100 * spearman(predict(pairs), gold), 2) for label, predict in sides.items()}
-    found: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
+    result: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
     with tempfile.TemporaryDirectory() as folder:
         if against is not None:
             theirs = peer(Path(folder))
-            found["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
+            result["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
             sides |= theirs
         for predict in sides.values():
             predict(pairs[:64])
@@ -71,7 +71,7 @@ def run(
     for row in rows:
         row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
         row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
-    return {**found, "rows": rows, "machine": about}
+    return {**result, "rows": rows, "machine": about}
 
 
 def ours(model: str) -> dict[str, Predict]:
@@ -107,4 +107,4 @@ def agreement(folder: Path, theirs: Predict, pairs: Pairs) -> dict[str, float]:
     """The largest difference of a score, by our precision."""
     expected = theirs(pairs)
     scores = {dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs) for dtype in ("float32", "bfloat16")}
-    return {dtype: float(f"{np.abs(found - expected).max():.1e}") for dtype, found in scores.items()}
+    return {dtype: float(f"{np.abs(values - expected).max():.1e}") for dtype, values in scores.items()}

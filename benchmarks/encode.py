@@ -106,7 +106,7 @@ def run_encode(
         "data": data,
         "sentences": len(sentences),
         "rounds": rounds,
-        "peak_gflops": {dtype: round(statistics.median(found), 1) for dtype, found in peaks.items()},
+        "peak_gflops": {dtype: round(statistics.median(values), 1) for dtype, values in peaks.items()},
         "rows": rows,
         "where_ours_goes": shares_of_operators(partial(work, sides[0])),
         "machine": about,
@@ -116,8 +116,8 @@ def run_encode(
 def ours(model: str, sentences: list[str]) -> list[Side]:
     """Encoder.encode, in the machine's own precision and in float32."""
     sides: list[Side] = []
-    for asked in ("auto", "float32"):
-        encoder = Encoder.load(model, dtype=asked)
+    for precision in ("auto", "float32"):
+        encoder = Encoder.load(model, dtype=precision)
         dtype = str(encoder.dtype).removeprefix("torch.")
         if any(side.dtype == dtype for side in sides):
             continue

@@ -148,15 +148,15 @@ def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np
     """Unit vectors float32 (count, D) between vectors of sentences, and those of sentences that were left out."""
     data = [column for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns]
     sentences = list(dict.fromkeys(sentence for column in data for sentence in column))
-    known, draw = encoder.encode(sentences[: 3 * count]), np.random.default_rng(SEED)
-    left_out, known = known[:queries], known[queries:]
-    vectors = np.empty((count, known.shape[1]), dtype=np.float32)
+    embeddings, draw = encoder.encode(sentences[: 3 * count]), np.random.default_rng(SEED)
+    left_out, embeddings = embeddings[:queries], embeddings[queries:]
+    vectors = np.empty((count, embeddings.shape[1]), dtype=np.float32)
     for start in range(0, count, CHUNK):
         part = vectors[start : start + CHUNK]
-        first, second = draw.integers(0, len(known), (2, len(part)))
+        first, second = draw.integers(0, len(embeddings), (2, len(part)))
         share = draw.uniform(0.5, 1, (len(part), 1)).astype(np.float32)
         noise = NOISE * draw.standard_normal(part.shape, dtype=np.float32)
-        part[:] = share * known[first] + (1 - share) * known[second] + noise
+        part[:] = share * embeddings[first] + (1 - share) * embeddings[second] + noise
         part /= np.linalg.norm(part, axis=1, keepdims=True)
     return vectors, left_out
 
@@ -174,13 +174,13 @@ def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, 
         gc.collect()
         held = resident_mb() - before
         index.nearest(queries[:1], K)
-        found, times = [], []
+        rows_of_index, times = [], []
         for query in queries:
-            asked = time.perf_counter()
-            found.append(index.nearest(query[None], K)[1][0])
-            times.append(1e3 * (time.perf_counter() - asked))
-        nearest = nearest or found  # the first index is exact
-        recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(found, nearest, strict=True))
+            started = time.perf_counter()
+            rows_of_index.append(index.nearest(query[None], K)[1][0])
+            times.append(1e3 * (time.perf_counter() - started))
+        nearest = nearest or rows_of_index  # the first index is exact
+        recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True))
         rows.append(
             {
                 "index": name,

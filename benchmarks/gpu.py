@@ -114,9 +114,9 @@ def measure(part: str, device: str, small: bool, home: Path, limit: float) -> tu
             process.kill()  # does nothing to a process that has ended
             process.wait()
         errors.seek(0)
-        said = errors.read().strip().splitlines()
+        messages = errors.read().strip().splitlines()
     if is_late:
         return rows, f"stopped after {limit:.0f} s"
     if process.returncode:
-        return rows, f"failed: {said[-1] if said else f'exit code {process.returncode}'}"
+        return rows, f"failed: {messages[-1] if messages else f'exit code {process.returncode}'}"
     return rows, ""

@@ -1,4 +1,4 @@
-"""What the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
+"""The home folder that the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
 
 FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER. With
 --light the weights stay behind, and the same command on the other machine makes random ones in their place.
@@ -44,7 +44,7 @@ def pack(folder: Path, is_light: bool = False) -> None:
         return
     weights = load_file(source / "model.safetensors")
     save_file(
-        {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()},
+        {name: weight.bfloat16() if weight.is_floating_point() else weight for name, weight in weights.items()},
         target / "model.safetensors",
         metadata={"format": "pt"},
     )

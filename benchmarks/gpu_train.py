@@ -139,7 +139,9 @@ def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> 
 
 
 def _to(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    return {name: each.to(device) if isinstance(each, torch.Tensor) else each for name, each in features.items()}
+    return {
+        name: feature.to(device) if isinstance(feature, torch.Tensor) else feature for name, feature in features.items()
+    }
 
 
 def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
@@ -161,8 +163,8 @@ def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
 
 def write_pairs(folder: Path, count: int) -> tuple[str, str]:
     """Files of pairs of sentences: with random gold scores, and with random labels."""
-    draw, known = random.Random(0), gpu_home.sentences()
-    pairs = [{"sentence1": draw.choice(known), "sentence2": draw.choice(known)} for _ in range(count)]
+    draw, sentences = random.Random(0), gpu_home.sentences()
+    pairs = [{"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)} for _ in range(count)]
     files = (folder / "scored.jsonl", folder / "labelled.jsonl")
     labels = ("contradiction", "entailment", "neutral")
     scored = [json.dumps({**pair, "score": draw.randint(0, 5)}) for pair in pairs]

@@ -65,7 +65,7 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
     """
     about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
     trees = {"this": ROOT, **({"other": Path(against)} if against else {})}
-    found: dict[tuple[str, str], list[Row]] = {}
+    openings: dict[tuple[str, str], list[Row]] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         command = ["app.py", "--home", str(make_home(Path(folder), runs)), "--port"]
@@ -79,12 +79,12 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
                     row = open_page(browser, f"{url}/{page}", process_of(url))
                     # The first opening is not counted.
                     if turn > 0:
-                        found.setdefault((page, name), []).append(row)
+                        openings.setdefault((page, name), []).append(row)
         browser.close()
         end_workers(Path(folder))
     rows = [
-        {"page": page or "compare", "tree": name, **{key: median(key, each) for key in DIGITS}}
-        for (page, name), each in found.items()
+        {"page": page or "compare", "tree": name, **{key: median(key, rows_of_page) for key in DIGITS}}
+        for (page, name), rows_of_page in openings.items()
     ]
     return {"benchmark": "pages", "rounds": rounds, "runs": runs, "rows": rows, "machine": about}
 
@@ -127,15 +127,15 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
 
 
 def processor_seconds(process: int) -> float:
-    """What a process has used of all processors, in user and system mode."""
+    """The seconds that a process has used of all processors, in user and system mode."""
     after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def renderer_seconds(browser: CDPSession) -> float:
-    """The same of Chromium's processes that draw pages."""
+    """The seconds that Chromium's processes that draw pages have used."""
     processes = browser.send("SystemInfo.getProcessInfo")["processInfo"]
-    return sum(each["cpuTime"] for each in processes if each["type"] == "renderer")
+    return sum(process["cpuTime"] for process in processes if process["type"] == "renderer")
 
 
 def make_home(folder: Path, runs: int) -> Path:
@@ -146,7 +146,7 @@ def make_home(folder: Path, runs: int) -> Path:
     options = ["--objective", "regression", "--base", "scratch:1x32", "--max-steps", "4", "--name", "first"]
     command = [sys.executable, "-m", "sbert_app", "train", *options, "--home", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [first] = [each.parent for each in folder.glob("runs/*/run.json")]
+    [first] = [file.parent for file in folder.glob("runs/*/run.json")]
     for number in range(1, runs):
         copied = first.with_name(f"{first.name}-{number + 1}")
         shutil.copytree(first, copied, copy_function=os.link)

@@ -82,12 +82,12 @@ class Tokens:
     def batches(self, sentences: list[str]) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Row numbers, and ids, attention mask and token types (B, T) int64, of each batch; long sentences first."""
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
-        order = np.argsort([-len(each) for each in ids], kind="stable")
+        order = np.argsort([-len(ids_of_row) for ids_of_row in ids], kind="stable")
         return [(rows, _pad([ids[row] for row in rows])) for rows in np.array_split(order, -(-len(order) // BATCH))]
 
 
 def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
-    lengths = np.array([len(each) for each in ids])
+    lengths = np.array([len(ids_of_row) for ids_of_row in ids])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask.astype(bool)] = np.concatenate(ids)
@@ -109,7 +109,7 @@ def _transformer(folder: Path) -> Any:
 def _example() -> dict[str, Any]:
     import torch
 
-    return {name: torch.from_numpy(each) for name, each in _pad([[101, 2023, 102], [101, 102]]).items()}
+    return {name: torch.from_numpy(array) for name, array in _pad([[101, 2023, 102], [101, 102]]).items()}
 
 
 class OpenVino(Tokens):
@@ -211,7 +211,9 @@ class CTranslate2(Tokens):
         def work(batch: tuple[np.ndarray, dict[str, np.ndarray]]) -> None:
             rows, tensors = batch
             mask = tensors["attention_mask"]
-            ids = [row[: int(kept.sum())].tolist() for row, kept in zip(tensors["input_ids"], mask, strict=True)]
+            ids = [
+                row[: int(row_mask.sum())].tolist() for row, row_mask in zip(tensors["input_ids"], mask, strict=True)
+            ]
             vectors[rows] = _pooled(np.array(self.model.forward_batch(ids).last_hidden_state), mask)
 
         with ThreadPoolExecutor(CORES) as pool:
@@ -295,7 +297,7 @@ def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> 
 
 
 def _versions() -> dict[str, str]:
-    installed = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
+    installed = {package.metadata["Name"].lower(): package.version for package in metadata.distributions()}
     return {name: installed[name] for name in PACKAGES if name in installed}
 
 

@@ -75,7 +75,7 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
                 began = time.perf_counter()
                 vectors[name] = _embed(url, sentences)
                 seconds.setdefault(name, []).append(time.perf_counter() - began)
-    median = {name: statistics.median(each[1:]) for name, each in seconds.items()}  # the first warms up
+    median = {name: statistics.median(times[1:]) for name, times in seconds.items()}  # the first warms up
     ours = next(iter(median.values()))
     return {
         "benchmark": "serving",
@@ -86,12 +86,12 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
         "rows": [
             {
                 "side": name,
-                "seconds": round(each, 3),
-                "sentences_per_second": round(len(sentences) / each),
-                "times_ours": round(each / ours, 2),
+                "seconds": round(seconds_of_side, 3),
+                "sentences_per_second": round(len(sentences) / seconds_of_side),
+                "times_ours": round(seconds_of_side / ours, 2),
                 "spearman": _spearman(vectors[name], np.asarray(data.scores)),
             }
-            for name, each in median.items()
+            for name, seconds_of_side in median.items()
         ],
         "machine": about,
     }

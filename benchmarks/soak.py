@@ -130,7 +130,7 @@ class _Soak:
         return threading.Thread(target=work, daemon=True)
 
     def _requests(self, user: int) -> Iterator[tuple[str, Callable[[], object]]]:
-        """What a user asks for, one after the other, with a pause."""
+        """The requests of a user, one after the other, with a pause."""
         texts, size = self._texts, len(self._texts)
         for turn in count():
             at = (user * 7_919 + turn * 131) % (size - 600)

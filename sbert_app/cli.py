@@ -91,19 +91,19 @@ def _of_all(
         logging.getLogger("sbert_lab").handlers[0].setLevel(logging.ERROR if quiet else logging.INFO)
 
 
-def normalized(given: Sequence[str]) -> list[str]:
+def normalized(arguments: Sequence[str]) -> list[str]:
     """Arguments as the commands take them: options of the whole command line first, options by their own spelling.
 
     ``help COMMAND`` is ``COMMAND --help``, and nothing is ``--help``.
     """
-    if given[:1] == ["help"] or not given:
-        given = [*given[1:], "--help"]
-    end = given.index("--") if "--" in given else len(given)
-    first = [each for each in given[:end] if each in (*VERBOSE, *QUIET, *NO_PROGRESS)]
-    rest = [each for each in given[:end] if each not in first]
+    if arguments[:1] == ["help"] or not arguments:
+        arguments = [*arguments[1:], "--help"]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    first = [argument for argument in arguments[:end] if argument in (*VERBOSE, *QUIET, *NO_PROGRESS)]
+    rest = [argument for argument in arguments[:end] if argument not in first]
     spellings = SPELLINGS.get(rest[0], {}) if rest else {}
-    parts = (each.partition("=") for each in rest)
-    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *given[end:]]
+    parts = (argument.partition("=") for argument in rest)
+    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *arguments[end:]]
 
 
 _UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
@@ -114,13 +114,13 @@ _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Without arguments, print the help."""
-    given = normalized(list(sys.argv[1:] if arguments is None else arguments))
+    arguments = normalized(list(sys.argv[1:] if arguments is None else arguments))
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _configure_output(debug)
     configure_process()
     try:
         with on_ending_signal(interrupt):
-            code = app(given, prog_name=app.info.name, standalone_mode=False)
+            code = app(arguments, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
             return _print_error("stopped", INTERRUPTED)

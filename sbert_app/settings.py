@@ -107,9 +107,9 @@ class Settings(BaseModel):
     @field_validator("allow_endpoints", mode="after")
     @classmethod
     def _with_ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        """As `Endpoint.address` writes them; without a port they are reached by https."""
-        found = (ModelName(f"{ENDPOINT}https://{each}/v1#model").endpoint for each in addresses)
-        return tuple(each.address for each in found if each)
+        """Writes addresses as `Endpoint.address` does; without a port they are reached by https."""
+        endpoints = (ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses)
+        return tuple(endpoint.address for endpoint in endpoints if endpoint)
 
     @property
     def temp_folder(self) -> Path:

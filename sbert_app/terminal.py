@@ -108,7 +108,7 @@ class ProgressBar:
         progress.refresh()
 
     def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Of work in stages, what `Watch.report` takes; another description begins another stage."""
+        """Shows work in stages, as `Watch.report` takes it; another description begins another stage."""
         if description is not None and description != self.description:
             self.description, self._start = description, None
         self(done, total or 1.0)

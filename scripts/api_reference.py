@@ -35,7 +35,7 @@ def _parts(name: str) -> list[str]:
     if inspect.isfunction(value.__init__) and value.__init__.__doc__:
         parts.append(_described(name, value.__init__))
     methods = [] if issubclass(value, Exception) else _methods(value)
-    return [*parts, *(_described(f"{name}.{each}", getattr(value, each)) for each in methods)]
+    return [*parts, *(_described(f"{name}.{method}", getattr(value, method)) for method in methods)]
 
 
 def _methods(cls: type) -> list[str]:
@@ -50,11 +50,11 @@ def _described(name: str, value: Any) -> str:
 
 
 def _signature(function: Any) -> str:
-    """As it is written in a call: names and defaults, without types."""
+    """The signature as it is written in a call: names and defaults, without types."""
     parameters = [
-        each.replace(annotation=inspect.Parameter.empty)
-        for each in inspect.signature(function).parameters.values()
-        if each.name != "self"
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"
     ]
     return re.sub(r"<[\w-]+ (?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 

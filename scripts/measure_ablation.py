@@ -149,8 +149,8 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     # A table of an earlier version lacks the fields that came later; what they are now, they were by default then.
     added = {name: value for name, value in settings.items() if name not in table.settings}
     defaults = RunConfig("regression").to_dict()
-    known = {name: value for name, value in table.settings.items() if name in settings}
-    if table.ablation != args.ablation or known | {name: defaults[name] for name in added} != settings:
+    settings_before = {name: value for name, value in table.settings.items() if name in settings}
+    if table.ablation != args.ablation or settings_before | {name: defaults[name] for name in added} != settings:
         raise InputError(f"{args.out} was measured with other settings, {table.settings}; name another file with --out")
     return replace(table, command=command, settings=settings)
 

@@ -54,7 +54,7 @@ def main() -> None:
     queue.resume(run.id)
     resumed = wait(store, run.id)
     result = {
-        "states": [str(each.state) for each in (whole, stopped, resumed)],
+        "states": [str(attempt.state) for attempt in (whole, stopped, resumed)],
         "stopped_after_step": stopped.progress.step,
         "asked_after_step": step,
         "checkpoint": has_checkpoint,
@@ -76,7 +76,7 @@ def wait(store: RunStore, run_id: str) -> Run:
 
 
 def log_of(home: Path) -> str:
-    """What the workers have logged."""
+    """The logs of the workers."""
     return "\n".join(file.read_text() for file in home.glob("worker-*.log"))
 
 

@@ -62,7 +62,7 @@ def ablate(
         print(f"sweep {sweep_id}", file=sys.stderr)
         sweep = run_experiment(sweeps, sweep_id, cluster, should_end, "ablate")
     ranking = rank_variants(sweep.rows)
-    found = {
+    result = {
         "id": sweep_id,
         "preset": sweep.record.name,
         "state": sweep.state,
@@ -72,7 +72,7 @@ def ablate(
         "ranking": ranking.to_json(),
         "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in sweep.record.runs},
     }
-    print_result(found, as_json, _table(sweep, ranking))
+    print_result(result, as_json, _table(sweep, ranking))
     if sweep.reasons:
         print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -90,10 +90,10 @@ def _created(
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
     if data is not None or file != options.FileOptions():  # a file by its whole path: it may be resumed from elsewhere
         changes["train_data"] = file.data(data or "", "--train-data")
-    given = {key: value for key, value in changes.items() if value is not None}
+    settings = {key: value for key, value in changes.items() if value is not None}
     from sbert_app.services.experiments.experiment import new_sweep
 
-    return sweeps.create(new_sweep(preset, seeds, given)).id
+    return sweeps.create(new_sweep(preset, seeds, settings)).id
 
 
 def run_experiment(
@@ -141,7 +141,7 @@ def _runner(sweeps: Experiments, cluster: RayCluster | None, should_end: Callabl
 def _table(sweep: Experiment, ranking: Ranking) -> str:
     head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
-    tied = ", ".join(each.name for each in ranking.standings if each.tied)
+    tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
     last = [f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}"] if ranking.is_known else []
     return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows), *last])
 

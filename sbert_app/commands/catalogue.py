@@ -29,26 +29,24 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     kinds = dict.fromkeys(ENCODERS, "bi-encoder") | dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
     kinds |= dict.fromkeys(BASELINES, "baseline") | {BM25: "baseline"} | dict.fromkeys(WORD_ENCODERS, "random weights")
     place_of = place / "models"
-    folders = [each.parent for depth in ("*", "*/*") for each in place_of.glob(f"{depth}/modules.json")]
+    folders = [file.parent for depth in ("*", "*/*") for file in place_of.glob(f"{depth}/modules.json")]
     own = {str(folder.relative_to(place_of)): folder_size(folder) for folder in sorted(folders)}
     kinds |= {name: "in the home folder" for name in own if name not in kinds}
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
         here = name in ALWAYS or cache.is_here(name)
-        found.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
+        rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
     for run in RunStore(place).list():
         if run.has_model:
             size = folder_size(run.folder / "model")
-            found.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
+            rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
     lines = []
-    for each in found:
-        takes = (
-            format_bytes(each["bytes"]) if each["bytes"] else "" if each["here"] else DOWNLOADS.get(each["name"], "")
-        )
-        state = "here" if each["here"] else "to be fetched"
-        lines.append(f"{each['name']:36} {each['kind']:18} {state:14} {takes:>8}  {each.get('called', '')}".rstrip())
+    for row in rows:
+        takes = format_bytes(row["bytes"]) if row["bytes"] else "" if row["here"] else DOWNLOADS.get(row["name"], "")
+        state = "here" if row["here"] else "to be fetched"
+        lines.append(f"{row['name']:36} {row['kind']:18} {state:14} {takes:>8}  {row.get('called', '')}".rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
-    print_result({"models": found}, as_json, "\n".join(lines))
+    print_result({"models": rows}, as_json, "\n".join(lines))
 
 
 SHOWN = 3  # rows
@@ -73,30 +71,36 @@ def data(
         return
     from training.data.load import load_data
 
-    with options.received(name) as given:
-        found = load_data(file.data(given) if file != options.FileOptions() else given, place)
-    columns: list[Any] = [*found.columns]
-    columns += [found.scores] if found.scores is not None else []
-    columns += [[found.label_names[label] for label in found.labels]] if found.labels is not None else []
+    with options.received(name) as source:
+        dataset = load_data(file.data(source) if file != options.FileOptions() else source, place)
+    columns: list[Any] = [*dataset.columns]
+    columns += [dataset.scores] if dataset.scores is not None else []
+    columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
     first = [list(row) for row in islice(zip(*columns, strict=True), SHOWN)]
-    value = {"name": found.name, "form": found.kind, "rows": len(found), "source": found.source, "notes": found.notes}
-    lines = [f"{found.name}: {len(found):,} {found.kind}, from {found.source}", *found.notes]
-    lines += [f"row {row}: " + "  |  ".join(map(str, cells)) for row, cells in zip(found.rows, first, strict=False)]
+    value = {
+        "name": dataset.name,
+        "form": dataset.kind,
+        "rows": len(dataset),
+        "source": dataset.source,
+        "notes": dataset.notes,
+    }
+    lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
+    lines += [f"row {row}: " + "  |  ".join(map(str, cells)) for row, cells in zip(dataset.rows, first, strict=False)]
     print_result({**value, "first": first}, as_json, "\n".join(lines))
 
 
 def _list(as_json: bool) -> None:
     value = {
         name: {
-            "title": each.title,
-            "form": each.form,
-            "splits": list(each.splits),
-            "from": each.repo or "package index",
+            "title": entry.title,
+            "form": entry.form,
+            "splits": list(entry.splits),
+            "from": entry.repo or "package index",
         }
-        for name, each in DATA_SETS.items()
+        for name, entry in DATA_SETS.items()
     }
     lines = [
-        f"{name:14} {each['form']:16} {', '.join(each['splits']):18} {each['from']}" for name, each in value.items()
+        f"{name:14} {entry['form']:16} {', '.join(entry['splits']):18} {entry['from']}" for name, entry in value.items()
     ]
     lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")
     print_result({"data": value}, as_json, "\n".join(lines))

@@ -49,26 +49,26 @@ def doctor(computing: options.Computing) -> int:
         "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
         "speed": lambda: _speed(computing),
     }
-    found, failed = dict[str, str](), list[str]()
+    results, failed = dict[str, str](), list[str]()
     with clean_stdout():
         for name, check in checks.items():
             try:
-                found[name] = check()
+                results[name] = check()
             except (UserFacingError, OSError, RuntimeError, ImportError) as error:
-                found[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
+                results[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
                 failed.append(name)
-    lines = [f"{name:14} {said}" for name, said in found.items()]
-    print_result({**found, "failed": failed}, computing.as_json, "\n".join(lines))
+    lines = [f"{name:14} {result}" for name, result in results.items()]
+    print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
     return int(bool(set(failed) - {"Hub", "package index"}))
 
 
 def _packages() -> str:
-    found = {each.name: each.version for each in distributions()}
-    return ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found)
+    versions = {package.name: package.version for package in distributions()}
+    return ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
 
 
 def _extras() -> str:
-    """Those of which nothing is missing: other packages bring some of an extra's modules, such as anyio."""
+    """The extras of which no module is missing: other packages bring some of them, such as anyio."""
     missing = {extra for module, extra in EXTRA_OF.items() if not find_spec(module)}
     return ", ".join(extra for extra in dict.fromkeys(EXTRA_OF.values()) if extra not in missing) or "none"
 

@@ -106,7 +106,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and its settings in place of those that its name states."""
+    """The model, and settings that replace those in its name."""
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[

@@ -45,17 +45,17 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
     """List all runs, the newest first."""
     store = _store(home)
-    found = store.list()
+    stored = store.list()
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
-    lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
-    print_result({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
+    lines = [_line(run) for run in stored] or ["no runs yet: start one with train, or on the Train page"]
+    print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
 
 
 @runs.command()
 def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
     log = store.log(run.id, lines=20)
@@ -65,8 +65,8 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
 @runs.command()
 def stop(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Stop a run. It keeps its checkpoint and can be resumed."""
-    store, run = _found(home, run_id)
-    _told(store.stop(run.id), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(store.stop(run.id), as_json)
 
 
 @runs.command()
@@ -74,8 +74,8 @@ def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Js
     """Queue a run again. A worker resumes it; train --resume does so in this process."""
     from sbert_app.services.jobs.queue import RunQueue
 
-    store, run = _found(home, run_id)
-    _told(RunQueue(store).resume(run.id), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(RunQueue(store).resume(run.id), as_json)
 
 
 @runs.command()
@@ -86,8 +86,8 @@ def rename(
     as_json: options.Json = False,
 ) -> None:
     """Rename a run. Its id stays."""
-    store, run = _found(home, run_id)
-    _told(store.rename(run.id, name), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(store.rename(run.id, name), as_json)
 
 
 @runs.command()
@@ -103,7 +103,7 @@ def export(
     from training.atomic import replace_folder
     from training.models.files import check_replaceable
 
-    _, run = _found(home, run_id)
+    _, run = _open_run(home, run_id)
     if not run.has_model:
         raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
@@ -124,7 +124,7 @@ def push(
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
     from sbert_app.services.runs.export import push as push_run
 
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     token = os.environ.get("HF_TOKEN", "")
     if not token and sys.stdin.isatty():
         token = typer.prompt("Token of the Hub, with the right to write", hide_input=True, err=True)
@@ -140,7 +140,7 @@ def delete(
     as_json: options.Json = False,
 ) -> None:
     """Delete a run and its model. Asks first; without a terminal it takes --yes."""
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     if not yes and not sys.stdin.isatty():
         raise InputError(f"{run.id} would be deleted with its model, and nobody can be asked here: add --yes")
     if not yes:
@@ -156,13 +156,13 @@ def _store(home: Path | None) -> RunStore:
     return RunStore(place)
 
 
-def _found(home: Path | None, run: str) -> tuple[RunStore, Run]:
+def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
     """The store, and the run of this id, beginning of an id, or name."""
     store = _store(home)
     return store, store.get(find_run(run, store.home))
 
 
-def _told(run: Run, as_json: bool) -> None:
+def _print_run(run: Run, as_json: bool) -> None:
     print_result(run.to_json(), as_json, _line(run))
 
 
@@ -251,9 +251,9 @@ def report(
     check_output(output, (".html",))
     store = RunStore(place)
     if is_experiment(place, what):
-        found = experiment_report(Experiments(RunQueue(store)).get(what))
+        report = experiment_report(Experiments(RunQueue(store)).get(what))
     else:
-        found = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
-    write_text(output, found.html())
+        report = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
+    write_text(output, report.html())
     size = output.stat().st_size
-    print_result({"path": str(output), "bytes": size}, as_json, f"{found.title}: {output}, {format_bytes(size)}")
+    print_result({"path": str(output), "bytes": size}, as_json, f"{report.title}: {output}, {format_bytes(size)}")

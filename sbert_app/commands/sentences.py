@@ -40,21 +40,23 @@ def compare(
         crosser = None
         if cross_encoder != "none":
             crosser = CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
-        found = measure(encoder, crosser, first, second)
-    lines = [f"cosine         {found.cosine:.4f}   {ModelName.parse(model.name).label}, {found.pooling} pooling"]
-    if found.cross_encoder is not None:
-        lines.append(f"cross-encoder  {format_number(found.cross_score, 4)}   {found.cross_encoder}")
-    if found.attribution is not None:
+        comparison = measure(encoder, crosser, first, second)
+    lines = [
+        f"cosine         {comparison.cosine:.4f}   {ModelName.parse(model.name).label}, {comparison.pooling} pooling"
+    ]
+    if comparison.cross_encoder is not None:
+        lines.append(f"cross-encoder  {format_number(comparison.cross_score, 4)}   {comparison.cross_encoder}")
+    if comparison.attribution is not None:
         for name, words, shares in (
-            ("A", found.attribution.words_a, found.attribution.matrix.sum(axis=1)),
-            ("B", found.attribution.words_b, found.attribution.matrix.sum(axis=0)),
+            ("A", comparison.attribution.words_a, comparison.attribution.matrix.sum(axis=1)),
+            ("B", comparison.attribution.words_b, comparison.attribution.matrix.sum(axis=0)),
         ):
             lines.append(
                 f"words of {name}     " + "  ".join(f"{w} {x:+.3f}" for w, x in zip(words, shares, strict=True))
             )
-    cut = " and ".join(name for name, side in (("A", found.a), ("B", found.b)) if side.truncated)
+    cut = " and ".join(name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated)
     lines += [f"{cut} is cut: the model reads {encoder.max_length:,} tokens"] if cut else []
-    print_result(found.to_json(), computing.as_json, "\n".join([*lines, *filter(None, [found.advice])]))
+    print_result(comparison.to_json(), computing.as_json, "\n".join([*lines, *filter(None, [comparison.advice])]))
 
 
 @options.grouped
@@ -81,18 +83,18 @@ def search(
     from training.models.cross_encoder import CrossEncoder
 
     check_query(query, k)  # reports errors before the model is loaded
-    with options.received(source, lines=True) as given, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-        corpus = options.open_corpus(given, file, place)
+    with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+        corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
         crosser = cross_encoder and CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
-        found = find(space, query, encoder.for_role("query"), k, crosser or None)
-    lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in found.hits]
+        result = find(space, query, encoder.for_role("query"), k, crosser or None)
+    lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in result.hits]
     if crosser:
-        lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(found.hits, lines, strict=True)]
+        lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(result.hits, lines, strict=True)]
     head = ("score   " if crosser else "") + "cosine       row  sentence"
-    lines = [f"{format_count(found.searched, 'sentence')} of {corpus.name}", head, *lines, *corpus.notes]
-    print_result({"model": space.model, "data": corpus.name, **found.to_json()}, computing.as_json, "\n".join(lines))
+    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines, *corpus.notes]
+    print_result({"model": space.model, "data": corpus.name, **result.to_json()}, computing.as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -131,32 +133,32 @@ def cluster(
     from sbert_app.services.store.cache import DiskCache
 
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
-    with options.received(source, lines=True) as given, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+    with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         if output is not None:
-            check_output(output, WRITERS, Path(given))
-        corpus = options.open_corpus(given, file, place)
+            check_output(output, WRITERS, Path(path))
+        corpus = options.open_corpus(path, file, place)
         space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
         bar.unit = ""
         labels = group(space, settings, DiskCache(place / "cache"), place, Watch(bar.stage))
-        found = describe_clusters(space, labels)
+        summaries = describe_clusters(space, labels)
         if output is not None:
-            save_table(output, label_columns(corpus, found))
+            save_table(output, label_columns(corpus, summaries))
     rows: list[dict[str, Any]] = [
         {
-            "cluster": each.number,
-            "sentences": len(each.rows),
-            "cosine": each.cosine,
-            "keywords": each.keywords,
-            "typical": [corpus.sentences[row] for row in each.representatives],
+            "cluster": cluster.number,
+            "sentences": len(cluster.rows),
+            "cosine": cluster.cosine,
+            "keywords": cluster.keywords,
+            "typical": [corpus.sentences[row] for row in cluster.representatives],
         }
-        for each in found
+        for cluster in summaries
     ]
     lines = []
     for row in rows:
         words, example = ", ".join(row["keywords"][:4]), "".join(row["typical"][:1])
         lines.append(f"{row['cluster'] or 'none':>7}  {row['sentences']:>9,}  {words:40}  {example}".rstrip())
-    groups = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
-    head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {groups} by {method}"
+    count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
+    head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
     written = [f"{output}: each sentence with its cluster"] if output else []
     value = {
         "model": space.model,

@@ -139,7 +139,11 @@ _MODELS = ("base", "teacher")  # settings that name a model
 def _with_settings(command: Callable[..., None]) -> None:
     """Make an option of each field of `RunConfig`, in place of the command's ``**settings``."""
     whole = inspect.signature(command, eval_str=True)
-    own = {name: each for name, each in whole.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
+    own = {
+        name: parameter
+        for name, parameter in whole.parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
     parameters = []
     for setting in SETTINGS.values():
         option = typer.Option(
@@ -152,7 +156,7 @@ def _with_settings(command: Callable[..., None]) -> None:
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
         parameters += [own.pop(name).replace(kind=kind) for name in _FOLLOWS.get(setting.name, ())]
-    parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.values()]
+    parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 
@@ -216,29 +220,29 @@ def _train_seeds(
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
     with clean_stdout(), stop_on_signal() as should_end:
-        found = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
-        print(f"experiment {found}", file=sys.stderr)
-        experiment = run_experiment(experiments, found, cluster, should_end, "train")
+        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
+        print(f"experiment {experiment_id}", file=sys.stderr)
+        experiment = run_experiment(experiments, experiment_id, cluster, should_end, "train")
     _print_seeds(experiment, as_json)
 
 
 def _print_seeds(experiment: Experiment, as_json: bool) -> None:
     """Mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
-    found = {
+    result = {
         "id": experiment.id,
         "state": experiment.state,
         "runs": {str(plan.seed): plan.run for plan in experiment.record.runs},
-        **{which: each and asdict(each) for which, each in summaries.items()},
+        **{which: summary and asdict(summary) for which, summary in summaries.items()},
     }
     measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
     lines = [
-        f"{which:9}{measure} {each.mean:.2f}" + ("" if each.deviation is None else f" ± {each.deviation:.2f}")
-        for which, each in summaries.items()
-        if each
+        f"{which:9}{measure} {summary.mean:.2f}" + ("" if summary.deviation is None else f" ± {summary.deviation:.2f}")
+        for which, summary in summaries.items()
+        if summary
     ]
     title = f"{experiment.id}: {experiment.state}, {experiment.record.name}, seeds {experiment.record.by}"
-    print_result(found, as_json, "\n".join([title, *lines]))
+    print_result(result, as_json, "\n".join([title, *lines]))
     if experiment.reasons:
         print(f"error: runs failed: {'; '.join(experiment.reasons)}", file=sys.stderr)
         raise typer.Exit(1)

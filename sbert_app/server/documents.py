@@ -76,8 +76,8 @@ def describe() -> dict[str, Any]:
     document = json.loads(read_asset("openapi.json"))
     document["info"]["version"] = __version__
     examples = document.pop("x-examples")
-    for name, each in endpoints.items():
-        document["paths"][f"{RUN}{name}"] = {"post": _operation(name, each, examples.get(name, {}))}
+    for name, endpoint in endpoints.items():
+        document["paths"][f"{RUN}{name}"] = {"post": _operation(name, endpoint, examples.get(name, {}))}
     return document
 
 

@@ -78,19 +78,21 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
             with gradio_errors(), ExitStack() as held:
-                given = whole.bind(*arguments, **named)
-                given.apply_defaults()
-                request = given.arguments.pop("request")
+                bound = whole.bind(*arguments, **named)
+                bound.apply_defaults()
+                request = bound.arguments.pop("request")
                 with _status_noted(request):
-                    checked = {name: _checked(name, given.arguments[name], each) for name, each in adapters.items()}
-                    checked |= {name: each for name, each in given.arguments.items() if name == SERVICES}
+                    checked = {
+                        name: _checked(name, bound.arguments[name], adapter) for name, adapter in adapters.items()
+                    }
+                    checked |= {name: value for name, value in bound.arguments.items() if name == SERVICES}
                     if own:
                         checked[own[0]] = request
                     if limit is not None:
                         held.enter_context(limit.held(visitor_of(request)))
                     return function(**checked)
 
-        parameters = [each for name, each in signature.parameters.items() if name not in own]
+        parameters = [parameter for name, parameter in signature.parameters.items() if name not in own]
         request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
         whole = signature.replace(parameters=[*parameters, request.replace(annotation=gr.Request)])
         call.__signature__ = whole  # type: ignore[attr-defined]
@@ -119,11 +121,11 @@ def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapt
     sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
     name = Annotated[str, Field(max_length=LONGEST_NAME)]
     many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
-    known: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
+    limits: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
     if between is not None:
         finite = False if hint is float else None
         return TypeAdapter(Annotated[hint, Field(ge=between.low, le=between.high, allow_inf_nan=finite)])
-    return TypeAdapter(known.get(hint, hint))
+    return TypeAdapter(limits.get(hint, hint))
 
 
 def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
@@ -134,7 +136,7 @@ def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
 
 
 def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
-    """What is wrong with an argument, and what would do."""
+    """The mistake in an argument, and the values that it takes."""
     schema, value = adapter.json_schema(), mistake["input"]
     place = next((f"{name}, number {step + 1:,}," for step in mistake["loc"] if isinstance(step, int)), name)
     if "minimum" in schema:
@@ -183,7 +185,7 @@ class Endpoint:
         takes = ", ".join(parameters)
         if unknown := [key for key in named if key not in parameters]:
             raise InputError(f"{name} has no argument {unknown[0][:80]!r}; it takes {takes}")
-        values = {key: named.get(key, each.default) for key, each in parameters.items()}
+        values = {key: named.get(key, parameter.default) for key, parameter in parameters.items()}
         if missing := [key for key, value in values.items() if value is inspect.Parameter.empty]:
             raise InputError(f"{name} needs {' and '.join(missing)}; it takes {takes}")
         return values
@@ -196,7 +198,7 @@ class Endpoint:
             of_type = _FILE if parameter.annotation is gr.FileData else TypeAdapter(parameter.annotation).json_schema()
             default = {} if parameter.default is inspect.Parameter.empty else {"default": parameter.default}
             properties[key] = {**of_type, **default, "description": described.get(key, "")}
-        required = [key for key, each in properties.items() if "default" not in each]
+        required = [key for key, schema in properties.items() if "default" not in schema]
         return {"type": "object", "properties": properties, "required": required}
 
     @property
@@ -217,6 +219,6 @@ def register(function: Callable[..., Any], services: Services, **options: Any) -
     bound = MethodType(function, services)
     signature = inspect.signature(bound)
     # Gradio adds the request by itself.
-    own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]
+    own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
     endpoints[function.__name__] = Endpoint(bound, signature.replace(parameters=own))
     gr.api(bound, api_name=function.__name__, **options)

@@ -130,7 +130,7 @@ class _Incoming:
 
 
 def _content_length(headers: Headers) -> int:
-    """What the request says of its size; 0 if it says nothing."""
+    """The size that the request states; 0 if it states none."""
     length = headers.get("content-length", "0")
     return int(length) if length.isascii() and length.isdigit() else 0
 

@@ -43,8 +43,8 @@ class McpServer:
         @server.list_tools()
         async def list_tools() -> list[Tool]:
             return [
-                Tool(name=name, description=each.description, inputSchema=each.schema())
-                for name, each in endpoints.items()
+                Tool(name=name, description=endpoint.description, inputSchema=endpoint.schema())
+                for name, endpoint in endpoints.items()
             ]
 
         @server.call_tool(validate_input=False)

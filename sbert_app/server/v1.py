@@ -58,9 +58,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/models/{name:path}")
     def model(name: str) -> Response:
-        for each in list_models(services.jobs.store)["data"]:
-            if each["id"] == name:
-                return JSONResponse(each)
+        for entry in list_models(services.jobs.store)["data"]:
+            if entry["id"] == name:
+                return JSONResponse(entry)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
     @routes.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
@@ -92,7 +92,7 @@ async def _answer(
         gone.set()
 
     try:
-        asked = body.model_validate(await request.json())
+        inputs = body.model_validate(await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
     except (ValueError, RecursionError):  # no UTF-8; a number of thousands of digits; nested too deep
@@ -100,7 +100,7 @@ async def _answer(
     watching = asyncio.create_task(watch_client())
     try:
         with limit.held(visitor_of(request)):  # counted before a thread is taken, for which others wait
-            return JSONResponse(await to_thread.run_sync(compute, models, asked, should_stop, limiter=threads))
+            return JSONResponse(await to_thread.run_sync(compute, models, inputs, should_stop, limiter=threads))
     except Stopped:
         return _error(503, ENDING, "server_error")  # nobody reads it where the client has gone
     except TooMany as error:
