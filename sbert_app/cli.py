@@ -38,11 +38,13 @@ GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
 app = typer.Typer(
     name="sbert-lab",
     help="SBERT Lab: understand, measure and tune sentence similarity with Sentence-BERT.",
-    rich_markup_mode=None,  # plain help appears at once, in any terminal
+    # Plain help appears at once, in any terminal.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="`sbert-lab help COMMAND` explains a command. `sbert-lab doctor` prints what a report of a fault needs.",
 )
-EXAMPLES: dict[Callable[..., Any], str] = {  # of each command, under its help; docs/cli.md has them too
+# The example of each command stands under its help; docs/cli.md has them too.
+EXAMPLES: dict[Callable[..., Any], str] = {
     serve: "serve --port 7860",
     desktop: "desktop",
     compare: 'compare "A cat sleeps." "A kitten is asleep."',
@@ -106,7 +108,8 @@ def normalized(arguments: Sequence[str]) -> list[str]:
     return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *arguments[end:]]
 
 
-_UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
+# typer keeps click's ClickException under changing names.
+_UsageError: Any = typer.BadParameter.__mro__[2]
 # What can be wrong with a path or a disk, and is not a fault of the program.
 _USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
@@ -129,7 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error("stopped", INTERRUPTED)
     except Stopped as error:
         return _print_error(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
-    except BrokenPipeError:  # the reader of stdout has closed it, such as | head
+    except BrokenPipeError:
+        # The reader of stdout, such as head, has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except _UsageError as error:

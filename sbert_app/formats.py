@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MISSING = "–"  # in place of a figure that does not exist
+# This stands in place of a figure that does not exist.
+MISSING = "–"
 
 MINUTE, HOUR, DAY, YEAR = 60, 3_600, 86_400, 365.25 * 86_400
 
@@ -27,7 +28,8 @@ def format_duration(seconds: float) -> str:
     """A measured time: "12.3 ms", "4.2 s", "42 s", "3 min 20 s", "2 h 5 min", "2.7 days", "317 years"."""
     if seconds <= 0:
         return "0 s"
-    if seconds < 0.9995:  # from there on three digits of milliseconds would round to a second
+    # From there on three digits of milliseconds would round to a second.
+    if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"

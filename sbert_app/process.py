@@ -35,7 +35,8 @@ ENVIRONMENT = {
 # Allocations between two collections. The imported libraries hold a million long-lived objects, which each full
 # collection looks at: with Python's default, 700, the pages are served 2.8 s of processor time later.
 GC_THRESHOLD = 100_000
-is_ending = threading.Event()  # what is computed for an answer stops, and what fails is no fault
+# Once it is set, what is computed for an answer stops, and what fails is no fault.
+is_ending = threading.Event()
 # The extra that brings what is not part of every installation, by the module that is imported.
 EXTRA_OF = dict.fromkeys(
     ("gradio", "fastapi", "uvicorn", "mcp", "plotly", "starlette", "anyio", "markupsafe", "segno"), "app"
@@ -59,7 +60,8 @@ def regularly(seconds: float, work: Callable[[], object]) -> None:
             time.sleep(seconds)
             try:
                 work()
-            except Exception:  # a full disk, a database that is locked: it may be well again next time
+            except Exception:
+                # The disk may be full or the database locked, and both may be well again next time.
                 log.exception("%s failed", work)
 
     threading.Thread(target=run, name=f"regularly {work}", daemon=True).start()

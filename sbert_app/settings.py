@@ -39,14 +39,17 @@ class Settings(BaseModel):
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
     allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
-    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")  # behind a proxy
-    public: bool = Field(False, description="yes or no")  # for everybody: `PUBLIC`, short training, built-in models
+    # The path behind a proxy.
+    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")
+    # A server for everybody has the values of `PUBLIC`, short training and built-in models alone.
+    public: bool = Field(False, description="yes or no")
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
     upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
     temp_limit_mb: int = Field(10_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
     models_mb: int = Field(4_096, ge=256, le=10_000_000, description="a whole number from 256 to 10000000")
-    models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")  # loaded models in memory
+    # Models that stay loaded in memory.
+    models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")
     corpus_sentences: int = Field(
         1_000_000, ge=1_000, le=10_000_000, description="a whole number from 1000 to 10000000"
     )
@@ -54,8 +57,9 @@ class Settings(BaseModel):
     map_points: int = Field(50_000, ge=100, le=100_000, description="a whole number from 100 to 100000")
     cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
 
-    ray: str | None = Field(None, description="auto, local or ray://HOST:10001")  # where runs are executed
-    ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")  # of a run
+    # Where runs are executed, and the GPUs and CPUs of each.
+    ray: str | None = Field(None, description="auto, local or ray://HOST:10001")
+    ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")
     ray_cpus: float | None = Field(None, ge=0, le=10_000, description="a number from 0 to 10000")
 
     @classmethod

@@ -22,9 +22,11 @@ from sbert_app.process import interrupt, on_ending_signal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-UPDATE_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
+# Seconds between two updates, on a terminal and elsewhere.
+UPDATE_SECONDS = {True: 0.1, False: 10.0}
 BAR_WIDTH = 24
-MIN_COLUMNS_FOR_BAR = 80  # a narrower terminal shows the figures alone
+# A narrower terminal shows the figures alone.
+MIN_COLUMNS_FOR_BAR = 80
 
 
 @contextmanager
@@ -63,9 +65,11 @@ class ProgressBar:
         encoder.encode(sentences, on_progress=bar)
     """
 
-    _active: ProgressBar | None = None  # the one on the terminal, above which log lines are printed
+    # The bar on the terminal, above which log lines are printed.
+    _active: ProgressBar | None = None
 
-    is_wanted = True  # on the whole command line; --no-progress and --quiet say no
+    # --no-progress and --quiet turn progress off for the whole command line.
+    is_wanted = True
 
     def __init__(self, description: str, unit: str = "", stream: TextIO | None = None) -> None:
         """Without a ``unit`` the share that is done is shown alone."""
@@ -73,7 +77,8 @@ class ProgressBar:
         self.unit = unit
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        self._start: tuple[float, float] | None = None  # time of the first call, and what was done by then
+        # The time of the first call, and what was done by then.
+        self._start: tuple[float, float] | None = None
         self._last_update = 0.0
         self._progress: Progress | None = None
 
@@ -85,7 +90,7 @@ class ProgressBar:
     ) -> None:
         if self._progress is not None:
             ProgressBar._active = None
-            self._progress.stop()  # removes the line
+            self._progress.stop()
             self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
@@ -138,7 +143,8 @@ class ProgressBar:
             )
             self._progress.add_task(self.description, figures="")
             self._progress.start()
-            console.show_cursor()  # a process that is killed must not leave it hidden
+            # A process that is killed must not leave the cursor hidden.
+            console.show_cursor()
             ProgressBar._active = self
         return self._progress
 

@@ -88,7 +88,8 @@ def _created(
 ) -> str:
     if preset is None:
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
-    if data is not None or file != options.FileOptions():  # a file by its whole path: it may be resumed from elsewhere
+    if data is not None or file != options.FileOptions():
+        # A file is named by its whole path, as the sweep may be resumed from another folder.
         changes["train_data"] = file.data(data or "", "--train-data")
     settings = {key: value for key, value in changes.items() if value is not None}
     from sbert_app.services.experiments.experiment import new_sweep
@@ -128,7 +129,8 @@ def _runner(sweeps: Experiments, cluster: RayCluster | None, should_end: Callabl
         with ProgressBar(run.name, "steps") as bar:
 
             def show_progress(event: dict[str, Any]) -> None:
-                if event["kind"] == "train" and cluster is None:  # of runs at once, several bars would mix
+                # On Ray several runs are executed at once, and their bars would mix.
+                if event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
             result = execute(sweeps.store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)

@@ -12,7 +12,8 @@ from sbert_app.formats import format_bytes
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
 
-ALWAYS = (TFIDF, BM25)  # have no weights
+# These have no weights to be fetched.
+ALWAYS = (TFIDF, BM25)
 
 
 def models(home: options.Home = None, as_json: options.Json = False) -> None:
@@ -49,7 +50,7 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     print_result({"models": rows}, as_json, "\n".join(lines))
 
 
-SHOWN = 3  # rows
+SHOWN = 3
 
 
 @options.grouped

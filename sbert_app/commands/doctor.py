@@ -29,8 +29,10 @@ from sbert_app.terminal import clean_stdout, print_result
 from training.errors import InputError, UserFacingError, first_line
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
-SENTENCES = 256  # that are encoded to measure the speed
-WAIT = 5.0  # seconds for the Hub, and for the package index
+# So many sentences are encoded to measure the speed.
+SENTENCES = 256
+# Seconds to wait for the Hub, and for the package index.
+WAIT = 5.0
 
 
 @options.grouped
@@ -96,8 +98,10 @@ def _reach(address: str) -> str:
 
     if is_offline():
         return "not asked, because offline"
-    started = time.perf_counter()  # of the address only the host is said: a mirror's may hold a password
-    with suppress(HTTPError):  # it has answered
+    # Only the host of the address is printed, as that of a mirror may hold a password.
+    started = time.perf_counter()
+    # An error is an answer, too.
+    with suppress(HTTPError):
         urlopen(address, timeout=WAIT).close()
     return f"{urlsplit(address).hostname} answers in {1000 * (time.perf_counter() - started):.0f} ms"
 
@@ -146,7 +150,9 @@ def benchmark(
             with suppress(ProcessLookupError):
                 if hasattr(os, "killpg"):
                     os.killpg(process.pid, signal.SIGKILL)
-                else:  # Windows has no sessions
+                else:
+                    # Windows has no sessions.
                     process.kill()
-            process.wait()  # which leaving the block does not after an interrupt
+            # After an interrupt, leaving the block does not wait for the process.
+            process.wait()
             raise

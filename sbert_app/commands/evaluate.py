@@ -87,11 +87,12 @@ def _evaluate(
         if threshold is not None:
             result = _decide(data, threshold, match_from, lambda: options.load_model(model, computing), place, bar)
         elif (name := DataName.parse(data).mteb_task) is not None:
-            task = find_task(name)  # reports a wrong name before the model is loaded
+            # Here and below, what is wrong with the data is reported before the model is loaded.
+            task = find_task(name)
             scorer = options.load_model(model, computing)
             result = evaluate_task(scorer, task, place, on_progress=bar)
         elif DataName.parse(data).is_retrieval:
-            judged = load_retrieval(data, place)  # the same
+            judged = load_retrieval(data, place)
             retriever = load_retriever(
                 model.model, lambda name: options.load_model(replace(model, model=name), computing)
             )
@@ -99,7 +100,7 @@ def _evaluate(
             for note in judged.notes:
                 print(f"{judged.name}: {note}", file=sys.stderr)
         else:
-            dataset = load_data(data, place, split="test")  # the same
+            dataset = load_data(data, place, split="test")
             scorer = options.load_model(model, computing)
             result = measure(scorer, dataset, place, on_progress=bar)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
@@ -141,7 +142,8 @@ def _decide(
         raise InputError(f"{data} has no pairs to choose a threshold by; leave --threshold out, or name data of pairs")
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     started, dataset = time.perf_counter(), load_data(data, home, split="test")
-    match_labels(dataset, match_from)  # reports what is wrong before the model is loaded
+    # This reports what is wrong before the model is loaded.
+    match_labels(dataset, match_from)
     scorer = load()
     decisions = decide_data(scorer, dataset, criteria, match_from, bar)
     return {

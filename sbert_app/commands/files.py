@@ -150,7 +150,8 @@ def encode(
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path, target = local_path(input_path), Path(output_path)
-            table, column = open_sentences(path, file.columns, file.encoding)  # errors come before the model is loaded
+            # This reports what is wrong before the model is loaded.
+            table, column = open_sentences(path, file.columns, file.encoding)
             if file.columns is None and has_pairs(table):
                 print(
                     f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
@@ -295,7 +296,8 @@ def _score(
     from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-        table = open_table(source, file.encoding)  # reports errors before the model is loaded
+        # This reports what is wrong before the model is loaded.
+        table = open_table(source, file.encoding)
         picked = pick_columns(table, split_names(file.columns, table.columns) or None)
         if applied:
             applied.check(table, picked)

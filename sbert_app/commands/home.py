@@ -22,7 +22,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     """Sizes of what is in the home folder, and what of it can be deleted."""
     if context.invoked_subcommand is None:
         _show(options.prepare(home, offline=False), as_json)
-    else:  # given before the command, they are its defaults
+    else:
+        # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 

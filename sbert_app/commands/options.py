@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # In the help of commands.
 TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
-PIPE = "-"  # standard input, standard output
-PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
+# The name of standard input and of standard output.
+PIPE = "-"
+# JSON, Parquet and XLSX begin so; other standard input is plain text.
+PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 
 def complete_models(incomplete: str) -> list[str]:

@@ -37,7 +37,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     """Runs of the home folder; without a command, list them."""
     if context.invoked_subcommand is None:
         list_runs(home, as_json)
-    else:  # given before the command, they are its defaults
+    else:
+        # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
@@ -209,7 +210,8 @@ def worker(
 
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
-            cluster.connect()  # one that is not there is a mistake of who types this; a queued run says it by itself
+            # Whoever types this is told when the cluster is not there; a queued run says so by itself.
+            cluster.connect()
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
     with clean_stdout():
@@ -222,7 +224,8 @@ def worker(
         raise typer.Exit(code)
 
 
-EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}  # 75 is EX_TEMPFAIL of sysexits.h: try again
+# 75 is EX_TEMPFAIL of sysexits.h, which asks for another attempt.
+EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}
 _HINTS = {
     State.FINISHED: "",
     State.FAILED: "; `runs show` has the reason",

@@ -82,7 +82,8 @@ def search(
     from sbert_app.services.corpus.search import search as find
     from training.models.cross_encoder import CrossEncoder
 
-    check_query(query, k)  # reports errors before the model is loaded
+    # This reports what is wrong before the model is loaded.
+    check_query(query, k)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)

@@ -57,7 +57,8 @@ def serve(
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
-    settings = Settings.gather(**locals())  # the parameters have the names of its fields
+    # The parameters have the names of the fields of the settings.
+    settings = Settings.gather(**locals())
     shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
     from sbert_app.server.run import serve as run

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 DATA = ("train_data", "eval_data")
-EXAMPLES = 5  # mined negatives that are shown before the first step
+# So many mined negatives are printed before the first step.
+EXAMPLES = 5
 
 
 def train(
@@ -90,7 +91,8 @@ def train(
         print_result({"id": run_id}, as_json, run_id)
         return
     execute = executor(options.cluster_of(place, engine, address))
-    running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
+    # It holds the run once that is loaded: before, there is nothing that a signal has to wait for.
+    running: list[str] = []
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         if resume:
             resume = find_run(resume, place)
@@ -113,7 +115,8 @@ def train(
         except KeyboardInterrupt:
             raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
         except InputError:
-            if not resume and not store.get(run_id).progress.step:  # its data or its base cannot be used
+            if not resume and not store.get(run_id).progress.step:
+                # Its data or its base cannot be used.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
@@ -133,7 +136,8 @@ _FOLLOWS = {
 }
 
 
-_MODELS = ("base", "teacher")  # settings that name a model
+# These settings name a model.
+_MODELS = ("base", "teacher")
 
 
 def _with_settings(command: Callable[..., None]) -> None:
@@ -195,9 +199,11 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     file, data = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None)), DATA
     files = [key for key in data if names_file(settings.get(key) or "")]
     if not files and file != options.FileOptions():
-        file.data("", "--train-data or --eval-data")  # says that they need one
+        # This says that the options need a file.
+        file.data("", "--train-data or --eval-data")
     for key in ("base", "teacher", *data):
-        if key in settings:  # by its whole path, as the run may be resumed from another folder
+        if key in settings:
+            # A file is named by its whole path, as the run may be resumed from another folder.
             settings[key] = file.data(settings[key]) if key in files else absolute_names(settings[key])
     config = RunConfig(**settings)
     estimate_run(config, store)
@@ -292,7 +298,8 @@ def distill(
     data = None if data is None and file == options.FileOptions() else file.data(data or "")
     started = time.perf_counter()
     with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
-        check_replaceable(output.expanduser().absolute())  # reports errors before the model is loaded
+        # This reports what is wrong before the model is loaded.
+        check_replaceable(output.expanduser().absolute())
         corpus = None if data is None else [text for column in load_data(data, place).columns for text in column]
         encoder = options.load_encoder(options.ModelOptions(model), computing)
         static = make_static(encoder, dimension, corpus, on_progress=bar)

@@ -27,13 +27,19 @@ from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.rows import quoted
 from training.errors import InputError, NotFoundError, UserFacingError
 
-MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
-MOST_CHARACTERS = 100_000  # of a sentence
-LONGEST_NAME = 4_096  # characters: of a model, a data set, a run
-SERVICES = "services"  # the argument of an endpoint that `register` gives it
-MOST_AT_ONCE = 16  # requests of one address to one endpoint that computes for seconds
+# An HTTP answer is no file: for more sentences there is the command line.
+MOST_SENTENCES = 10_000
+# The length of a sentence.
+MOST_CHARACTERS = 100_000
+# The length of the name of a model, a data set or a run, in characters.
+LONGEST_NAME = 4_096
+# `register` passes this argument to an endpoint.
+SERVICES = "services"
+# So many requests of one address to an endpoint that computes for seconds are worked on at once.
+MOST_AT_ONCE = 16
 
-STATUS = "sbert_lab.status"  # in the scope of a plain call: a dictionary, for the status of a user's error
+# Under this key the scope of a plain call has a dictionary, for the status of a user's error.
+STATUS = "sbert_lab.status"
 STATUSES: tuple[tuple[type[UserFacingError], int], ...] = (
     (TooMany, 429),
     (NotFoundError, 404),
@@ -111,7 +117,8 @@ def _status_noted(request: Any) -> Iterator[None]:
     try:
         yield
     except UserFacingError as error:
-        plain = getattr(request, "request", None)  # Gradio's has none for what waits in its queue
+        # Gradio's request has none for what waits in its queue.
+        plain = getattr(request, "request", None)
         getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
         raise
 
@@ -211,7 +218,8 @@ class Endpoint:
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 _FILE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
-endpoints: dict[str, Endpoint] = {}  # by name
+# The registered endpoints, by name.
+endpoints: dict[str, Endpoint] = {}
 
 
 def register(function: Callable[..., Any], services: Services, **options: Any) -> None:

@@ -174,7 +174,8 @@ def score_file(
     """
     criterion = Criterion.parse(threshold) if threshold.strip() else None
     path = Path(file.path).resolve()
-    if not path.is_relative_to(services.settings.temp_folder.resolve()):  # a path on this machine that nobody uploaded
+    if not path.is_relative_to(services.settings.temp_folder.resolve()):
+        # Nobody has uploaded a file of this machine outside of that folder.
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     task = ScoreRequest(
         source=path,
@@ -212,7 +213,8 @@ def _with_words(start_run: Callable[..., Any]) -> Callable[..., Any]:
         if argument.default in (0, "") and setting.words not in ("", "0"):
             words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
         arguments.append(f"{name}: {setting.sentence()}{words}.")
-        if setting.range is not None:  # 0 stands for what is left out; RunConfig refuses it where it is not
+        if setting.range is not None:
+            # 0 stands for an argument that is left out; `RunConfig` refuses it elsewhere.
             low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
             ranges[name] = Between(low, setting.range.high)
     start_run.__doc__ = (start_run.__doc__ or "").format(arguments="\n        ".join(arguments))
@@ -353,7 +355,8 @@ def search(
     if sentences is None:
         key = services.embeddings.named(services.access.check_data(data))
         space = services.embeddings.embed(key, model, pooling or None)
-    else:  # not through the cache of corpora, where it would evict those that visitors have open
+    else:
+        # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
         encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
     crosser = services.models.cross_encoder_or_none(cross_encoder)
@@ -377,7 +380,8 @@ def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256
     return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
 
 
-ENDPOINTS: dict[Callable[..., Any], dict[str, Any]] = {  # and the options of `gr.api`
+# The endpoints, with the options of `gr.api`.
+ENDPOINTS: dict[Callable[..., Any], dict[str, Any]] = {
     compare: {"queue": False},
     encode: {"concurrency_limit": 2},
     evaluate: {"concurrency_limit": 1},

@@ -28,14 +28,20 @@ from sbert_app.formats import format_bytes
 from sbert_app.services.quota import Quota, visitor_of
 from sbert_app.services.store.temp_folder import folder_size, is_full
 
-MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters
-BODY_SECONDS = 60.0  # within which a body has to arrive
-DRAIN_SECONDS = 10.0  # for which the rest of a refused body is read
-MOST_DRAINED = 64 << 20  # bytes of a refused body that are read, so that the client reads the answer
-ENVELOPE = 1 << 20  # bytes of an upload that are not its files: boundaries, headers
-UPLOADS_IN_AN_HOUR = 10  # times the largest upload, from one address
+# Bytes of a body: 10,000 sentences of 1,000 characters.
+MOST_BODY = 10 << 20
+# A body has to arrive within this time.
+BODY_SECONDS = 60.0
+# The rest of a refused body is read for this time, and up to so many bytes, so that the client reads the answer.
+DRAIN_SECONDS = 10.0
+MOST_DRAINED = 64 << 20
+# Bytes of an upload that are boundaries and headers, and not its files.
+ENVELOPE = 1 << 20
+# An address may upload so many times the largest upload within an hour.
+UPLOADS_IN_AN_HOUR = 10
 HOUR = 3600.0
-RESERVED = 1 << 20  # bytes of the disk that uploads leave free
+# Uploads leave so many bytes of the disk free.
+RESERVED = 1 << 20
 
 UPLOAD = "/gradio_api/upload"
 
@@ -67,7 +73,8 @@ class BodyLimits:
 
     def __init__(self, app: ASGIApp, uploads: UploadLimits) -> None:
         self.app, self.uploads = app, uploads
-        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)  # bytes of each address
+        # The bytes of each address are counted.
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
@@ -80,12 +87,14 @@ class BodyLimits:
             if length > most:
                 raise _too_large(is_upload, most, length)
             if is_upload:
-                self._check_room(scope, length or most)  # one that does not say its size counts as the largest
+                # An upload that does not state its size counts as the largest.
+                self._check_room(scope, length or most)
                 await self.app(scope, _limited(incoming, most), send)
             else:
                 body = await _read(incoming, most)
                 if body is None:
-                    return  # the client has gone
+                    return
+                    # The client has gone.
                 await self.app(scope, replay(_with_whole_characters(body), receive), send)
         except Refused as refusal:
             await incoming.drain()

@@ -22,9 +22,11 @@ from sbert_app.server.hosts import refuse
 from sbert_app.services.quota import Quota, visitor_of
 
 OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
-FREE_ATTEMPTS = 5  # wrong passwords from one address before it has to wait
-LONGEST_DELAY = 60.0  # seconds
-FORGET_AFTER = 900.0  # seconds without a wrong password
+# So many wrong passwords may come from one address before it has to wait, at most so many seconds; after
+# so many seconds without a wrong one they are forgotten.
+FREE_ATTEMPTS = 5
+LONGEST_DELAY = 60.0
+FORGET_AFTER = 900.0
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 

@@ -26,8 +26,10 @@ from sbert_app.services.quota import Quota, TooMany, visitor_of
 from training.errors import InputError
 
 MCP = "/gradio_api/mcp"
-MOST_CONNECTIONS = 32  # of one address: streams may be held
-THREADS = 16  # that compute for all agents
+# So many connections of one address may be open, as streams are held.
+MOST_CONNECTIONS = 32
+# Threads that compute for all agents.
+THREADS = 16
 
 
 class McpServer:
