@@ -105,7 +105,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     arguments = parser.parse_args()
-    configure_process()  # as the app does
+    # The app does the same.
+    configure_process()
     for name in arguments.names or sorted(set(BENCHMARKS) - ON_REQUEST):
         options = {option: getattr(arguments, option) for option in ("rounds", "minutes", "device", "small")}
         try:

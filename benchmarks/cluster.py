@@ -57,12 +57,17 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 FILES = 10
 ENGINES = ("local", "ray")
-POLL_SECONDS = 0.5  # between two readings of memory
-POINTS = 40  # of the memory curve that are kept
-WORKER = "ray::MapWorker"  # how Ray's actors are called in the list of processes
-BLOCK_SLEEPS = 1.0  # seconds of a block of the weak scaling
-SLEEPING_ROWS = 500  # of such a block, of two sentences each
-PATIENCE = 600.0  # seconds until all workers have started
+# Seconds between two readings of memory.
+POLL_SECONDS = 0.5
+# Points of the memory curve in the result.
+POINTS = 40
+# The name of Ray's actors in the list of processes.
+WORKER = "ray::MapWorker"
+# A block of the weak scaling takes so many seconds and has so many rows, of two sentences each.
+BLOCK_SLEEPS = 1.0
+SLEEPING_ROWS = 500
+# Seconds until all workers have started.
+PATIENCE = 600.0
 
 
 def run_cluster(
@@ -169,7 +174,8 @@ def _score(folder: Path, output: Path, model: str, engine: str, block_rows: int)
     _, errors = scoring.communicate()
     if scoring.returncode:
         raise RuntimeError(f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}")
-    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]  # while the workers score
+    # Only while the workers score.
+    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]
 
 
 def _memory(driver: psutil.Process) -> dict[str, int]:
@@ -177,7 +183,8 @@ def _memory(driver: psutil.Process) -> dict[str, int]:
     for process in [driver, *driver.children(recursive=True)]:
         try:
             size, name = process.memory_info().rss >> 20, " ".join(process.cmdline()[:1])
-        except psutil.Error:  # it has just ended
+        except psutil.Error:
+            # The process has just ended.
             continue
         kind = "driver" if process == driver else "workers" if name.startswith(WORKER) else "ray"
         megabytes[f"{kind}_mb"] += size
@@ -248,7 +255,8 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
         write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
     with _cluster(nodes) as address, patch.object(on_ray, "Compute", SleepingCompute):
-        ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE  # the nodes start at the same time
+        # The nodes start at the same time.
+        ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE
         run_job(job, str(folder / "in"), on_ray.RayEngine(address, concurrency=nodes))
     finished = _finished(folder / "out")
     seconds = max(finished) - min(finished) + BLOCK_SLEEPS

@@ -45,8 +45,10 @@ class Side:
 
     name: str
     dtype: str
-    encode: Callable[[list[str]], np.ndarray]  # vectors of length 1
-    tokens: int  # that it computes
+    # Returns vectors of length 1.
+    encode: Callable[[list[str]], np.ndarray]
+    # The number of tokens that it computes.
+    tokens: int
     model: nn.Module
 
     @property
@@ -287,7 +289,8 @@ def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
     }
 
 
-KINDS = {  # kind -> prefixes of operators, without the operators that they call
+# Kinds -> prefixes of operators, without the operators that they call.
+KINDS = {
     "products of the weights": ("mkldnn::_linear_pointwise", "aten::mm", "aten::addmm", "aten::linear"),
     "attention": ("aten::bmm", "aten::_softmax", "aten::add_", "aten::masked_fill"),
     "norms": ("aten::native_layer_norm",),

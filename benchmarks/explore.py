@@ -49,7 +49,8 @@ from training.sources.home import home_folder
 SENTENCES = 1_000_000
 SAMPLE = 50_000
 QUERIES = 20
-NEAR = 0.95  # the cosine of near duplicates
+# The cosine of near duplicates.
+NEAR = 0.95
 SEED = 0
 
 
@@ -116,8 +117,10 @@ def map_bytes(points: np.ndarray, texts: list[str]) -> int:
 
 SIZES = (1_000, 10_000, 100_000)
 MILLION = 1_000_000
-CHUNK = 100_000  # vectors that are made at a time
-NOISE = 0.02  # standard deviation in each dimension; a sentence's is about 0.05
+# Vectors are made so many at a time.
+CHUNK = 100_000
+# The standard deviation in each dimension; that of sentences is about 0.05.
+NOISE = 0.02
 K = 10
 
 
@@ -179,7 +182,8 @@ def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, 
             started = time.perf_counter()
             rows_of_index.append(index.nearest(query[None], K)[1][0])
             times.append(1e3 * (time.perf_counter() - started))
-        nearest = nearest or rows_of_index  # the first index is exact
+        # The first index is exact.
+        nearest = nearest or rows_of_index
         recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True))
         rows.append(
             {

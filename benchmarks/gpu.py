@@ -30,14 +30,15 @@ from training.device import pick_device
 from training.errors import InputError
 
 ROOT = Path(__file__).parents[1]
-PARTS = {  # name -> seconds at most
-    "check": 25,  # capabilities, and agreement with float32 on the CPU
+# Parts -> seconds at most.
+PARTS = {
+    "check": 25,
     "rho": 20,
     "encode": 70,
     "train": 60,
     "cross": 25,
     "pairs": 20,
-    "profile": 20,  # where encoding spends its time
+    "profile": 20,
     "compiled": 50,
 }
 PACKAGES = ("accelerate", "charset_normalizer", "pydantic", "scipy", "sentence_transformers", "transformers")
@@ -111,7 +112,8 @@ def measure(part: str, device: str, small: bool, home: Path, limit: float) -> tu
         finally:
             is_late = not timer.is_alive()
             timer.cancel()
-            process.kill()  # does nothing to a process that has ended
+            # This does nothing to a process that has ended.
+            process.kill()
             process.wait()
         errors.seek(0)
         messages = errors.read().strip().splitlines()

@@ -19,7 +19,8 @@ from training.errors import InputError
 from training.sources.home import home_folder
 from training.sources.package_index import MINILM
 
-VOCABULARY = 30_522  # BERT's
+# The size of BERT's vocabulary.
+VOCABULARY = 30_522
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WITHOUT_WEIGHTS = shutil.ignore_patterns("*.safetensors")
 
@@ -70,7 +71,8 @@ def prepared(folder: Path) -> tuple[Path, str]:
     BertTokenizerFast(tokenizer_object=_tokenizer(), model_max_length=256).save_pretrained(target)
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     (target / "modules.json").write_text(json.dumps(modules))
-    for name in MINILM.files:  # a folder of that name without any of them counts as incomplete
+    # A folder of that name without one of them counts as incomplete.
+    for name in MINILM.files:
         file = target / name
         if not file.exists():
             file.parent.mkdir(exist_ok=True)

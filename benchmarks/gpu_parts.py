@@ -38,14 +38,19 @@ Sentences = list[str]
 class Sizes:
     """How much is measured."""
 
-    base: str  # of BERT-base's shape
+    # A model of BERT-base's shape.
+    base: str
     sentences: int
     pairs: int
-    batches: tuple[int, ...]  # of sentence-transformers, to choose the best from; ours hold `TOKEN_BUDGET` tokens
+    # Batch sizes of sentence-transformers, of which the best counts; our batches hold `TOKEN_BUDGET` tokens.
+    batches: tuple[int, ...]
     rounds: int
-    product: int  # rows and columns of the matrices whose product is the peak
-    profiled: int  # models
-    peer_share: int  # sentence-transformers encodes one of so many sentences: it takes longer
+    # Rows and columns of the matrices whose product is the peak.
+    product: int
+    # The number of models that are profiled.
+    profiled: int
+    # sentence-transformers takes longer, so it encodes one of so many sentences.
+    peer_share: int
 
 
 FULL = Sizes("scratch:12x768", 131_072, 20_000, (512, 2_048), 3, 8_192, 2, 8)

@@ -26,10 +26,13 @@ from training.models.encoder import Encoder
 from training.trainer.schedule import learning_rate
 from training.trainer.trainer import Trainer
 
-PAIRS = 5_749  # of STSb train
-NLI_PAIRS = 942_000  # SNLI and MultiNLI, as in the paper's training
+# The pairs of STSb train.
+PAIRS = 5_749
+# The pairs of SNLI and MultiNLI, as in the paper's training.
+NLI_PAIRS = 942_000
 ROUNDS = 1
-STEPS = {16: 120, 64: 40}  # batch size -> optimiser steps
+# Batch sizes -> optimiser steps.
+STEPS = {16: 120, 64: 40}
 SMALL_STEPS = {4: 8}
 
 Row = dict[str, Any]
@@ -77,7 +80,8 @@ class Measured:
     """A side's run of one round."""
 
     curve: Curve
-    memory_gb: float | None  # of the device, at most; None on a CPU
+    # The peak of the device's memory; None on a CPU.
+    memory_gb: float | None
 
 
 def measure(train_once: TrainFunction, steps: int, seed: int, device: torch.device) -> Measured:
@@ -101,8 +105,10 @@ def row(side: str, batch_size: int, rounds: Sequence[Measured]) -> Row:
         "seconds_per_step": seconds,
         "seconds": seconds * steps,
         "mean_loss": statistics.mean(loss for measured in rounds for loss in measured.curve.losses),
-        "memory_gb": rounds[0].memory_gb,  # of the first round: later ones may find memory that others still hold
-        "seconds_of_nli": None,  # the paper's run: an epoch of SNLI and MultiNLI
+        # Of the first round, as others may still hold memory in later ones.
+        "memory_gb": rounds[0].memory_gb,
+        # The paper's run is an epoch of SNLI and MultiNLI.
+        "seconds_of_nli": None,
     }
 
 

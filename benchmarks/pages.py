@@ -28,7 +28,8 @@ from benchmarks.start_up import ARGUMENTS, ROOT, copy_home, process_of, request,
 from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
-QUIET_MS = 2_000  # without a long task, after which the page counts as settled
+# After so long without a long task a page counts as settled.
+QUIET_MS = 2_000
 MOST_SECONDS = 60
 OBSERVE = """() => { window.longTasks = [];
   new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((task) => [task.startTime,
@@ -40,7 +41,8 @@ FOUND = """() => { const paint = performance.getEntriesByName("first-contentful-
   return {paint: paint / 1000, interactive: Math.max(paint, ...window.longTasks.map((task) => task[1])) / 1000,
     components: window.gradio_config.components.length, events: window.gradio_config.dependencies.length,
     elements: document.querySelectorAll("*").length}; }"""
-DIGITS = {  # of the columns of the table
+# Decimal places of the columns of the table.
+DIGITS = {
     "paint": 2,
     "interactive": 2,
     "server_seconds": 3,
@@ -75,7 +77,8 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
             for page in PAGES:
                 for name, url in urls.items():
                     if turn == 0:
-                        request(url, ARGUMENTS)  # its models are loaded
+                        # This loads the models of the app.
+                        request(url, ARGUMENTS)
                     row = open_page(browser, f"{url}/{page}", process_of(url))
                     # The first opening is not counted.
                     if turn > 0:
@@ -96,10 +99,12 @@ def median(column: str, rows: list[Row]) -> float:
 def open_page(browser: Browser, url: str, app: int) -> Row:
     """The figures of one opening, until the page has settled. ``app``: the process of the server."""
     processes = browser.new_browser_cdp_session()
-    context = browser.new_context(viewport={"width": 1280, "height": 900})  # with a cache of its own, which is empty
+    # The context has an empty cache of its own.
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     network = context.new_cdp_session(page)
-    under_way, sent = set[str](), dict[str, int]()  # by request
+    # Both are by request.
+    under_way, sent = set[str](), dict[str, int]()
 
     def ended(event: dict[str, Any]) -> None:
         under_way.discard(event["requestId"])

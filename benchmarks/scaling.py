@@ -26,11 +26,15 @@ from training.models.encoder import Encoder
 from training.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-SINGLE_ROUND_FROM = 100_000  # sentences from which one measurement suffices
+# From so many sentences on one measurement suffices.
+SINGLE_ROUND_FROM = 100_000
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
-TOKENS = 32_768  # for each length
-BATCH = 32  # sentences per batch in `InOrder`
-PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences per second
+# Tokens of each length.
+TOKENS = 32_768
+# Sentences of a batch in `InOrder`.
+BATCH = 32
+# Table 7, in sentences per second.
+PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}
 
 
 class InOrder(PaddedRunner):

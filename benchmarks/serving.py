@@ -37,7 +37,8 @@ from training.evaluation.metrics import spearman
 from training.sources.resolve import model_folder
 
 MODEL = "all-MiniLM-L6-v2"
-CLIENTS, SENTENCES = 8, 32  # at once; a request
+# Clients at once, and sentences of a request.
+CLIENTS, SENTENCES = 8, 32
 OURS = ["app.py", "--port"]
 INFINITY = [
     *("-c", "from infinity_emb.cli import cli; cli()", "v2"),
@@ -75,7 +76,8 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
                 began = time.perf_counter()
                 vectors[name] = _embed(url, sentences)
                 seconds.setdefault(name, []).append(time.perf_counter() - began)
-    median = {name: statistics.median(times[1:]) for name, times in seconds.items()}  # the first warms up
+    # The first round warms up.
+    median = {name: statistics.median(times[1:]) for name, times in seconds.items()}
     ours = next(iter(median.values()))
     return {
         "benchmark": "serving",

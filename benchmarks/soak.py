@@ -31,12 +31,16 @@ from scripts.running import end_workers
 from training.data.load import load_data
 
 MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
-SETTLED_MINUTES = 5.0  # after which memory is compared with that at the end
-POINTS = 60  # of the curve
+# The memory after so many minutes is compared with that at the end.
+SETTLED_MINUTES = 5.0
+# Points of the curve.
+POINTS = 60
 RUN_STEPS = 300
-THINKING_SECONDS = 0.2  # of a user, between two requests
+# A user waits so long between two requests.
+THINKING_SECONDS = 0.2
 TIMEOUT = 600.0
-LAST_ANSWERS_SECONDS = 10.0  # to wait at the end for what is under way
+# At the end, requests that are under way have so long.
+LAST_ANSWERS_SECONDS = 10.0
 
 
 def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str, Any]:
@@ -122,7 +126,8 @@ class _Soak:
                 try:
                     step()
                 except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
-                    if not self._ended.is_set():  # the app is stopped while the last ones are under way
+                    # The app is stopped while the last requests are under way.
+                    if not self._ended.is_set():
                         self.failures[f"{name}: {error}"] += 1
                 else:
                     self.answers[name] += 1
@@ -192,7 +197,8 @@ class _Soak:
         workers = [child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()]
         return {
             "app_mb": app.memory_info().rss >> 20,
-            "worker_mb": sum(  # with its run, which shares with it what has been imported
+            # The worker with its run, which share what has been imported.
+            "worker_mb": sum(
                 process.memory_full_info().pss
                 for child in workers
                 for process in [child, *child.children(recursive=True)]

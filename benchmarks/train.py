@@ -24,18 +24,23 @@ from training.trainer.config import RunConfig
 from training.trainer.train import train
 from training.trainer.trainer import Trainer
 
-WARM_UP = 5  # steps that are not timed
-NEVER = 10**7  # steps between two evaluations
+# So many steps are not timed.
+WARM_UP = 5
+# Steps between two evaluations.
+NEVER = 10**7
 
 
 @dataclass
 class Curve:
     """The steps of one trainer in one round."""
 
-    ends: list[float] = field(default_factory=list)  # of the steps, in seconds of `time.perf_counter`
+    # The ends of the steps, in seconds of `time.perf_counter`.
+    ends: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    steps: int = 0  # in all
-    numbers: list[int] = field(default_factory=list)  # of the steps in ``ends``, from 1; empty = each of them
+    # The number of steps in all.
+    steps: int = 0
+    # The numbers of the steps in ``ends``, from 1; empty stands for all steps.
+    numbers: list[int] = field(default_factory=list)
 
     @property
     def seconds_per_step(self) -> float:
@@ -44,7 +49,8 @@ class Curve:
         return (self.ends[-1] - self.ends[first]) / (numbers[-1] - numbers[first])
 
 
-TrainFunction = Callable[[int, int], Curve]  # (steps, seed)
+# Its arguments are the number of steps and the seed.
+TrainFunction = Callable[[int, int], Curve]
 
 
 def run(
@@ -171,7 +177,8 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
     def train_once(steps: int, seed: int) -> Curve:
         curve = Curve(steps=steps)
         model = SentenceTransformer(folder, local_files_only=True)
-        AcceleratorState._reset_state(reset_partial_state=True)  # the trainers differ in precision
+        # The trainers differ in precision.
+        AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
             arguments = Arguments(
                 output_dir=out,

@@ -37,7 +37,8 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.events import Event
 
-NLI = ABLATIONS["concat"].common["train_data"]  # 19,666 labelled pairs
+# These are 19,666 labelled pairs.
+NLI = ABLATIONS["concat"].common["train_data"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,9 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     table,
                     runs=[*table.runs, run],
                     measured=date.today().isoformat(),
-                    training_rows=max(
-                        table.training_rows, events[0]["rows"]
-                    ),  # the variants' training data may differ in length
+                    training_rows=max(table.training_rows, events[0]["rows"]),
                     machine=_machine_of(table, events[0]["device"], events[0]["dtype"]),
                 )
                 args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache = ModelCache(home_folder())
     try:
         if args.speed:
-            read_document(args.out, PrecomputedResults)  # it is such a table
+            # This fails if the file is no such table.
+            read_document(args.out, PrecomputedResults)
             values = json.loads(args.out.read_text(encoding="utf-8"))
         else:
             values = measure(cache, args.models, args.sts)

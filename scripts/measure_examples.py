@@ -76,7 +76,8 @@ def write_bulk(cache: ModelCache) -> None:
     with TemporaryDirectory() as folder:
         jobs = ScoreJobs(cache, Path(folder))
         request = ScoreRequest(EXAMPLE, None, DEFAULT_MODEL, "mean")
-        jobs.run(request)  # warms up
+        # The first run warms up.
+        jobs.run(request)
         job, summary = jobs.run(request)
         shutil.rmtree(SHIPPED, ignore_errors=True)
         shutil.copytree(job.folder, SHIPPED, ignore=shutil.ignore_patterns("input"))

@@ -34,7 +34,8 @@ TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
     "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
 }
-STATIC_DIMENSION = 256  # the default of distill
+# This is the default of `distill`.
+STATIC_DIMENSION = 256
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -19,7 +19,8 @@ PRODUCT = ("training", "sbert_app")
 OWN = {*PRODUCT, *sys.stdlib_module_names}
 PRIVATE = re.compile(r"(?:.*\.)?_[a-zA-Z]\w*")
 CHANGES = ("setattr", "delattr", "vars")
-OF_NAMEDTUPLES = {"_replace", "_asdict", "_fields", "_make"}  # private by name alone
+# These are private by name alone.
+OF_NAMEDTUPLES = {"_replace", "_asdict", "_fields", "_make"}
 # Faults that may stay, as "file: first words", and why; at most three.
 ALLOWED = {
     "training/inference/layers.py: torch.ops.mkldnn.": "the operators of oneDNN on packed weights have no public names",

@@ -22,7 +22,8 @@ from sbert_app.services.runs.store import RunStore
 from training.sources.home import home_folder
 from training.trainer.config import RunConfig
 
-LONGEST_SECONDS = 240.0  # of a run
+# A run takes at most so many seconds.
+LONGEST_SECONDS = 240.0
 
 
 def main() -> None:

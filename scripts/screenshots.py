@@ -83,12 +83,14 @@ class Shot:
 
     name: str
     path: str
-    ready: str  # a selector that is there when the page has computed
+    # A selector that is there when the page has computed.
+    ready: str
     before: Callable[[Page], None] = nothing
     width: int = 1280
     height: int = 900
     dark: bool = False
-    whole: bool = False  # the whole page, not only what fits the window
+    # Whether the whole page is shown, and not only what fits the window.
+    whole: bool = False
 
 
 SHOTS = (
@@ -143,7 +145,8 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.wait_for_selector(".card, table, .js-plotly-plot, .waiting")
     shot.before(page)
     page.wait_for_selector(shot.ready)
-    page.wait_for_timeout(1_500)  # let figures finish drawing
+    # Figures finish drawing in this time.
+    page.wait_for_timeout(1_500)
     picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
     path = FOLDER / f"{shot.name}.png"
     few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

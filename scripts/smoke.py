@@ -25,7 +25,8 @@ PAIRS = [
     ("A cat sleeps.", "Prices rose.", 0.2),
     ("Rain.", "It rains.", 4),
 ]
-WAIT = 120.0  # seconds for the app to start
+# The app starts within so many seconds.
+WAIT = 120.0
 
 
 def run(*arguments: object, home: Path) -> Any:
