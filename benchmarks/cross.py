@@ -68,9 +68,7 @@ def run(
         figures = machine.summary(took)
         rate = round(len(pairs) / figures["seconds"])
         rows.append({"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)})
-    for row in rows:
-        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
-        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+    machine.compare(rows)
     return {**result, "rows": rows, "machine": about}
 
 

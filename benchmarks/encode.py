@@ -6,7 +6,7 @@ All sides get the same sentences with the same model in one process, in turn.
 side: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its share of what the processor can
 multiply: the products of the transformer's weights with the tokens it computed, padding and duplicates left out, over
 the time, over the fastest of twelve large products measured in the same round (what a shared machine can do drifts from
-minute to minute); the median of the rounds. ``where_ours_goes`` is the profile of the first side.
+minute to minute); the median of the rounds.
 
 ``pairs``: the most similar pairs of 10,000 sentences, from strings: 65 hours of BERT in the paper, and 5 seconds of
 SBERT. A side encodes a sample of the STS benchmark's distinct sentences, compares every pair and returns the best
@@ -27,8 +27,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch._C._profiler import _ExperimentalConfig
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import machine
 from training.catalogue import DEFAULT_MODEL
@@ -99,9 +97,7 @@ def run_encode(
     rows = [
         _row(side, times[side.label], vectors[side.label], np.array(pairs.scores), peaks[side.dtype]) for side in sides
     ]
-    for row in rows:
-        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
-        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+    machine.compare(rows)
     return {
         "benchmark": "encode",
         "model": model,
@@ -110,7 +106,6 @@ def run_encode(
         "rounds": rounds,
         "peak_gflops": {dtype: round(statistics.median(values), 1) for dtype, values in peaks.items()},
         "rows": rows,
-        "where_ours_goes": shares_of_operators(partial(work, sides[0])),
         "machine": about,
     }
 
@@ -243,6 +238,7 @@ def run_pairs(
         side.search(side.encode(texts[:256]))
     machine.alternate({f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}, rounds)
     rows = [_pairs_row(side, sides[0]) for side in sides]
+    machine.compare(rows)
     return {
         "benchmark": "pairs",
         "model": model,
@@ -274,49 +270,12 @@ def _mine(vectors: np.ndarray) -> list[tuple[int, int, float]]:
 
 
 def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
-    figures = machine.summary(side.total)
-    reference = machine.summary(first.total)
     return {
         "side": side.name,
         "dtype": side.dtype,
-        **figures,
+        **machine.summary(side.total),
         "encode_seconds": machine.summary(side.encoding)["seconds"],
         "pairs_seconds": machine.summary(side.searching)["seconds"],
-        "times_ours": round(figures["seconds"] / reference["seconds"], 2),
-        "processor_times_ours": round(figures["processor_seconds"] / reference["processor_seconds"], 2),
         "best_cosine": round(min(side.pairs[0][2], 1.0), 4),
         "same_best_pairs": len({pair[:2] for pair in side.pairs} & {pair[:2] for pair in first.pairs}),
     }
-
-
-# Kinds -> prefixes of operators, without the operators that they call.
-KINDS = {
-    "products of the weights": ("mkldnn::_linear_pointwise", "aten::mm", "aten::addmm", "aten::linear"),
-    "attention": ("aten::bmm", "aten::_softmax", "aten::add_", "aten::masked_fill"),
-    "norms": ("aten::native_layer_norm",),
-    "activations": ("aten::gelu",),
-    "copies": ("aten::copy_", "aten::clone", "aten::contiguous"),
-    "dropout": ("aten::random_", "aten::ge", "aten::mul"),
-    "optimiser": ("aten::_fused_adam", "aten::linalg_vector_norm", "aten::_foreach"),
-}
-
-
-def shares_of_operators(work: Callable[[], Any]) -> dict[str, float]:
-    """Run ``work`` twice -> the share of each of ``KINDS``, of "other operators", and of "Python, tokenising".
-
-    The total is measured without the profiler, which slows down Python but hardly the operators.
-    """
-    total = machine.time_call(work).processor
-    every_thread = _ExperimentalConfig(profile_all_threads=True)
-    with profile(activities=[ProfilerActivity.CPU], experimental_config=every_thread) as profiler:
-        work()
-    seconds = dict.fromkeys([*KINDS, "other operators"], 0.0)
-    for event in profiler.key_averages():
-        if event.key.startswith(("aten::", "mkldnn::")):
-            seconds[_kind(event.key)] += event.self_cpu_time_total / 1e6
-    fractions = {kind: round(spent / total, 3) for kind, spent in seconds.items() if spent / total >= 0.001}
-    return {**fractions, "Python, tokenising": round(max(0.0, 1 - sum(fractions.values())), 3)}
-
-
-def _kind(operator: str) -> str:
-    return next((kind for kind, names in KINDS.items() if operator.startswith(names)), "other operators")

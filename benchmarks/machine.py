@@ -88,6 +88,13 @@ def summary(times: list[Timing]) -> dict[str, float]:
     }
 
 
+def compare(rows: list[dict[str, Any]]) -> None:
+    """Add the time of each row divided by that of the first, which is our default."""
+    for row in rows:
+        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
+        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+
+
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.exists() else []

@@ -180,20 +180,8 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
         # The trainers differ in precision.
         AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
-            arguments = Arguments(
-                output_dir=out,
-                max_steps=steps,
-                per_device_train_batch_size=batch_size,
-                learning_rate=2e-5,
-                warmup_steps=round(0.1 * steps),
-                seed=seed,
-                bf16=bf16,
-                use_cpu=not torch.cuda.is_available(),
-                logging_steps=1,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-            )
+            options = trainer_options(steps, batch_size, seed)
+            arguments = Arguments(output_dir=out, learning_rate=2e-5, bf16=bf16, **options)
             trainer = SentenceTransformerTrainer(
                 model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[recorder(curve)]
             )
@@ -229,20 +217,8 @@ def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:trai
         curve = Curve(steps=steps)
         AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
-            arguments = TrainingArguments(
-                output_dir=out,
-                max_steps=steps,
-                per_device_train_batch_size=batch_size,
-                learning_rate=1e-4,
-                warmup_steps=round(0.1 * steps),
-                seed=seed,
-                bf16=True,
-                use_cpu=not torch.cuda.is_available(),
-                logging_steps=1,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-            )
+            options = trainer_options(steps, batch_size, seed)
+            arguments = TrainingArguments(output_dir=out, learning_rate=1e-4, bf16=True, **options)
             trainer = Theirs(
                 AutoModelForMaskedLM.from_pretrained(folder),
                 arguments,
@@ -256,6 +232,21 @@ def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:trai
         return curve
 
     return train_once
+
+
+def trainer_options(steps: int, batch_size: int, seed: int) -> dict[str, Any]:
+    """Options of the trainers of other libraries, which log each step and write nothing else."""
+    return {
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "warmup_steps": round(0.1 * steps),
+        "seed": seed,
+        "use_cpu": not torch.cuda.is_available(),
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
 
 
 def recorder(curve: Curve) -> Any:

@@ -12,8 +12,6 @@ another file. ``--nli`` gives files to the variants that learn from NLI; ``--kee
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -32,6 +30,7 @@ from sbert_app.services.experiments.ablations import (
     PrecomputedRun,
     PrecomputedTable,
 )
+from sbert_app.services.results.cost import describe_processor
 from sbert_app.services.store.documents import read_document, write_document
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -120,16 +119,9 @@ def machine(device: str, dtype: str) -> dict[str, str]:
     """A description of the machine to judge times by, without anything that identifies its owner."""
     import torch
 
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{_processor()}, {os.cpu_count()} cores"
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else describe_processor()
     threads = {} if device.startswith("cuda") else {"threads": str(torch.get_num_threads())}
     return {"device": name, **threads, "dtype": dtype, "torch": torch.__version__}
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:

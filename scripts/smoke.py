@@ -29,11 +29,17 @@ PAIRS = [
 WAIT = 120.0
 
 
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a command."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(home), "PYTHONUTF8": "1"}
+
+
 def run(*arguments: object, home: Path) -> Any:
     """The JSON that a command prints."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(home), "PYTHONUTF8": "1"}
     command = [*COMMAND, *map(str, arguments), "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=600)
+    done = subprocess.run(
+        command, env=environment(home), capture_output=True, encoding="utf-8", check=False, timeout=600
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
@@ -74,15 +80,9 @@ def train(folder: Path, home: Path) -> str:
 
 
 def page(folder: Path, home: Path) -> str:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "SBERT_HOME": str(home),
-        "PYTHONUTF8": "1",
-    }
     command = [*COMMAND, "serve", "--port", "0", "--no-open"]
     log = folder / "serve.txt"
-    with log.open("wb") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as app:
+    with log.open("wb") as file, subprocess.Popen(command, env=environment(home), stdout=file, stderr=file) as app:
         try:
             address = _address(app, log)
             with urlopen(address, timeout=60) as answer:
