@@ -33,7 +33,7 @@ def run(
     model: str = DEFAULT_CROSS_ENCODER,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
 
     Args:
         rounds: times each side scores all pairs; the median counts.
@@ -73,7 +73,7 @@ def run(
 
 
 def ours(model: str) -> dict[str, Predict]:
-    """In the machine's own precision and in float32."""
+    """Our scores in the machine's own precision and in float32."""
     loaded = [CrossEncoder.load(model, dtype=dtype) for dtype in ("auto", "float32")]
     return {f"SBERT Lab, {str(one.dtype).removeprefix('torch.')}": one.predict for one in loaded}
 

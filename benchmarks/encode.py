@@ -60,7 +60,7 @@ def run_encode(
     model: str = DEFAULT_MODEL,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
 
     Args:
         rounds: times each side encodes everything; the median counts.
@@ -174,7 +174,7 @@ def _row(
 
 
 def flop_per_token(model: nn.Module) -> int:
-    """Two for each weight of the transformer's layers: one multiplication, one addition. Without attention's own."""
+    """FLOP of a token: two for each weight of the transformer's layers, without the products of attention."""
     layers = [child for child in model.modules() if isinstance(child, nn.ModuleList)]
     return 2 * sum(m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear))
 
@@ -196,7 +196,7 @@ class PairsSide:
     pairs: list[tuple[int, int, float]] = field(default_factory=list)
 
     def run(self, sentences: list[str]) -> None:
-        """Run once and time both steps."""
+        """Encodes and searches once, and times both steps."""
         vectors: list[np.ndarray] = []
         self.encoding.append(machine.time_call(lambda: vectors.append(self.encode(sentences))))
         self.searching.append(machine.time_call(lambda: self.pairs.__setitem__(slice(None), self.search(vectors[0]))))
@@ -216,7 +216,7 @@ def run_pairs(
     model: str = DEFAULT_MODEL,
     sentences: int = 10_000,
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each side's time divided by it.
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each side's time divided by it.
 
     Args:
         rounds: repetitions of each side; the median counts.

@@ -36,7 +36,7 @@ Sentences = list[str]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of what is measured."""
 
     # A model of BERT-base's shape.
     base: str
@@ -217,7 +217,7 @@ def compiled(bench: Bench) -> Iterator[Row]:
 
 
 def some_sentences(count: int) -> Sentences:
-    """So many different strings."""
+    """Different strings, ``count`` of them."""
     originals, draw = gpu_home.sentences(), random.Random(0)
     sentences = dict.fromkeys(originals[:count])
     while len(sentences) < count:
@@ -243,12 +243,12 @@ def peak(bench: Bench) -> float:
 
 
 def is_unpadded(encoder: Encoder) -> bool:
-    """Whether it computes unpadded batches."""
+    """Whether an encoder computes unpadded batches."""
     return bool(getattr(getattr(encoder.inference, "transformer", None), "unpadded", False))
 
 
 def batch_of(encoder: Encoder, sentences: Sentences) -> str:
-    """How many sentences it computes at a time, in words."""
+    """The number of sentences that an encoder computes at a time, in words."""
     lengths = [len(ids) for ids in encoder.tokenize(sentences[:GPU_CHUNK])]
     return f"batches of {len(lengths) / sum(1 for _ in encoder.inference.plan(lengths)):,.0f}"
 

@@ -151,7 +151,7 @@ def _to(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
 
 
 def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
-    """The same with the replica's forward and backward pass compiled by torch.compile."""
+    """Training with the replica's forward and backward pass compiled by torch.compile."""
     step = Trainer._train_step
 
     def compile_first(trainer: Trainer) -> None:

@@ -91,7 +91,7 @@ class Peer:
 
 
 def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
-    """Measure. Plain JSON with two tables; ``times_ours`` is a side's time divided by that of our fastest.
+    """Plain JSON with two tables; ``times_ours`` is a side's time divided by that of our fastest.
 
     Args:
         rounds: repetitions of each side; the median counts.

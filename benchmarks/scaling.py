@@ -38,7 +38,7 @@ PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 20
 
 
 class InOrder(PaddedRunner):
-    """Without smart batching: 32 sentences at a time, in the given order."""
+    """A runner without smart batching: 32 sentences at a time, in the order of the input."""
 
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
         for start in range(0, len(lengths), BATCH):
@@ -46,7 +46,7 @@ class InOrder(PaddedRunner):
 
 
 def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]) -> dict[str, Any]:
-    """Measure in the machine's default precision. Plain JSON; every list is a table.
+    """Plain JSON, measured in the machine's default precision; every list is a table.
 
     Args:
         rounds: measurements of each point, of the largest numbers only one; the median counts.

@@ -70,7 +70,7 @@ app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show dem
 app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
 
 VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
-# Other spellings of options, of each command: those that other commands have for the same.
+# Other spellings of options, by command: other commands call the same option so.
 SPELLINGS = {
     "train": {"--model": "--base"},
     "ablate": {"--model": "--base"},
@@ -94,9 +94,9 @@ def _of_all(
 
 
 def normalized(arguments: Sequence[str]) -> list[str]:
-    """Arguments as the commands take them: options of the whole command line first, options by their own spelling.
+    """Returns arguments as the commands take them: global options first, and options by the command's own spelling.
 
-    ``help COMMAND`` is ``COMMAND --help``, and nothing is ``--help``.
+    ``help COMMAND`` becomes ``COMMAND --help``, and no arguments become ``--help``.
     """
     if arguments[:1] == ["help"] or not arguments:
         arguments = [*arguments[1:], "--help"]
@@ -110,13 +110,13 @@ def normalized(arguments: Sequence[str]) -> list[str]:
 
 # typer keeps click's ClickException under changing names.
 _UsageError: Any = typer.BadParameter.__mro__[2]
-# What can be wrong with a path or a disk, and is not a fault of the program.
+# Errors of paths and disks, which the user can mend and which are no fault of the program.
 _USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Without arguments, print the help."""
+    """Runs one command and returns its exit code. Without arguments it prints the help."""
     arguments = normalized(list(sys.argv[1:] if arguments is None else arguments))
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _configure_output(debug)
@@ -167,7 +167,7 @@ def _print_error(line: str, code: int) -> int:
 
 
 def _configure_output(debug: bool) -> None:
-    """Silence libraries; log to stderr, on a terminal from level INFO, elsewhere from WARNING."""
+    """Silences libraries and logs to stderr, on a terminal from level INFO, elsewhere from WARNING."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -43,12 +43,12 @@ def format_estimate(seconds: float) -> str:
 
 
 def format_count(count: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` where an s does not make it."""
+    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` is for nouns that do not end with an s then."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A figure with so many decimals, thousands separators and a true minus sign, "+" also a plus; a dash for None."""
+    """A figure with thousands separators and a true minus sign, and with ``sign="+"`` a plus; a dash for None."""
     return MISSING if value is None else f"{value:{sign}z,.{digits}f}".replace("-", "−")
 
 
@@ -62,7 +62,7 @@ def format_bytes(size: float) -> str:
 
 
 def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:
-    """A copy with what JSON has alone: NaN and infinities become None, tuples lists, keys text; ``text`` edits text."""
+    """A copy that JSON can hold: NaN and infinities become None, tuples lists, keys text; ``text`` edits each text."""
     return {str(key): _json_value(value, text) for key, value in values.items()}
 
 

@@ -46,14 +46,14 @@ EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} |
 
 
 def configure_process() -> None:
-    """Apply the settings, before torch is imported. Variables that are set already keep their values."""
+    """Applies the settings, before torch is imported. Variables that are set already keep their values."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
 def regularly(seconds: float, work: Callable[[], object]) -> None:
-    """Do it every so many seconds from now on, in a thread that ends with the process. Errors are logged."""
+    """Calls ``work`` every so many seconds, in a thread that ends with the process. Errors are logged."""
 
     def run() -> None:
         while True:
@@ -76,7 +76,7 @@ def module_command(module: str, *arguments: object) -> list[str]:
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for such a command: this process's, and `ENVIRONMENT`.
+    """The environment of a child process: that of this process, and `ENVIRONMENT`.
 
     An installed package is found by itself. A clone may be run from any folder (``python …/app.py``), so there its
     root goes onto PYTHONPATH.
@@ -96,7 +96,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def on_ending_signal(handler: Handler) -> Iterator[None]:
-    """Inside the block ``handler`` is called for each of `ENDING`. A signal that is ignored, as by nohup, stays so."""
+    """Calls ``handler`` for the signals of `ENDING` inside the block. A signal that nohup ignores stays ignored."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = [number for number in ENDING if is_main and signal.getsignal(number) is not signal.SIG_IGN]
     previous = {number: signal.signal(number, handler) for number in numbers}
@@ -108,7 +108,7 @@ def on_ending_signal(handler: Handler) -> Iterator[None]:
 
 
 def interrupt(*_: object) -> None:
-    """A handler: raises KeyboardInterrupt, so that what is half-written is removed; a second signal ends at once."""
+    """Raises KeyboardInterrupt, so that half-written files are removed; a second signal ends the process at once."""
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(INTERRUPTED))

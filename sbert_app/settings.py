@@ -64,7 +64,7 @@ class Settings(BaseModel):
 
     @classmethod
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
-        """Flags that are not None win over $SBERT_<NAME>, which wins over the default.
+        """Builds the settings: a flag that is not None wins over $SBERT_<NAME>, and that over the default.
 
         ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
         InputError names the setting whose value cannot be used, the value and what would do.
@@ -102,7 +102,7 @@ class Settings(BaseModel):
     @field_validator("allow_hosts", "allow_paths", "allow_endpoints", mode="before")
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
-        """A text is split at the separator; other collections are taken as they are."""
+        """Splits a text at the separator; other collections are taken as they are."""
         of_paths = field.field_name == "allow_paths"
         parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
         names = [name for part in parts if (name := str(part).strip())]
@@ -117,7 +117,7 @@ class Settings(BaseModel):
 
     @property
     def temp_folder(self) -> Path:
-        """Where uploads and results of the pages are kept until they are deleted."""
+        """The folder of the uploads and results of pages, until they are deleted."""
         return self.home / "tmp"
 
 

@@ -47,19 +47,19 @@ def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Call
 
 
 def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:
-    """Print ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
+    """Prints ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
     print(json.dumps(json_values(value), allow_nan=False) if as_json else text)
 
 
 @contextmanager
 def clean_stdout() -> Iterator[None]:
-    """Redirect what is printed inside the block to stderr, so that stdout has the result alone."""
+    """Redirects what is printed inside the block to stderr, so that stdout has the result alone."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 class ProgressBar:
-    """Progress on stderr: how much, how fast, how long still. Call it with (done, total if known).
+    """Progress on stderr: the share, the rate and the time left. It is called with (done, total if known).
 
     with ProgressBar("encoding", "sentences") as bar:
         encoder.encode(sentences, on_progress=bar)
@@ -72,7 +72,7 @@ class ProgressBar:
     is_wanted = True
 
     def __init__(self, description: str, unit: str = "", stream: TextIO | None = None) -> None:
-        """Without a ``unit`` the share that is done is shown alone."""
+        """Without a ``unit``, the bar shows only the share that is done."""
         self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
@@ -94,7 +94,7 @@ class ProgressBar:
             self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Show it, unless the last update was a moment ago."""
+        """Shows the progress, unless the last update was a moment ago."""
         if not ProgressBar.is_wanted:
             return
         now = time.monotonic()
@@ -119,7 +119,7 @@ class ProgressBar:
         self(done, total or 1.0)
 
     def print_above(self, line: str) -> None:
-        """Print a line above the bar, which stays at the bottom."""
+        """Prints a line above the bar, which stays at the bottom."""
         if self._progress is not None:
             self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -23,7 +23,7 @@ SECTION = re.compile(r"(Args|Attributes|Raises):")
 
 
 def reference() -> str:
-    """The page."""
+    """The text of docs/api.md."""
     return "\n".join([INTRODUCTION, *(part for name in training.__all__ for part in _parts(name))])
 
 

@@ -33,7 +33,7 @@ COLOURS = 256
 
 
 def nothing(page: Page) -> None:
-    """A page that computes what it shows when it is opened."""
+    """Does nothing: such a page computes when it is opened."""
 
 
 def train(page: Page) -> None:
@@ -79,7 +79,7 @@ def a_point(page: Page) -> None:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: where, what is done before, what to wait for."""
+    """One picture: its page, the steps before it, and what to wait for."""
 
     name: str
     path: str

@@ -104,7 +104,10 @@ def run_experiment(
     should_end: Callable[[], bool],
     command: str,
 ) -> Experiment:
-    """Execute the runs that are missing. Stopped, which says how ``command`` resumes them, after a signal to end."""
+    """Executes the runs that are missing.
+
+    After a signal to end it raises Stopped, which says how ``command`` resumes them.
+    """
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
     try:
         execute, at_once = _runner(experiments, cluster, should_end), cluster.room() if cluster else 1

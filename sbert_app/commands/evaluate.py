@@ -113,7 +113,7 @@ def _evaluate(
 
 
 def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
-    """Fit the calibration of a bi-encoder, and say how good it is on other pairs."""
+    """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
     place = computing.prepare()
     from sbert_app.services.background.watch import UNWATCHED
     from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves

@@ -37,7 +37,7 @@ FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
 @dataclass(frozen=True)
 class PartsOptions:
-    """`score` and `encode` of many files into a folder of parts."""
+    """Options of `score` and `encode` for many files, which become a folder of parts."""
 
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
@@ -69,7 +69,7 @@ class PartsOptions:
         return _is_several(source) and not Path(output).suffix
 
     def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
-        """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
+        """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
         from sbert_app.services.background.watch import Watch
         from sbert_app.services.shards.blocks import ShardJob
         from sbert_app.services.shards.run import compute_here, run_job
@@ -173,7 +173,7 @@ class _Matching:
     def of(
         cls, threshold: str | None, output: Path, groups: Path | None, deduplicated: Path | None
     ) -> _Matching | None:
-        """None without a threshold. InputError if it is none, or is missing where the others need it."""
+        """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
         if threshold is None:
             if groups or deduplicated:
                 raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
@@ -187,7 +187,7 @@ class _Matching:
         return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
 
     def check(self, table: OpenedTable, columns: PairColumns) -> None:
-        """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
+        """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
         from sbert_app.services.files.writers import WRITERS, check_output
         from training.data.gold import LOOKED_AT, GoldColumn
         from training.evaluation.thresholds import FIXED
@@ -202,7 +202,7 @@ class _Matching:
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
-        """Where the scores are put meanwhile: with the types that they have, beside the output."""
+        """A file beside the output that holds the scores in the meantime, with the types of their columns."""
         from sbert_app.services.files.writers import WRITERS, check_output
 
         [output] = self.outputs.matched
@@ -211,7 +211,7 @@ class _Matching:
             yield Path(inside) / "scored.parquet"
 
     def apply(self, scored: Path, summary: ScoreSummary) -> MatchSummary:
-        """Write the outputs. InputError if no threshold fulfils the criterion; the scores are kept."""
+        """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
         from sbert_app.services.files.matches import apply_threshold, threshold_of
 
         try:
@@ -343,7 +343,7 @@ def _matches_text(matches: MatchSummary) -> str:
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """A line for each pair of scores that a report compares."""
+    """The lines of a report's agreements, one for each two kinds of scores."""
     pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
     lines = []
     for field, what in pairs:

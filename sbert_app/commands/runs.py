@@ -158,7 +158,7 @@ def _store(home: Path | None) -> RunStore:
 
 
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
-    """The store, and the run of this id, beginning of an id, or name."""
+    """The store, and the run that has this id, beginning of an id, or name."""
     store = _store(home)
     return store, store.get(find_run(run, store.home))
 
@@ -168,7 +168,7 @@ def _print_run(run: Run, as_json: bool) -> None:
 
 
 def _line(run: Run) -> str:
-    """A run in one line: id, state, steps, best figure, name."""
+    """A run in one line: id, state, steps, best figure and name."""
     progress = run.progress
     steps = f"{progress.step:,}{f' of {progress.steps:,}' if progress.steps else ''} steps"
     best = progress.figure(progress.best)

@@ -67,7 +67,7 @@ def serve(
 
 
 def has_desktop() -> bool:
-    """Whether a window would be seen by whoever started this process."""
+    """Whether the person who started this process would see a window."""
     if "SSH_CONNECTION" in os.environ:
         return False
     return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

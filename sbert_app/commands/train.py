@@ -141,7 +141,7 @@ _MODELS = ("base", "teacher")
 
 
 def _with_settings(command: Callable[..., None]) -> None:
-    """Make an option of each field of `RunConfig`, in place of the command's ``**settings``."""
+    """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``."""
     whole = inspect.signature(command, eval_str=True)
     own = {
         name: parameter
@@ -218,7 +218,7 @@ def _train_seeds(
     cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
-    """A run for each of the ``seeds``, or what is left of the experiment ``resume``."""
+    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``."""
     from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
     from sbert_app.services.jobs.queue import RunQueue
 
@@ -233,7 +233,7 @@ def _train_seeds(
 
 
 def _print_seeds(experiment: Experiment, as_json: bool) -> None:
-    """Mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
+    """Prints mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
     result = {
         "id": experiment.id,

@@ -111,7 +111,7 @@ MOST_SESSIONS = 300
 
 
 def build(services: Services) -> gr.Blocks:
-    """The app; the endpoints belong to its front page."""
+    """The Gradio app of all pages; the endpoints belong to its front page."""
 
     def leave(request: gr.Request) -> None:
         if request.session_hash:

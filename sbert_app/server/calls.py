@@ -30,7 +30,7 @@ CALL_BY_NAMES = f"{CALL}v2/"
 
 
 class PlainCalls:
-    """ASGI middleware: completes what is posted to an endpoint, and refuses what is no call of one.
+    """ASGI middleware: completes the calls that are posted to endpoints, and refuses other bodies.
 
     A user's mistake, which Gradio answers with status 500, gets one of its own. Arguments that are left out have their
     defaults, so that clients that were written before an argument was added keep working.

@@ -27,7 +27,7 @@ from training.sources.home import make_home
 
 
 def router(services: Services) -> APIRouter:
-    """``/health`` is answered without a login, the others are behind it."""
+    """The routes. ``/health`` is answered without a login, the others are behind it."""
     routes = APIRouter()
 
     @routes.api_route("/health", methods=["GET", "HEAD"])
@@ -60,7 +60,7 @@ def router(services: Services) -> APIRouter:
 
 
 def what_is_missing(services: Services) -> list[str]:
-    """The reasons why the app cannot answer, a clause each, without folders of this machine."""
+    """The reasons why the app cannot answer, as clauses that name no folder of this machine."""
     missing = []
     try:
         make_home(services.settings.home)

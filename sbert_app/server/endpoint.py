@@ -1,4 +1,4 @@
-"""endpoint(...): a function as an HTTP endpoint: its arguments checked by their types, its errors one sentence each.
+"""Functions as HTTP endpoints: arguments are checked by their types, and an error is one sentence.
 
 Gradio passes on whatever JSON a request holds. Here every argument is validated by pydantic against the type that the
 function declares, and against a range or a length that is stated: text and lists have a limit, numbers a smallest and
@@ -113,7 +113,7 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
 
 @contextmanager
 def _status_noted(request: Any) -> Iterator[None]:
-    """Put the status of a user's error into the scope of a plain call, whose answer `PlainCalls` gives it."""
+    """Puts the status of a user's error into the scope of a plain call; `PlainCalls` answers with it."""
     try:
         yield
     except UserFacingError as error:
@@ -124,7 +124,7 @@ def _status_noted(request: Any) -> Iterator[None]:
 
 
 def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
-    """Validates one argument: as its type says, within the limits."""
+    """The validator of an argument: of its type, within the limits."""
     sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
     name = Annotated[str, Field(max_length=LONGEST_NAME)]
     many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
@@ -172,7 +172,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A registered endpoint: the function that answers, and what a caller may give it."""
+    """A registered endpoint: the function that answers, and the signature that callers see."""
 
     function: Callable[..., Any]
     signature: inspect.Signature
@@ -183,7 +183,7 @@ class Endpoint:
         return self._documentation[0]
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments in their order, those that are left out with their defaults.
+        """Returns all arguments in their order, with the defaults of those that are left out.
 
         Raises:
             InputError: an argument is unknown, or one without a default is missing.
@@ -223,7 +223,7 @@ endpoints: dict[str, Endpoint] = {}
 
 
 def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
-    """Register ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
+    """Registers ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
     bound = MethodType(function, services)
     signature = inspect.signature(bound)
     # Gradio adds the request by itself.

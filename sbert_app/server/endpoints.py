@@ -196,14 +196,14 @@ def score_file(
 
 
 def public_run(run: Run, **more: Any) -> dict[str, Any]:
-    """A run for visitors: without the folders in which it and the files and models lie that it names."""
+    """A run as visitors see it: without the folders of this machine in which its files and models are."""
     values = json_values({**run.to_json(), **more}, without_folders)
     del values["folder"]
     return values
 
 
 def _with_words(start_run: Callable[..., Any]) -> Callable[..., Any]:
-    """An endpoint with the ranges of `RunConfig`, and its words for the arguments that are fields of it."""
+    """Makes an endpoint whose arguments that are fields of `RunConfig` have their ranges and descriptions."""
     arguments: list[str] = []
     ranges: dict[str, Any] = {}
     for name, argument in inspect.signature(start_run).parameters.items():

@@ -48,7 +48,7 @@ UPLOAD = "/gradio_api/upload"
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """How much may be uploaded: bytes in one request, bytes in ``folder`` at any time."""
+    """The most bytes of one upload, and of all files in ``folder`` at any time."""
 
     folder: Path
     request: int
@@ -69,7 +69,7 @@ def openai_error(message: str, kind: str = "invalid_request_error") -> dict[str,
 
 
 class BodyLimits:
-    """ASGI middleware, see the module."""
+    """ASGI middleware that enforces the limits of this module."""
 
     def __init__(self, app: ASGIApp, uploads: UploadLimits) -> None:
         self.app, self.uploads = app, uploads
@@ -104,7 +104,7 @@ class BodyLimits:
             await answer(scope, receive, send)
 
     def _check_room(self, scope: Scope, size: int) -> None:
-        """Refused if an upload of ``size`` bytes does not fit into the folder, on the disk, or the visitor's hour."""
+        """Raises Refused if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
         folder, most = self.uploads.folder, self.uploads.folder_total
         folder.mkdir(parents=True, exist_ok=True)
         if size + RESERVED > shutil.disk_usage(folder).free:
@@ -118,7 +118,7 @@ class BodyLimits:
 
 
 class _Incoming:
-    """``receive``, which knows whether the body has arrived completely."""
+    """A ``receive`` that knows whether the body has arrived completely."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -130,7 +130,7 @@ class _Incoming:
         return message
 
     async def drain(self) -> None:
-        """Read on for a while and drop it: a client that is still sending would not see the answer."""
+        """Reads the rest of a body for a while, as a client that is still sending would not see the answer."""
         size = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -182,7 +182,7 @@ def _with_whole_characters(body: bytes) -> bytes:
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """``receive`` for an upload: one that is too large or cut off ends as Gradio's parser removes its files."""
+    """A ``receive`` that ends an upload that is too large or cut off in a way that makes Gradio remove its files."""
     size = 0
 
     async def limited() -> Message:
@@ -199,7 +199,7 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Delivers the body that has been read, then what ``receive`` says, such as that the client has gone."""
+    """A ``receive`` that delivers a body that has been read, and then the messages of ``receive``."""
     delivered = False
 
     async def delivering() -> Message:

@@ -33,7 +33,7 @@ THREADS = 16
 
 
 class McpServer:
-    """ASGI app: the tools. `manager` runs for the length of the app."""
+    """The ASGI app of the tools. Its `manager` runs as long as the app does."""
 
     def __init__(self, root_path: str = "") -> None:
         server: Server[Any, Any] = Server("SBERT Lab", __version__)
@@ -75,7 +75,7 @@ class McpServer:
 
 
 def call(name: str, arguments: dict[str, Any], request: Request, root_path: str = "") -> dict[str, Any]:
-    """The answer of an endpoint, one JSON object; a file in it is an address.
+    """The answer of an endpoint as one JSON object, in which a file is an address.
 
     Raises:
         InputError: there is no such tool, or its arguments are wrong.

@@ -25,7 +25,7 @@ WAKE_SECONDS = 0.25
 
 
 def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
-    """Serve the app until a signal comes, and end the process.
+    """Serves the app until a signal comes, and ends the process.
 
     Args:
         settings: the settings of the app.

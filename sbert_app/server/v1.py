@@ -83,7 +83,7 @@ async def _answer(
     limit: Quota,
     threads: CapacityLimiter,
 ) -> Response:
-    """Validate the body, compute in a thread until the client goes, and say what is wrong as OpenAI does."""
+    """Validates the body and computes in a thread until the client goes; errors have the shape of OpenAI's."""
     gone = threading.Event()
 
     def should_stop() -> bool:
@@ -126,7 +126,7 @@ async def _answer(
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first mistake: which field, and what it must be."""
+    """The first mistake: the field, and what it must be."""
     mistake = error.errors(include_url=False, include_input=False)[0]
     field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
     if field == "input":

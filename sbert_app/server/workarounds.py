@@ -30,7 +30,7 @@ class WholeSteps(gr.Blocks):
         final: bool,
         simple_format: bool = False,
     ) -> list[Any]:
-        """The outputs of a step as they are sent: the first and the last whole anyway, the others as a replacement."""
+        """The outputs of a step as they are sent: Gradio sends the first and the last whole, and this the others."""
         is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
         step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
         return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
@@ -58,7 +58,7 @@ class ShortHeartbeats:
             await self.app(scope, receive, send)
 
     async def _end(self, scope: Scope) -> None:
-        """Let Gradio see a heartbeat that begins and breaks off: it stops what the session computes."""
+        """Shows Gradio a heartbeat that begins and breaks off, at which it stops what the session computes."""
         has_begun = asyncio.Event()
 
         async def receive() -> Message:
