@@ -7,13 +7,20 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sbert_app.cli import main
+from sbert_app.process import INTERRUPTED
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one command, by default that of the process, and ends the process with its exit code."""
-    hide_password()
-    sys.exit(main(arguments))
+    try:
+        hide_password()
+        # This takes a second, on a busy machine more, in which Ctrl-C is no traceback either.
+        from sbert_app.cli import main
+
+        sys.exit(main(arguments))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def hide_password() -> None:

@@ -7,7 +7,6 @@ executes the runs that are missing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,13 +53,13 @@ def ablate(
     from sbert_app.services.runs.store import RunStore
 
     sweeps = Experiments(RunQueue(RunStore(place)))
-    with clean_stdout(), stop_on_signal() as should_end:
+    with clean_stdout():
         cluster = options.cluster_of(place, engine, address)
         sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, file)
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
-        sweep = run_experiment(sweeps, sweep_id, cluster, should_end, "ablate")
+        sweep = run_experiment(sweeps, sweep_id, cluster, "ablate")
     ranking = rank_variants(sweep.rows)
     result = {
         "id": sweep_id,
@@ -98,49 +97,45 @@ def _created(
 
 
 def run_experiment(
-    experiments: Experiments,
-    experiment_id: str,
-    cluster: RayCluster | None,
-    should_end: Callable[[], bool],
-    command: str,
+    experiments: Experiments, experiment_id: str, cluster: RayCluster | None, command: str
 ) -> Experiment:
-    """Executes the runs that are missing.
+    """Executes the runs that are missing, and shows the progress of each.
 
-    After a signal to end it raises Stopped, which says how ``command`` resumes them.
+    A signal to end raises Stopped, which says how ``command`` resumes them. A run that trains writes its checkpoint
+    first; before that, as while its model is loaded, there is nothing to wait for.
     """
-    stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
-    try:
-        execute, at_once = _runner(experiments, cluster, should_end), cluster.room() if cluster else 1
-        experiment = experiments.run_here(experiment_id, execute, at_once)
-    except KeyboardInterrupt:
-        raise stopped from None
-    if should_end() and experiment.can_resume:
-        raise stopped
-    return experiment
-
-
-def _runner(sweeps: Experiments, cluster: RayCluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
-    """Returns a function that executes one run and shows its progress, or does nothing after a signal to end."""
     from sbert_app.services.runs.on_ray import executor
 
-    execute = executor(cluster)
+    execute, store, training = executor(cluster), experiments.store, set[str]()
+    stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
 
     def execute_run(run_id: str) -> None:
         if should_end():
             return
-        run = sweeps.store.get(run_id)
+        run = store.get(run_id)
         with ProgressBar(run.name, "steps") as bar:
 
             def show_progress(event: dict[str, Any]) -> None:
+                if event.get("state") == State.RUNNING:
+                    training.add(run_id)
                 # On Ray several runs are executed at once, and their bars would mix.
-                if event["kind"] == "train" and cluster is None:
+                elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
-            result = execute(sweeps.store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
+            result = execute(store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
+        training.discard(run_id)
         after = (result.final or {}).get("spearman")
         print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
 
-    return execute_run
+    # Runs on Ray are executed by threads, which end when they are told to.
+    with stop_on_signal(lambda: cluster is None and not training) as should_end:
+        try:
+            experiment = experiments.run_here(experiment_id, execute_run, cluster.room() if cluster else 1)
+        except KeyboardInterrupt:
+            raise stopped from None
+    if should_end() and experiment.can_resume:
+        raise stopped
+    return experiment
 
 
 def _table(sweep: Experiment, ranking: Ranking) -> str:

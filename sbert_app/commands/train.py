@@ -225,10 +225,10 @@ def _train_seeds(
     experiments = Experiments(RunQueue(store))
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
-    with clean_stdout(), stop_on_signal() as should_end:
+    with clean_stdout():
         experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
         print(f"experiment {experiment_id}", file=sys.stderr)
-        experiment = run_experiment(experiments, experiment_id, cluster, should_end, "train")
+        experiment = run_experiment(experiments, experiment_id, cluster, "train")
     _print_seeds(experiment, as_json)
 
 

@@ -1,11 +1,13 @@
 """Ctrl-C, SIGTERM and SIGHUP end every command alike: one line, exit code 130, nothing half-written."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from paths import ROOT
 from started import StartedProcesses
 from waiting import wait_until
 
+from sbert_app.__main__ import run
 from sbert_app.cli import main
 from sbert_app.commands import doctor, options
 from sbert_app.process import ENDING, interrupt, on_ending_signal
+from sbert_app.services.runs import on_ray
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -57,6 +61,32 @@ def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypa
     assert main(["score", str(tmp_path / "in.csv"), str(tmp_path / "out.csv")]) == 130
     assert not loaded
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_sweep_does_not_load_its_data_and_model_to_the_end_first(tmp_path, monkeypatch, capsys):
+    loaded = []
+
+    def execute(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        loaded.append("to the end")
+
+    monkeypatch.setattr(on_ray, "executor", lambda cluster: execute)
+    options = ["--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--home", str(tmp_path)]
+    assert main(["ablate", *options]) == 130
+    assert not loaded
+    assert re.fullmatch(r"sweep (\S+)\nstopped: resume it with: ablate --resume \1\n", capsys.readouterr().err)
+
+
+def test_a_signal_while_the_commands_are_imported_is_one_line(monkeypatch, capsys):
+    class Importing(types.ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sbert_app.cli", Importing("sbert_app.cli"))
+    with pytest.raises(SystemExit) as end:
+        run(["runs", "list"])
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "stopped\n"
 
 
 @pytest.mark.parametrize("number", first(1, ENDING))
