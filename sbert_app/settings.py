@@ -23,6 +23,10 @@ PUBLIC: dict[str, Any] = {
 }
 
 
+def _whole_number(default: int, low: int, high: int) -> Any:
+    return Field(default, ge=low, le=high, description=f"a whole number from {low} to {high}")
+
+
 class Settings(BaseModel):
     """Settings of a running app; immutable. Build it with `Settings.gather`.
 
@@ -33,7 +37,7 @@ class Settings(BaseModel):
 
     home: Path = Field(default_factory=home_folder, description="a folder")
     host: str = Field("127.0.0.1", description="an address to listen on")
-    port: int = Field(7860, ge=0, le=65_535, description="a whole number from 0 to 65535")
+    port: int = _whole_number(7860, 0, 65_535)
     auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
@@ -45,17 +49,15 @@ class Settings(BaseModel):
     public: bool = Field(False, description="yes or no")
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
-    upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
-    temp_limit_mb: int = Field(10_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
-    models_mb: int = Field(4_096, ge=256, le=10_000_000, description="a whole number from 256 to 10000000")
+    upload_limit_mb: int = _whole_number(200, 1, 100_000)
+    temp_limit_mb: int = _whole_number(10_000, 1, 10_000_000)
+    models_mb: int = _whole_number(4_096, 256, 10_000_000)
     # Models that stay loaded in memory.
-    models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")
-    corpus_sentences: int = Field(
-        1_000_000, ge=1_000, le=10_000_000, description="a whole number from 1000 to 10000000"
-    )
-    corpus_in_memory: int = Field(100_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
-    map_points: int = Field(50_000, ge=100, le=100_000, description="a whole number from 100 to 100000")
-    cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
+    models_kept: int = _whole_number(4, 1, 100)
+    corpus_sentences: int = _whole_number(1_000_000, 1_000, 10_000_000)
+    corpus_in_memory: int = _whole_number(100_000, 1, 10_000_000)
+    map_points: int = _whole_number(50_000, 100, 100_000)
+    cluster_sentences: int = _whole_number(100_000, 100, 1_000_000)
 
     # Where runs are executed, and the GPUs and CPUs of each.
     ray: str | None = Field(None, description="auto, local or ray://HOST:10001")

@@ -31,7 +31,6 @@ from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.experiments.experiment import Experiment
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
@@ -218,7 +217,10 @@ def _train_seeds(
     cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
-    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``."""
+    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
+
+    Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
+    """
     from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
     from sbert_app.services.jobs.queue import RunQueue
 
@@ -229,11 +231,6 @@ def _train_seeds(
         experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
-    _print_seeds(experiment, as_json)
-
-
-def _print_seeds(experiment: Experiment, as_json: bool) -> None:
-    """Prints mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
     result = {
         "id": experiment.id,
