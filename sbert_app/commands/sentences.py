@@ -190,9 +190,9 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences, map, clusters and nearest neighbours for embedding-atlas.
+    """Write sentences with their map, clusters and neighbours.
 
-    After an interruption the same command goes on from the vectors that are there.
+    The file is for embedding-atlas. After an interruption the same command goes on from the vectors that are there.
     """
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
