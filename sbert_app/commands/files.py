@@ -301,18 +301,14 @@ def _score(
         picked = pick_columns(table, split_names(file.columns, table.columns) or None)
         if applied:
             applied.check(table, picked)
-        from training.models.cross_encoder import CrossEncoder
-
         encoder = options.load_encoder(model, computing)
-        cross = cross_encoder and CrossEncoder.load(
-            cross_encoder, computing.dtype, computing.device, computing.prepare()
-        )
+        crosser = options.load_cross_encoder(cross_encoder, computing)
         with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
             summary = score_file(
                 table,
                 [output, *([copy] if copy else [])],
                 encoder,
-                cross or None,
+                crosser,
                 picked,
                 Watch.of(bar, should_stop),
                 criteria=(str(applied.criterion),) if applied else CRITERIA,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.corpus.corpus import Corpus
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
+    from training.models.cross_encoder import CrossEncoder
     from training.models.model import Model as AnyModel
     from training.models.model import VectorModel
 
@@ -301,6 +302,13 @@ def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
     from training.models.model import VectorModel, required
 
     return required(load_model(model, computing), VectorModel)
+
+
+def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
+    """The cross-encoder of this name; None for none."""
+    from training.models.cross_encoder import CrossEncoder
+
+    return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

@@ -31,15 +31,11 @@ def compare(
 
     Prints also what each word adds to the cosine.
     """
-    place = computing.prepare()
     from sbert_app.services.compare.comparison import compare as measure
-    from training.models.cross_encoder import CrossEncoder
 
     with clean_stdout():
         encoder = options.load_encoder(model, computing)
-        crosser = None
-        if cross_encoder != "none":
-            crosser = CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
+        crosser = options.load_cross_encoder(cross_encoder if cross_encoder != "none" else None, computing)
         comparison = measure(encoder, crosser, first, second)
     lines = [
         f"cosine         {comparison.cosine:.4f}   {ModelName.parse(model.name).label}, {comparison.pooling} pooling"
@@ -80,7 +76,6 @@ def search(
     place = computing.prepare()
     from sbert_app.services.corpus.search import check_query
     from sbert_app.services.corpus.search import search as find
-    from training.models.cross_encoder import CrossEncoder
 
     # This reports what is wrong before the model is loaded.
     check_query(query, k)
@@ -88,8 +83,8 @@ def search(
         corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
-        crosser = cross_encoder and CrossEncoder.load(cross_encoder, computing.dtype, computing.device, place)
-        result = find(space, query, encoder.for_role("query"), k, crosser or None)
+        crosser = options.load_cross_encoder(cross_encoder, computing)
+        result = find(space, query, encoder.for_role("query"), k, crosser)
     lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in result.hits]
     if crosser:
         lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(result.hits, lines, strict=True)]
