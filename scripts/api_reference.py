@@ -56,7 +56,7 @@ def _signature(function: Any) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name != "self"
     ]
-    return re.sub(r"<[\w-]+ (?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
+    return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 
 
 def _markdown(docstring: str) -> str:
