@@ -1,7 +1,6 @@
 """The HTTP endpoints: plain JSON in and out, each registered in the open Blocks by its function.
 
-Used with curl, with gradio_client and, under ``--mcp``, by agents; the README shows each.
-(No postponed annotations here: Gradio reads the types of the endpoints from them.)
+Annotations are not postponed here, as Gradio reads the types of the arguments from them.
 """
 
 import inspect
@@ -175,7 +174,6 @@ def score_file(
     criterion = Criterion.parse(threshold) if threshold.strip() else None
     path = Path(file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
-        # Nobody has uploaded a file of this machine outside of that folder.
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     task = ScoreRequest(
         source=path,
