@@ -38,12 +38,13 @@ setup: $(VENV)/.installed ## create .venv; fetch the default model and STSb into
 app: setup ## serve the app at http://127.0.0.1:7860
 	$(PY) app.py
 
-lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside
+lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m scripts.outside
+	$(PY) -m scripts.check_prose
 
 format: $(VENV)/.installed ## let ruff format and fix what it can
 	$(VENV)/bin/ruff check --fix .

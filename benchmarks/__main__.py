@@ -1,6 +1,6 @@
 """Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--minutes M] [--against PEER] [--json] [--no-save]
 
-Without a name: all of them but gpu, map-frames, pages, peers, serving and soak. --device is an option of gpu, --small
+Without a name: all of them but gpu, pages, peers, serving and soak. --device is an option of gpu, --small
 of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
@@ -19,36 +19,29 @@ from sbert_app.process import configure_process
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError
 
-BENCHMARKS = {  # name -> module with run(...) -> a dictionary of plain JSON
-    "bulk": "benchmarks.bulk",
-    "cluster": "benchmarks.cluster",
-    "cross": "benchmarks.cross",
-    "encode": "benchmarks.encode",
-    "explore": "benchmarks.explore",
-    "gpu": "benchmarks.gpu",
-    "map-frames": "benchmarks.map_frames",
-    "maps": "benchmarks.maps",
-    "memory": "benchmarks.memory",
-    "pages": "benchmarks.pages",
-    "pairs": "benchmarks.pairs",
-    "peers": "benchmarks.peers",
-    "runs": "benchmarks.runs",
-    "scaling": "benchmarks.scaling",
-    "search": "benchmarks.search",
-    "serving": "benchmarks.serving",
-    "soak": "benchmarks.soak",
-    "start-up": "benchmarks.start_up",
-    "train": "benchmarks.train",
-    "users": "benchmarks.users",
+# The module and the function of each, which returns a dictionary of plain JSON.
+BENCHMARKS = {
+    "bulk": "bulk.run",
+    "cluster": "cluster.run_cluster",
+    "cross": "cross.run",
+    "encode": "encode.run_encode",
+    "explore": "explore.run_explore",
+    "gpu": "gpu.run",
+    "maps": "maps.run",
+    "pages": "pages.run",
+    "pairs": "encode.run_pairs",
+    "peers": "peers.run",
+    "runs": "cluster.run_runs",
+    "scaling": "scaling.run",
+    "search": "explore.run_search",
+    "serving": "serving.run_serving",
+    "soak": "soak.run",
+    "start-up": "start_up.run",
+    "train": "train.run",
+    "users": "serving.run_users",
 }
-ON_REQUEST = {
-    "gpu",
-    "map-frames",
-    "pages",
-    "peers",
-    "serving",
-    "soak",
-}  # another machine, a browser, environments, half an hour
+# They need another machine, a browser, environments or half an hour.
+ON_REQUEST = {"gpu", "pages", "peers", "serving", "soak"}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -56,15 +49,17 @@ def measure(name: str, **options: Any) -> dict[str, Any]:
     """Run one benchmark with the options that are not None. InputError if there is no such benchmark or option."""
     if name not in BENCHMARKS:
         raise InputError(f"there is no benchmark {name!r}; choose {', '.join(BENCHMARKS)}")
-    run = import_module(BENCHMARKS[name]).run
-    known = inspect.signature(run).parameters
-    given = {option: value for option, value in options.items() if value is not None}
-    if "on_partial" not in known:  # only the long ones save what they have found so far
-        given.pop("on_partial", None)
-    for option in given:
-        if option not in known:
+    module, _, function = BENCHMARKS[name].partition(".")
+    run = getattr(import_module(f"benchmarks.{module}"), function)
+    parameters = inspect.signature(run).parameters
+    options = {option: value for option, value in options.items() if value is not None}
+    # Only the long ones save their first rows.
+    if "on_partial" not in parameters:
+        options.pop("on_partial", None)
+    for option in options:
+        if option not in parameters:
             raise InputError(f"the benchmark {name} has no option --{option}")
-    return run(**given)
+    return run(**options)
 
 
 def text(result: dict[str, Any]) -> str:
@@ -109,23 +104,24 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", default=None, help="so little that the figures mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
-    given = parser.parse_args()
-    configure_process()  # as the app does
-    for name in given.names or sorted(set(BENCHMARKS) - ON_REQUEST):
-        options = {"rounds": given.rounds, "minutes": given.minutes, "device": given.device, "small": given.small}
+    arguments = parser.parse_args()
+    # The app does the same.
+    configure_process()
+    for name in arguments.names or sorted(set(BENCHMARKS) - ON_REQUEST):
+        options = {option: getattr(arguments, option) for option in ("rounds", "minutes", "device", "small")}
         try:
             with clean_stdout():
                 result = measure(
                     name,
                     **options,
-                    against=given.against if given.names else None,
-                    on_partial=None if given.no_save else partial(save, name),
+                    against=arguments.against if arguments.names else None,
+                    on_partial=None if arguments.no_save else partial(save, name),
                 )
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
-        print(json.dumps(result, ensure_ascii=False) if given.json else text(result))
-        if not given.no_save:
+        print(json.dumps(result, ensure_ascii=False) if arguments.json else text(result))
+        if not arguments.no_save:
             print(f"-> {save(name, result)}\n", file=sys.stderr)
     return 0
 

@@ -29,8 +29,10 @@ WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
     "runs sleeps plays reads sings opens closes paints builds in on near under behind quickly slowly today again"
 )
-SAMPLE_ROWS = 4_000  # encoded without ``score``
-POINTS = 40  # of the memory curve
+# So many rows are encoded without ``score``.
+SAMPLE_ROWS = 4_000
+# Points of the memory curve.
+POINTS = 40
 
 
 def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) -> dict[str, Any]:

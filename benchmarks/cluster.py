@@ -1,4 +1,6 @@
-"""Scoring on Ray: what it costs on one machine, how it grows with the nodes, and the memory that it holds.
+"""Files of pairs (``cluster``) and runs (``runs``) on Ray: their cost, how they grow with the nodes, their memory.
+
+``cluster``:
 
 - ``overhead``: `score` of the same files by both engines, in turn, each a process of its own; with a static model,
   which takes little more than reading and writing, and with the default one. Rates are those after a fifth of the
@@ -7,11 +9,14 @@
   encoder that sleeps for each sentence, as on nodes that do not share their processor.
 - ``memory``: of the driver and its workers while the static model scores a million rows; it does not depend on the
   load of the machine.
+
+``runs``: how much of the nodes' time is used by many short runs. The queue, the worker, Ray and the runs' folders are
+real; the nodes are simulated, and the training is a stand-in that sleeps. What an actor needs once, for its process and
+imports, is done before: the first run of each node waits for those of the others.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import subprocess
@@ -22,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import numpy as np
@@ -30,27 +35,42 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
-from sbert_app.services.background.ray_cluster import MISSING
+from sbert_app.services.background.ray_cluster import MISSING, RayCluster, disconnect
+from sbert_app.services.background.watch import State
 from sbert_app.services.files import shards
 from sbert_app.services.files.blocks import ShardJob
 from sbert_app.services.files.shards import Worker, run_job
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.jobs.worker import Worker as QueueWorker
+from sbert_app.services.runs import on_ray as runs_on_ray
+from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder
+from training.trainer.config import RunConfig
+
+if TYPE_CHECKING:
+    from training.trainer.train import RunResult
+
 
 ROOT = Path(__file__).parents[1]
 FILES = 10
 ENGINES = ("local", "ray")
-POLL_SECONDS = 0.5  # between two readings of memory
-POINTS = 40  # of the memory curve that are kept
-WORKER = "ray::MapWorker"  # how Ray's actors are called in the list of processes
-BLOCK_SLEEPS = 1.0  # seconds of a block of the weak scaling
-SLEEPING_ROWS = 500  # of such a block, of two sentences each
-PATIENCE = 600.0  # seconds until all workers have started
+# Seconds between two readings of memory.
+POLL_SECONDS = 0.5
+# Points of the memory curve in the result.
+POINTS = 40
+# The name of Ray's actors in the list of processes.
+WORKER = "ray::MapWorker"
+# A block of the weak scaling takes so many seconds and has so many rows, of two sentences each.
+BLOCK_SLEEPS = 1.0
+SLEEPING_ROWS = 500
+# Seconds until all workers have started.
+PATIENCE = 600.0
 
 
-def run(
+def run_cluster(
     rounds: int = 2,
     rows: int = 200_000,
     model_rounds: int = 1,
@@ -94,9 +114,6 @@ def run(
     }
 
 
-# ---------------------------------------------------------------- one machine
-
-
 def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str, Any]]:
     """A row for each engine."""
     block_rows = _write_files(folder, rows)
@@ -107,8 +124,8 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
             _score(folder, output, model, engine, block_rows)
             runs[engine].append(timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows))
     medians = {
-        engine: {key: round(statistics.median(run[key] for run in found), 2) for key in found[0]}
-        for engine, found in runs.items()
+        engine: {key: round(statistics.median(run[key] for run in figures), 2) for key in figures[0]}
+        for engine, figures in runs.items()
     }
     local = medians["local"]["rows_per_second"]
     return [
@@ -117,10 +134,10 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
             "rows": rows,
             "rounds": rounds,
             "engine": engine,
-            **found,
-            "times_local": round(local / found["rows_per_second"], 3),
+            **figures,
+            "times_local": round(local / figures["rows_per_second"], 3),
         }
-        for engine, found in medians.items()
+        for engine, figures in medians.items()
     ]
 
 
@@ -157,7 +174,8 @@ def _score(folder: Path, output: Path, model: str, engine: str, block_rows: int)
     _, errors = scoring.communicate()
     if scoring.returncode:
         raise RuntimeError(f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}")
-    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]  # while the workers score
+    # Only while the workers score.
+    return [point for point in curve if 0 < point["parts"] < len(_finished(output))]
 
 
 def _memory(driver: psutil.Process) -> dict[str, int]:
@@ -165,7 +183,8 @@ def _memory(driver: psutil.Process) -> dict[str, int]:
     for process in [driver, *driver.children(recursive=True)]:
         try:
             size, name = process.memory_info().rss >> 20, " ".join(process.cmdline()[:1])
-        except psutil.Error:  # it has just ended
+        except psutil.Error:
+            # The process has just ended.
             continue
         kind = "driver" if process == driver else "workers" if name.startswith(WORKER) else "ray"
         megabytes[f"{kind}_mb"] += size
@@ -173,7 +192,7 @@ def _memory(driver: psutil.Process) -> dict[str, int]:
 
 
 def timeline(finished: Sequence[float], started: float, block_rows: int) -> dict[str, float]:
-    """What the times at which parts were finished say: seconds to the first, seconds in all, and rows per second.
+    """Seconds to the first part, seconds in all and rows per second, from the times at which parts were finished.
 
     The rate is that after the first fifth of the parts.
     """
@@ -191,19 +210,16 @@ def growth(curve: Sequence[dict[str, int]]) -> dict[str, float]:
     """The memory of driver and workers after a fifth of the parts and at the end; medians of five points."""
     most = curve[-1]["parts"]
     settled = [point for point in curve if point["parts"] >= most / 5][:5]
-    found = dict[str, float]()
+    figures = dict[str, float]()
     for who in ("driver", "workers"):
         first, last = (statistics.median(point[f"{who}_mb"] for point in part) for part in (settled, curve[-5:]))
-        found |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
-        found[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
-    return found
+        figures |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
+        figures[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
+    return figures
 
 
 def _finished(output: Path) -> list[float]:
     return [part.stat().st_mtime for part in output.glob("part-*")]
-
-
-# ---------------------------------------------------------------- many nodes
 
 
 class SleepingEncoder(StubEncoder):
@@ -239,7 +255,8 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
         write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
     with _cluster(nodes) as address, patch.object(shards, "Compute", SleepingCompute):
-        ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE  # the nodes start at the same time
+        # The nodes start at the same time.
+        ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE
         run_job(job, str(folder / "in"), shards.RayEngine(address, concurrency=nodes))
     finished = _finished(folder / "out")
     seconds = max(finished) - min(finished) + BLOCK_SLEEPS
@@ -268,5 +285,75 @@ def _cluster(nodes: int) -> Iterator[str]:
         cluster.shutdown()
 
 
-if __name__ == "__main__":
-    print(json.dumps(run(rounds=1, rows=4_000, memory_rows=4_000, nodes=(1, 2), blocks=4)))
+FOLDER, SECONDS, NODES = "BENCHMARK_FOLDER", "BENCHMARK_SECONDS", "BENCHMARK_NODES"
+WARM_UP = "warm-up"
+
+
+class SleepingRun(runs_on_ray.RemoteRun):
+    """An actor whose training sleeps."""
+
+    def _execute(self) -> RunResult:
+        from training.trainer.train import RunResult
+
+        ready, seconds = Path(os.environ[FOLDER]), float(os.environ[SECONDS])
+        with self.store.lease(self.folder.name) as lease:
+            if lease.run.name == WARM_UP:
+                (ready / self.folder.name).touch()
+                while len(list(ready.iterdir())) < int(os.environ[NODES]):
+                    time.sleep(0.01)
+            else:
+                time.sleep(seconds)
+            lease.state = State.FINISHED
+        return RunResult(self.folder.name, "finished", 1, seconds)
+
+
+def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, Any]:
+    """Seconds from the first of the runs to the end of the last one, beside those that they sleep.
+
+    Args:
+        nodes: simulated, of one core each.
+        runs: to execute.
+        seconds: that each of them sleeps.
+
+    Raises:
+        InputError: Ray is not installed.
+    """
+    if find_spec("ray") is None:
+        raise InputError(MISSING)
+    from ray.cluster_utils import Cluster
+
+    about = machine.describe()
+    with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
+        ready, home = Path(name) / "ready", Path(name) / "home"
+        ready.mkdir()
+        environment = {FOLDER: str(ready), SECONDS: str(seconds), NODES: str(nodes)}
+        with patch.dict(os.environ, environment), patch.object(runs_on_ray, "RemoteRun", SleepingRun):
+            simulated = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+            try:
+                for _ in range(nodes):
+                    simulated.add_node(num_cpus=1)
+                cluster = RayCluster(simulated.address)
+                jobs = RunQueue(RunStore(home), ray=cluster.address)
+                jobs.starts_workers = False
+                for number in range(nodes + runs):
+                    jobs.start(RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}"))
+                QueueWorker(home, 0, idle_seconds=0.5, cluster=cluster).work()
+            finally:
+                disconnect()
+                simulated.shutdown()
+        records = [run.record for run in jobs.store.list()]
+        if any(record.state != State.FINISHED for record in records):
+            raise RuntimeError(f"a run has not finished: {[record.reason for record in records]}")
+        begun = max(file.stat().st_mtime for file in ready.iterdir())
+        taken = max(record.ended or 0 for record in records) - begun
+    ideal = runs * seconds / nodes
+    return {
+        "benchmark": "runs",
+        "nodes": nodes,
+        "runs": runs,
+        "seconds_each": seconds,
+        "seconds": round(taken, 2),
+        "ideal_seconds": ideal,
+        "efficiency": round(ideal / taken, 3),
+        "machine": about,
+    }

@@ -33,7 +33,7 @@ def run(
     model: str = DEFAULT_CROSS_ENCODER,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
 
     Args:
         rounds: times each side scores all pairs; the median counts.
@@ -54,11 +54,11 @@ def run(
     sides = ours(model)
     gold = np.asarray(loaded.scores)
     rho = {label: round(100 * spearman(predict(pairs), gold), 2) for label, predict in sides.items()}
-    found: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
+    result: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
     with tempfile.TemporaryDirectory() as folder:
         if against is not None:
             theirs = peer(Path(folder))
-            found["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
+            result["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
             sides |= theirs
         for predict in sides.values():
             predict(pairs[:64])
@@ -68,14 +68,12 @@ def run(
         figures = machine.summary(took)
         rate = round(len(pairs) / figures["seconds"])
         rows.append({"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)})
-    for row in rows:
-        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
-        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
-    return {**found, "rows": rows, "machine": about}
+    machine.compare(rows)
+    return {**result, "rows": rows, "machine": about}
 
 
 def ours(model: str) -> dict[str, Predict]:
-    """In the machine's own precision and in float32."""
+    """Our scores in the machine's own precision and in float32."""
     loaded = [CrossEncoder.load(model, dtype=dtype) for dtype in ("auto", "float32")]
     return {f"SBERT Lab, {str(one.dtype).removeprefix('torch.')}": one.predict for one in loaded}
 
@@ -107,4 +105,4 @@ def agreement(folder: Path, theirs: Predict, pairs: Pairs) -> dict[str, float]:
     """The largest difference of a score, by our precision."""
     expected = theirs(pairs)
     scores = {dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs) for dtype in ("float32", "bfloat16")}
-    return {dtype: float(f"{np.abs(found - expected).max():.1e}") for dtype, found in scores.items()}
+    return {dtype: float(f"{np.abs(values - expected).max():.1e}") for dtype, values in scores.items()}

@@ -1,18 +1,26 @@
-"""Encoding: sentences a second, from strings to vectors, beside sentence-transformers on the same machine.
+"""Encoding (``encode``) and the most similar pairs (``pairs``), beside sentence-transformers on the same machine.
 
-All sides encode the same sentences (both columns of the STS benchmark's test part) with the same model in one
-process, in turn. For each: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its share
-of what the processor can multiply: the products of the transformer's weights with the tokens it computed,
-padding and duplicates left out, over the time, over the fastest of twelve large products measured in the same round
-(what a shared machine can do drifts from minute to minute); the median of the rounds.
-``where_ours_goes`` is the profile of the first.
+All sides get the same sentences with the same model in one process, in turn.
+
+``encode``: sentences a second, from strings to vectors, of both columns of the STS benchmark's test part. For each
+side: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its share of what the processor can
+multiply: the products of the transformer's weights with the tokens it computed, padding and duplicates left out, over
+the time, over the fastest of twelve large products measured in the same round (what a shared machine can do drifts from
+minute to minute); the median of the rounds.
+
+``pairs``: the most similar pairs of 10,000 sentences, from strings: 65 hours of BERT in the paper, and 5 seconds of
+SBERT. A side encodes a sample of the STS benchmark's distinct sentences, compares every pair and returns the best
+pairs. Ours is ``Encoder.encode`` and the exact search of ``training.search``; the other is
+``SentenceTransformer.encode`` and ``util.paraphrase_mining_embeddings``, in its default precision and in bfloat16. Both
+steps are timed separately, and all sides must find the same pairs.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,12 +28,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks import machine, where
+from benchmarks import machine
 from training.catalogue import DEFAULT_MODEL
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.models.encoder import Encoder, ReadReport
+from training.search import most_similar_pairs
 
 
 @dataclass(frozen=True)
@@ -34,8 +43,10 @@ class Side:
 
     name: str
     dtype: str
-    encode: Callable[[list[str]], np.ndarray]  # vectors of length 1
-    tokens: int  # that it computes
+    # Returns vectors of length 1.
+    encode: Callable[[list[str]], np.ndarray]
+    # The number of tokens that it computes.
+    tokens: int
     model: nn.Module
 
     @property
@@ -43,13 +54,13 @@ class Side:
         return f"{self.name}, {self.dtype}"
 
 
-def run(
+def run_encode(
     rounds: int = 5,
     against: str | None = "sentence-transformers",
     model: str = DEFAULT_MODEL,
     data: str = "stsb:test",
 ) -> dict[str, Any]:
-    """Measure. Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each one's time over that.
 
     Args:
         rounds: times each side encodes everything; the median counts.
@@ -60,8 +71,7 @@ def run(
     Raises:
         InputError: the peer is unknown or not installed, or the data have no scores.
     """
-    if against is not None and against not in PEERS:
-        raise InputError(f"there is no comparison against {against!r}; choose {', '.join(PEERS)}")
+    check_peer(against)
     pairs = load_data(data)
     if pairs.scores is None:
         raise InputError(f"{data} has no gold scores; choose scored pairs such as stsb:test")
@@ -87,18 +97,15 @@ def run(
     rows = [
         _row(side, times[side.label], vectors[side.label], np.array(pairs.scores), peaks[side.dtype]) for side in sides
     ]
-    for row in rows:
-        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
-        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+    machine.compare(rows)
     return {
         "benchmark": "encode",
         "model": model,
         "data": data,
         "sentences": len(sentences),
         "rounds": rounds,
-        "peak_gflops": {dtype: round(statistics.median(found), 1) for dtype, found in peaks.items()},
+        "peak_gflops": {dtype: round(statistics.median(values), 1) for dtype, values in peaks.items()},
         "rows": rows,
-        "where_ours_goes": where.shares(partial(work, sides[0])),
         "machine": about,
     }
 
@@ -106,8 +113,8 @@ def run(
 def ours(model: str, sentences: list[str]) -> list[Side]:
     """Encoder.encode, in the machine's own precision and in float32."""
     sides: list[Side] = []
-    for asked in ("auto", "float32"):
-        encoder = Encoder.load(model, dtype=asked)
+    for precision in ("auto", "float32"):
+        encoder = Encoder.load(model, dtype=precision)
         dtype = str(encoder.dtype).removeprefix("torch.")
         if any(side.dtype == dtype for side in sides):
             continue
@@ -142,6 +149,12 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
 PEERS = {"sentence-transformers": sentence_transformers}
 
 
+def check_peer(name: str | None) -> None:
+    """InputError if there is no such peer; None is no comparison."""
+    if name is not None and name not in PEERS:
+        raise InputError(f"there is no comparison against {name!r}; choose {', '.join(PEERS)}")
+
+
 def _row(
     side: Side, times: list[machine.Timing], vectors: np.ndarray, gold: np.ndarray, peaks: list[float]
 ) -> dict[str, Any]:
@@ -161,6 +174,108 @@ def _row(
 
 
 def flop_per_token(model: nn.Module) -> int:
-    """Two for each weight of the transformer's layers: one multiplication, one addition. Without attention's own."""
+    """FLOP of a token: two for each weight of the transformer's layers, without the products of attention."""
     layers = [child for child in model.modules() if isinstance(child, nn.ModuleList)]
     return 2 * sum(m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear))
+
+
+PAIRS = 10
+PAPER_SECONDS = {"BERT, each pair read (V100)": 65 * 3600, "SBERT (V100)": 5}
+
+
+@dataclass
+class PairsSide:
+    """One implementation, from sentences to their most similar pairs."""
+
+    name: str
+    dtype: str
+    encode: Callable[[list[str]], np.ndarray]
+    search: Callable[[np.ndarray], list[tuple[int, int, float]]]
+    encoding: list[machine.Timing] = field(default_factory=list)
+    searching: list[machine.Timing] = field(default_factory=list)
+    pairs: list[tuple[int, int, float]] = field(default_factory=list)
+
+    def run(self, sentences: list[str]) -> None:
+        """Encodes and searches once, and times both steps."""
+        vectors: list[np.ndarray] = []
+        self.encoding.append(machine.time_call(lambda: vectors.append(self.encode(sentences))))
+        self.searching.append(machine.time_call(lambda: self.pairs.__setitem__(slice(None), self.search(vectors[0]))))
+
+    @property
+    def total(self) -> list[machine.Timing]:
+        """Both steps of each round together."""
+        return [
+            machine.Timing(encoding.wall + searching.wall, encoding.processor + searching.processor)
+            for encoding, searching in zip(self.encoding, self.searching, strict=True)
+        ]
+
+
+def run_pairs(
+    rounds: int = 3,
+    against: str | None = "sentence-transformers",
+    model: str = DEFAULT_MODEL,
+    sentences: int = 10_000,
+) -> dict[str, Any]:
+    """Plain JSON; ``rows`` is the table, our default first; ``times_ours`` is each side's time divided by it.
+
+    Args:
+        rounds: repetitions of each side; the median counts.
+        against: a key of ``PEERS``; None = no comparison.
+        model: any that all sides can load.
+        sentences: at most the 15,457 distinct ones of the STS benchmark.
+
+    Raises:
+        InputError: the peer is unknown or not installed, or there are fewer sentences.
+    """
+    check_peer(against)
+    texts = _texts(sentences)
+    find_pairs = partial(most_similar_pairs, k=PAIRS)
+    sides = [PairsSide(side.name, side.dtype, side.encode, find_pairs) for side in ours(model, texts)]
+    if against is not None:
+        sides += [PairsSide(side.name, side.dtype, side.encode, _mine) for side in PEERS[against](model, texts)]
+    about = machine.describe()
+    for side in sides:
+        side.search(side.encode(texts[:256]))
+    machine.alternate({f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}, rounds)
+    rows = [_pairs_row(side, sides[0]) for side in sides]
+    machine.compare(rows)
+    return {
+        "benchmark": "pairs",
+        "model": model,
+        "data": "stsb",
+        "sentences": len(texts),
+        "pairs": len(texts) * (len(texts) - 1) // 2,
+        "rounds": rounds,
+        "paper_seconds": PAPER_SECONDS,
+        "rows": rows,
+        "machine": about,
+    }
+
+
+def _texts(count: int) -> list[str]:
+    """A fixed sample of the distinct sentences of the STS benchmark."""
+    parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
+    texts = list(dict.fromkeys(text for part in parts for column in part.columns for text in column))
+    if len(texts) < count:
+        raise InputError(f"the STS benchmark has {len(texts):,} distinct sentences, not {count:,}")
+    return random.Random(0).sample(texts, count)
+
+
+def _mine(vectors: np.ndarray) -> list[tuple[int, int, float]]:
+    """sentence-transformers' own search; it returns (cosine, i, j)."""
+    from sentence_transformers import util
+
+    mined = util.paraphrase_mining_embeddings(vectors, max_pairs=PAIRS, top_k=PAIRS)
+    return [(int(i), int(j), float(cosine)) for cosine, i, j in mined[:PAIRS]]
+
+
+def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
+    return {
+        "side": side.name,
+        "dtype": side.dtype,
+        **machine.summary(side.total),
+        "encode_seconds": machine.summary(side.encoding)["seconds"],
+        "pairs_seconds": machine.summary(side.searching)["seconds"],
+        "best_cosine": round(min(side.pairs[0][2], 1.0), 4),
+        "same_best_pairs": len({pair[:2] for pair in side.pairs} & {pair[:2] for pair in first.pairs}),
+    }

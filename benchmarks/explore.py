@@ -1,11 +1,22 @@
-"""Explore with many sentences: encode to a file, search, estimate all pairs, cluster, draw and export the map.
+"""Explore with many sentences (``explore``), and the time and the indexes of a search (``search``).
 
-The corpus is synthetic: short sentences put together from the words of the STS benchmark by a seeded generator. The
-encoder is a static one (a table of token vectors made from the default model), so that what is measured is Explore.
+``explore``: encode to a file, search, estimate all pairs, cluster and draw the map. The corpus is synthetic: short
+sentences put together from the words of the STS benchmark by a seeded generator. The encoder is a static one (a table
+of token vectors made from the default model), so that what is measured is Explore.
+
+``search``, ``rows``: a corpus of up to 100,000 sentences, with and without encoding the query. Its vectors are random,
+as the time of an exact search does not depend on them. The queries are sentences of the STS benchmark, encoded one at a
+time.
+
+``search``, ``indexes``: a million vectors, each between two sentences of the STS benchmark and nearer to the first,
+with a little noise; the queries are 200 of its sentences that were left out. For each index: the time to build it, the
+memory that it takes beside the vectors, recall (the share of the ten nearest that are among its ten) and the time of a
+query.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import statistics
@@ -13,10 +24,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from benchmarks import machine
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
@@ -29,17 +42,18 @@ from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
 from training.models.distill import distill
 from training.models.encoder import Encoder
-from training.search import estimate_seconds
+from training.search import QuantizedIndex, SearchIndex, estimate_seconds
 from training.sources.home import home_folder
 
 SENTENCES = 1_000_000
 SAMPLE = 50_000
 QUERIES = 20
-NEAR = 0.95  # the cosine of near duplicates
+# The cosine of near duplicates.
+NEAR = 0.95
 SEED = 0
 
 
-def run(rounds: int = SENTENCES) -> dict[str, Any]:
+def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
     """Seconds of each step, and the memory at the peak.
 
     Args:
@@ -98,3 +112,124 @@ def map_bytes(points: np.ndarray, texts: list[str]) -> int:
 
     figure = single_map(MapData([points], ["map"], texts))
     return len(json.dumps(json.loads(figure.to_json())))
+
+
+SIZES = (1_000, 10_000, 100_000)
+MILLION = 1_000_000
+# Vectors are made so many at a time.
+CHUNK = 100_000
+# The standard deviation in each dimension; that of sentences is about 0.05.
+NOISE = 0.02
+K = 10
+
+
+def run_search(rounds: int = 100, model: str = "all-MiniLM-L6-v2", small: bool = False) -> dict[str, Any]:
+    """Medians and 95th percentiles in milliseconds; ``rows`` and ``indexes`` are the tables.
+
+    Args:
+        rounds: queries in each corpus.
+        model: any encoder.
+        small: 1,000 vectors.
+    """
+    encoder, about = Encoder.load(model), machine.describe()
+    queries = load_data("stsb:test").columns[0][:rounds]
+    sizes, million = (SIZES[:1], SIZES[0]) if small else (SIZES, MILLION)
+    return {
+        "benchmark": "search",
+        "model": model,
+        "k": K,
+        "queries": len(queries),
+        "rows": [_row(encoder, queries, size) for size in sizes],
+        "vectors": million,
+        "indexes": compare_indexes(*mixtures(encoder, million, rounds)),
+        "machine": about,
+    }
+
+
+def mixtures(encoder: Encoder, count: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors float32 (count, D) between vectors of sentences, and those of sentences that were left out."""
+    data = [column for split in ("dev", "test") for column in load_data(f"stsb:{split}").columns]
+    sentences = list(dict.fromkeys(sentence for column in data for sentence in column))
+    embeddings, draw = encoder.encode(sentences[: 3 * count]), np.random.default_rng(SEED)
+    left_out, embeddings = embeddings[:queries], embeddings[queries:]
+    vectors = np.empty((count, embeddings.shape[1]), dtype=np.float32)
+    for start in range(0, count, CHUNK):
+        part = vectors[start : start + CHUNK]
+        first, second = draw.integers(0, len(embeddings), (2, len(part)))
+        share = draw.uniform(0.5, 1, (len(part), 1)).astype(np.float32)
+        noise = NOISE * draw.standard_normal(part.shape, dtype=np.float32)
+        part[:] = share * embeddings[first] + (1 - share) * embeddings[second] + noise
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return vectors, left_out
+
+
+def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
+    """A row for each index."""
+    nearest: list[np.ndarray] = []
+    rows = []
+    for name, build in INDEXES.items():
+        gc.collect()
+        before = resident_mb()
+        started = time.perf_counter()
+        index = build(vectors)
+        built = time.perf_counter() - started
+        gc.collect()
+        held = resident_mb() - before
+        index.nearest(queries[:1], K)
+        rows_of_index, times = [], []
+        for query in queries:
+            started = time.perf_counter()
+            rows_of_index.append(index.nearest(query[None], K)[1][0])
+            times.append(1e3 * (time.perf_counter() - started))
+        # The first index is exact.
+        nearest = nearest or rows_of_index
+        recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True))
+        rows.append(
+            {
+                "index": name,
+                "build_seconds": round(built, 2),
+                "memory_mb": round(held),
+                "recall_at_10": round(recall, 4),
+                **_quantiles("ms", times),
+            }
+        )
+        del index
+    return rows
+
+
+def resident_mb() -> float:
+    """Memory of this process in MB."""
+    return psutil.Process().memory_info().rss / 1e6
+
+
+INDEXES: dict[str, Callable[[np.ndarray], Any]] = {
+    "flat (exact)": SearchIndex,
+    "one byte a dimension, rescored": partial(QuantizedIndex, bits=8),
+    "one bit a dimension, rescored": partial(QuantizedIndex, bits=1),
+}
+
+
+def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
+    vectors = np.random.default_rng(SEED).standard_normal((size, encoder.dimension), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    corpus = Corpus("random", [str(row) for row in range(size)])
+    embedded = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
+    started = time.perf_counter()
+    index = embedded.index
+    build = time.perf_counter() - started
+    search(embedded, queries[0], encoder, K)
+    answers = [search(embedded, query, encoder, K) for query in queries]
+    return {
+        "sentences": size,
+        "exact": index.exact,
+        **_quantiles("search_ms", [answer.search_ms for answer in answers]),
+        **_quantiles("with_encoding_ms", [answer.search_ms + answer.encode_ms for answer in answers]),
+        "build_ms": round(1e3 * build, 1),
+    }
+
+
+def _quantiles(name: str, times: list[float]) -> dict[str, float]:
+    return {
+        name: round(statistics.median(times), 2),
+        f"{name}_p95": round(statistics.quantiles(times, n=20)[-1], 2),
+    }

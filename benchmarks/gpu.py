@@ -30,14 +30,15 @@ from training.device import pick_device
 from training.errors import InputError
 
 ROOT = Path(__file__).parents[1]
-PARTS = {  # name -> seconds at most
-    "check": 25,  # capabilities, and agreement with float32 on the CPU
+# Parts -> seconds at most.
+PARTS = {
+    "check": 25,
     "rho": 20,
     "encode": 70,
     "train": 60,
     "cross": 25,
     "pairs": 20,
-    "profile": 20,  # where encoding spends its time
+    "profile": 20,
     "compiled": 50,
 }
 PACKAGES = ("accelerate", "charset_normalizer", "pydantic", "scipy", "sentence_transformers", "transformers")
@@ -111,12 +112,13 @@ def measure(part: str, device: str, small: bool, home: Path, limit: float) -> tu
         finally:
             is_late = not timer.is_alive()
             timer.cancel()
-            process.kill()  # does nothing to a process that has ended
+            # This does nothing to a process that has ended.
+            process.kill()
             process.wait()
         errors.seek(0)
-        said = errors.read().strip().splitlines()
+        messages = errors.read().strip().splitlines()
     if is_late:
         return rows, f"stopped after {limit:.0f} s"
     if process.returncode:
-        return rows, f"failed: {said[-1] if said else f'exit code {process.returncode}'}"
+        return rows, f"failed: {messages[-1] if messages else f'exit code {process.returncode}'}"
     return rows, ""

@@ -1,4 +1,4 @@
-"""What the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
+"""The home folder that the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
 
 FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER. With
 --light the weights stay behind, and the same command on the other machine makes random ones in their place.
@@ -19,7 +19,8 @@ from training.errors import InputError
 from training.sources.home import home_folder
 from training.sources.package_index import MINILM
 
-VOCABULARY = 30_522  # BERT's
+# The size of BERT's vocabulary.
+VOCABULARY = 30_522
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WITHOUT_WEIGHTS = shutil.ignore_patterns("*.safetensors")
 
@@ -44,7 +45,7 @@ def pack(folder: Path, is_light: bool = False) -> None:
         return
     weights = load_file(source / "model.safetensors")
     save_file(
-        {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()},
+        {name: weight.bfloat16() if weight.is_floating_point() else weight for name, weight in weights.items()},
         target / "model.safetensors",
         metadata={"format": "pt"},
     )
@@ -70,7 +71,8 @@ def prepared(folder: Path) -> tuple[Path, str]:
     BertTokenizerFast(tokenizer_object=_tokenizer(), model_max_length=256).save_pretrained(target)
     modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
     (target / "modules.json").write_text(json.dumps(modules))
-    for name in MINILM.files:  # a folder of that name without any of them counts as incomplete
+    # A folder of that name without one of them counts as incomplete.
+    for name in MINILM.files:
         file = target / name
         if not file.exists():
             file.parent.mkdir(exist_ok=True)

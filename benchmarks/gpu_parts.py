@@ -36,16 +36,21 @@ Sentences = list[str]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of what is measured."""
 
-    base: str  # of BERT-base's shape
+    # A model of BERT-base's shape.
+    base: str
     sentences: int
     pairs: int
-    batches: tuple[int, ...]  # of sentence-transformers, to choose the best from; ours hold `TOKEN_BUDGET` tokens
+    # Batch sizes of sentence-transformers, of which the best counts; our batches hold `TOKEN_BUDGET` tokens.
+    batches: tuple[int, ...]
     rounds: int
-    product: int  # rows and columns of the matrices whose product is the peak
-    profiled: int  # models
-    peer_share: int  # sentence-transformers encodes one of so many sentences: it takes longer
+    # Rows and columns of the matrices whose product is the peak.
+    product: int
+    # The number of models that are profiled.
+    profiled: int
+    # sentence-transformers takes longer, so it encodes one of so many sentences.
+    peer_share: int
 
 
 FULL = Sizes("scratch:12x768", 131_072, 20_000, (512, 2_048), 3, 8_192, 2, 8)
@@ -54,15 +59,16 @@ SMALL = Sizes("scratch:2x64", 96, 40, (16, 32), 1, 256, 1, 1)
 
 @dataclass(frozen=True)
 class Bench:
-    """What each part is given."""
+    """The device, the sizes and the folder of every part."""
 
     device: torch.device
     sizes: Sizes
-    folder: Path  # for what a part writes
+    # Parts write there.
+    folder: Path
 
     @property
     def models(self) -> dict[str, str]:
-        """What the tables call the models -> their names for `Encoder.load`."""
+        """Names of models in the tables -> their names for `Encoder.load`."""
         return {"BERT-base": self.sizes.base, "MiniLM-L6": DEFAULT_MODEL}
 
     def load(self, model: str, dtype: str = "auto") -> Encoder:
@@ -75,7 +81,7 @@ class Bench:
 
 
 def check(bench: Bench) -> Iterator[Row]:
-    """What this device can do, and how far its vectors are from those of float32 on the CPU."""
+    """The abilities of this device, and the distance of its vectors from those of float32 on the CPU."""
     from training.inference.layers import has_varlen
 
     sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
@@ -211,14 +217,14 @@ def compiled(bench: Bench) -> Iterator[Row]:
 
 
 def some_sentences(count: int) -> Sentences:
-    """So many different strings."""
-    known, draw = gpu_home.sentences(), random.Random(0)
-    found = dict.fromkeys(known[:count])
-    while len(found) < count:
-        words = draw.choice(known).split()
+    """Different strings, ``count`` of them."""
+    originals, draw = gpu_home.sentences(), random.Random(0)
+    sentences = dict.fromkeys(originals[:count])
+    while len(sentences) < count:
+        words = draw.choice(originals).split()
         draw.shuffle(words)
-        found[" ".join(words)] = None
-    return list(found)
+        sentences[" ".join(words)] = None
+    return list(sentences)
 
 
 def peak(bench: Bench) -> float:
@@ -237,12 +243,12 @@ def peak(bench: Bench) -> float:
 
 
 def is_unpadded(encoder: Encoder) -> bool:
-    """Whether it computes unpadded batches."""
+    """Whether an encoder computes unpadded batches."""
     return bool(getattr(getattr(encoder.inference, "transformer", None), "unpadded", False))
 
 
 def batch_of(encoder: Encoder, sentences: Sentences) -> str:
-    """How many sentences it computes at a time, in words."""
+    """The number of sentences that an encoder computes at a time, in words."""
     lengths = [len(ids) for ids in encoder.tokenize(sentences[:GPU_CHUNK])]
     return f"batches of {len(lengths) / sum(1 for _ in encoder.inference.plan(lengths)):,.0f}"
 
@@ -294,11 +300,11 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--device", required=True)
     parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(torch.device(given.device), SMALL if given.small else FULL, Path(folder))
-        for row in PARTS[given.part](bench):
+        bench = Bench(torch.device(arguments.device), SMALL if arguments.small else FULL, Path(folder))
+        for row in PARTS[arguments.part](bench):
             plain = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
             print(json.dumps(plain), flush=True)
 

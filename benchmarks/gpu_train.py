@@ -26,10 +26,13 @@ from training.models.encoder import Encoder
 from training.trainer.schedule import learning_rate
 from training.trainer.trainer import Trainer
 
-PAIRS = 5_749  # of STSb train
-NLI_PAIRS = 942_000  # SNLI and MultiNLI, as in the paper's training
+# The pairs of STSb train.
+PAIRS = 5_749
+# The pairs of SNLI and MultiNLI, as in the paper's training.
+NLI_PAIRS = 942_000
 ROUNDS = 1
-STEPS = {16: 120, 64: 40}  # batch size -> optimiser steps
+# Batch sizes -> optimiser steps.
+STEPS = {16: 120, 64: 40}
 SMALL_STEPS = {4: 8}
 
 Row = dict[str, Any]
@@ -77,7 +80,8 @@ class Measured:
     """A side's run of one round."""
 
     curve: Curve
-    memory_gb: float | None  # of the device, at most; None on a CPU
+    # The peak of the device's memory; None on a CPU.
+    memory_gb: float | None
 
 
 def measure(train_once: TrainFunction, steps: int, seed: int, device: torch.device) -> Measured:
@@ -101,8 +105,10 @@ def row(side: str, batch_size: int, rounds: Sequence[Measured]) -> Row:
         "seconds_per_step": seconds,
         "seconds": seconds * steps,
         "mean_loss": statistics.mean(loss for measured in rounds for loss in measured.curve.losses),
-        "memory_gb": rounds[0].memory_gb,  # of the first round: later ones may find memory that others still hold
-        "seconds_of_nli": None,  # the paper's run: an epoch of SNLI and MultiNLI
+        # Of the first round, as others may still hold memory in later ones.
+        "memory_gb": rounds[0].memory_gb,
+        # The paper's run is an epoch of SNLI and MultiNLI.
+        "seconds_of_nli": None,
     }
 
 
@@ -139,11 +145,13 @@ def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> 
 
 
 def _to(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    return {name: each.to(device) if isinstance(each, torch.Tensor) else each for name, each in features.items()}
+    return {
+        name: feature.to(device) if isinstance(feature, torch.Tensor) else feature for name, feature in features.items()
+    }
 
 
 def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
-    """The same with the replica's forward and backward pass compiled by torch.compile."""
+    """Training with the replica's forward and backward pass compiled by torch.compile."""
     step = Trainer._train_step
 
     def compile_first(trainer: Trainer) -> None:
@@ -161,8 +169,8 @@ def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
 
 def write_pairs(folder: Path, count: int) -> tuple[str, str]:
     """Files of pairs of sentences: with random gold scores, and with random labels."""
-    draw, known = random.Random(0), gpu_home.sentences()
-    pairs = [{"sentence1": draw.choice(known), "sentence2": draw.choice(known)} for _ in range(count)]
+    draw, sentences = random.Random(0), gpu_home.sentences()
+    pairs = [{"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)} for _ in range(count)]
     files = (folder / "scored.jsonl", folder / "labelled.jsonl")
     labels = ("contradiction", "entailment", "neutral")
     scored = [json.dumps({**pair, "score": draw.randint(0, 5)}) for pair in pairs]

@@ -17,7 +17,8 @@ from training.device import has_native_bfloat16
 from training.inference.layers import fused_linear
 
 PACKAGES = ("torch", "transformers", "tokenizers", "sentence-transformers", "numpy")
-PRODUCT_SIZE = 2_048  # rows and columns of the matrices that are multiplied
+# Rows and columns of the matrices that are multiplied.
+PRODUCT_SIZE = 2_048
 
 
 def describe() -> dict[str, Any]:
@@ -31,8 +32,10 @@ def describe() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := _version(name))},
-        "waiting": os.environ.get("OMP_WAIT_POLICY", "default").lower(),  # of OpenMP's idle threads
-        "load": round(os.getloadavg()[0], 2),  # average number of runnable processes in the last minute
+        # How OpenMP's idle threads wait.
+        "waiting": os.environ.get("OMP_WAIT_POLICY", "default").lower(),
+        # The average number of runnable processes in the last minute.
+        "load": round(os.getloadavg()[0], 2),
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -53,8 +56,10 @@ def product_peak(dtype: torch.dtype) -> float:
 class Timing(NamedTuple):
     """The duration of a call in seconds."""
 
-    wall: float  # elapsed time
-    processor: float  # CPU time on all cores; less affected by other processes
+    # Elapsed seconds.
+    wall: float
+    # Seconds of CPU time on all cores, which other processes affect less.
+    processor: float
 
 
 def time_call(work: Callable[[], Any]) -> Timing:
@@ -81,6 +86,13 @@ def summary(times: list[Timing]) -> dict[str, float]:
         "slowest": round(max(times).wall, 4),
         "processor_seconds": round(statistics.median(time.processor for time in times), 4),
     }
+
+
+def compare(rows: list[dict[str, Any]]) -> None:
+    """Add the time of each row divided by that of the first, which is our default."""
+    for row in rows:
+        row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
+        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
 
 
 def _processor() -> str:

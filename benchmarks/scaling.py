@@ -26,15 +26,19 @@ from training.models.encoder import Encoder
 from training.pooling import mean
 
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-SINGLE_ROUND_FROM = 100_000  # sentences from which one measurement suffices
+# From so many sentences on one measurement suffices.
+SINGLE_ROUND_FROM = 100_000
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
-TOKENS = 32_768  # for each length
-BATCH = 32  # sentences per batch in `InOrder`
-PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}  # Table 7, sentences per second
+# Tokens of each length.
+TOKENS = 32_768
+# Sentences of a batch in `InOrder`.
+BATCH = 32
+# Table 7, in sentences per second.
+PAPER = {"CPU": {"without": 44, "with": 83}, "GPU": {"without": 1378, "with": 2042}}
 
 
 class InOrder(PaddedRunner):
-    """Without smart batching: 32 sentences at a time, in the given order."""
+    """A runner without smart batching: 32 sentences at a time, in the order of the input."""
 
     def batches(self, lengths: list[int], budget: int) -> Iterator[list[Row]]:
         for start in range(0, len(lengths), BATCH):
@@ -42,7 +46,7 @@ class InOrder(PaddedRunner):
 
 
 def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]) -> dict[str, Any]:
-    """Measure in the machine's default precision. Plain JSON; every list is a table.
+    """Plain JSON, measured in the machine's default precision; every list is a table.
 
     Args:
         rounds: measurements of each point, of the largest numbers only one; the median counts.

@@ -1,11 +1,16 @@
-"""Embeddings over HTTP: eight clients of ``/v1/embeddings``, beside the server infinity-emb in its own environment.
+"""Many requests at once: embeddings over HTTP beside infinity-emb (``serving``), and users of pairs (``users``).
 
     python -m venv infinity
     infinity/bin/pip install torch==2.13.0 "infinity-emb[torch,server]" "transformers<4.56" "click<8.2"
     python -m benchmarks serving --against infinity/bin/python
 
-Each client sends the sentences of STSb test, 32 a request, and waits for each answer; the answers of both servers are
-lists of numbers, OpenAI's default of plain HTTP. The servers run at the same time and are asked in turn.
+``serving``: eight clients of ``/v1/embeddings`` send the sentences of STSb test, 32 a request, and wait for each
+answer. The answers of both servers are lists of numbers, OpenAI's default of plain HTTP. The servers run at the same
+time and are asked in turn.
+
+``users``: one user and 32 call ``compare`` (both models, attribution) repeatedly without a pause, each time with
+another pair of the STS benchmark, on an idle machine and during an ordinary training run that is started through the
+app.
 """
 
 from __future__ import annotations
@@ -13,23 +18,27 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
+import tempfile
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.start_up import started
+from benchmarks.start_up import copy_home, request, started
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.sources.resolve import model_folder
 
 MODEL = "all-MiniLM-L6-v2"
-CLIENTS, SENTENCES = 8, 32  # at once; a request
+# Clients at once, and sentences of a request.
+CLIENTS, SENTENCES = 8, 32
 OURS = ["app.py", "--port"]
 INFINITY = [
     *("-c", "from infinity_emb.cli import cli; cli()", "v2"),
@@ -38,7 +47,7 @@ INFINITY = [
 ]
 
 
-def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
+def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
     """Sentences a second as a table, the median over rounds.
 
     Args:
@@ -67,7 +76,8 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
                 began = time.perf_counter()
                 vectors[name] = _embed(url, sentences)
                 seconds.setdefault(name, []).append(time.perf_counter() - began)
-    median = {name: statistics.median(each[1:]) for name, each in seconds.items()}  # the first warms up
+    # The first round warms up.
+    median = {name: statistics.median(times[1:]) for name, times in seconds.items()}
     ours = next(iter(median.values()))
     return {
         "benchmark": "serving",
@@ -78,12 +88,12 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
         "rows": [
             {
                 "side": name,
-                "seconds": round(each, 3),
-                "sentences_per_second": round(len(sentences) / each),
-                "times_ours": round(each / ours, 2),
+                "seconds": round(seconds_of_side, 3),
+                "sentences_per_second": round(len(sentences) / seconds_of_side),
+                "times_ours": round(seconds_of_side / ours, 2),
                 "spearman": _spearman(vectors[name], np.asarray(data.scores)),
             }
-            for name, each in median.items()
+            for name, seconds_of_side in median.items()
         ],
         "machine": about,
     }
@@ -94,11 +104,10 @@ def _embed(url: str, sentences: list[str]) -> np.ndarray:
 
     def ask(first: int) -> np.ndarray:
         body = {"model": MODEL, "input": sentences[first : first + SENTENCES]}
-        request = urllib.request.Request(
-            f"{url}/embeddings", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            return np.array([each["embedding"] for each in json.load(answer)["data"]], dtype=np.float32)
+        headers = {"Content-Type": "application/json"}
+        posted = urllib.request.Request(f"{url}/embeddings", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(posted, timeout=120) as answer:
+            return np.array([row["embedding"] for row in json.load(answer)["data"]], dtype=np.float32)
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         return np.concatenate(list(pool.map(ask, range(0, len(sentences), SENTENCES))))
@@ -107,3 +116,68 @@ def _embed(url: str, sentences: list[str]) -> np.ndarray:
 def _spearman(vectors: np.ndarray, gold: np.ndarray) -> float:
     u, v = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
     return round(100 * spearman((u * v).sum(axis=1), gold), 2)
+
+
+MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
+
+
+def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
+    """Milliseconds, as a table: p50, p95, maximum, answers per second, number of failures.
+
+    Args:
+        rounds: requests of each user.
+        users: the number of concurrent users.
+    """
+    about = machine.describe()
+    columns = load_data("stsb:dev").columns
+    pairs = list(zip(*columns, strict=True))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        home = copy_home(Path(folder))
+        with started(["app.py", "--home", str(home), "--port"]) as (_, url):
+            for pair in pairs[:20]:
+                request(url, [*pair, *MODELS])
+            for busy in (False, True):
+                run_id = _start_run(url) if busy else None
+                for concurrent in (1, users):
+                    rows.append({"users": concurrent, "training": busy, **_measure(url, pairs, concurrent, rounds)})
+                if run_id is not None:
+                    request(url, [run_id], "stop_run")
+    return {"benchmark": "users", "pairs_each": rounds, "rows": rows, "machine": about}
+
+
+def _measure(url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: int) -> dict[str, Any]:
+    def user(number: int) -> list[float | None]:
+        return [_timed(url, pairs[(number * rounds + turn) % len(pairs)]) for turn in range(rounds)]
+
+    started_at = time.perf_counter()
+    with ThreadPoolExecutor(concurrent) as pool:
+        times = [time for times in pool.map(user, range(concurrent)) for time in times]
+    seconds = time.perf_counter() - started_at
+    good = sorted(time for time in times if time is not None)
+    return {
+        "p50_ms": round(statistics.median(good), 1),
+        "p95_ms": round(statistics.quantiles(good, n=20)[-1], 1),
+        "longest_ms": round(good[-1], 1),
+        "answers_per_second": round(len(good) / seconds, 1),
+        "failed": len(times) - len(good),
+    }
+
+
+def _timed(url: str, pair: tuple[str, ...]) -> float | None:
+    """Milliseconds of a request; None if it failed."""
+    started_at = time.perf_counter()
+    try:
+        request(url, [*pair, *MODELS])
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return None
+    return (time.perf_counter() - started_at) * 1000
+
+
+def _start_run(url: str) -> str:
+    """Start a run that outlasts the measurement, and wait for its first steps."""
+    settings = ["regression", "stsb:train", "stsb:dev", MODELS[0], "mean", "uv+diff", 10, 0, 16, 2e-5, 0, "busy", None]
+    run_id = request(url, settings, "start_run")["id"]
+    while not any(event["kind"] == "train" for event in request(url, [run_id, 0], "run_status")["events"]):
+        time.sleep(0.5)
+    return run_id

@@ -9,7 +9,6 @@ the open files of the app are read twice a minute. Memory does not depend on how
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import tempfile
 import threading
@@ -27,18 +26,21 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import write_pairs
-from benchmarks.start_up import process_of, started
-from scripts.workers import end_workers
+from benchmarks.start_up import copy_home, process_of, started
+from scripts.running import end_workers
 from training.data.load import load_data
-from training.sources.home import home_folder
 
 MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
-SETTLED_MINUTES = 5.0  # after which memory is compared with that at the end
-POINTS = 60  # of the curve
+# The memory after so many minutes is compared with that at the end.
+SETTLED_MINUTES = 5.0
+# Points of the curve.
+POINTS = 60
 RUN_STEPS = 300
-THINKING_SECONDS = 0.2  # of a user, between two requests
+# A user waits so long between two requests.
+THINKING_SECONDS = 0.2
 TIMEOUT = 600.0
-LAST_ANSWERS_SECONDS = 10.0  # to wait at the end for what is under way
+# At the end, requests that are under way have so long.
+LAST_ANSWERS_SECONDS = 10.0
 
 
 def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str, Any]:
@@ -51,10 +53,7 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
     """
     about = machine.describe()
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        for part in ("models", "data", "numba"):  # which are not downloaded or compiled again
-            if (home_folder() / part).exists():
-                shutil.copytree(home_folder() / part, home / part, symlinks=True)
+        home = copy_home(Path(folder) / "home")
         pairs = Path(folder) / "pairs.csv"
         write_pairs(pairs, bulk_rows)
         try:
@@ -127,7 +126,8 @@ class _Soak:
                 try:
                     step()
                 except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
-                    if not self._ended.is_set():  # the app is stopped while the last ones are under way
+                    # The app is stopped while the last requests are under way.
+                    if not self._ended.is_set():
                         self.failures[f"{name}: {error}"] += 1
                 else:
                     self.answers[name] += 1
@@ -135,7 +135,7 @@ class _Soak:
         return threading.Thread(target=work, daemon=True)
 
     def _requests(self, user: int) -> Iterator[tuple[str, Callable[[], object]]]:
-        """What a user asks for, one after the other, with a pause."""
+        """The requests of a user, one after the other, with a pause."""
         texts, size = self._texts, len(self._texts)
         for turn in count():
             at = (user * 7_919 + turn * 131) % (size - 600)
@@ -197,7 +197,8 @@ class _Soak:
         workers = [child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()]
         return {
             "app_mb": app.memory_info().rss >> 20,
-            "worker_mb": sum(  # with its run, which shares with it what has been imported
+            # The worker with its run, which share what has been imported.
+            "worker_mb": sum(
                 process.memory_full_info().pss
                 for child in workers
                 for process in [child, *child.children(recursive=True)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks import machine
+from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
 PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
@@ -147,9 +149,17 @@ def _memory_mb(url: str) -> int | None:
     return next(int(line.split()[1]) // 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
-def request(url: str, values: list[str]) -> Any:
-    request = urllib.request.Request(
-        f"{url}/gradio_api/run/compare", json.dumps({"data": values}).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=300) as answer:
-        return json.load(answer)
+def request(url: str, values: list[Any], endpoint: str = "compare") -> Any:
+    """The answer of an endpoint of the app at ``url``."""
+    body, headers = json.dumps({"data": values}).encode(), {"Content-Type": "application/json"}
+    posted = urllib.request.Request(f"{url}/gradio_api/run/{endpoint}", body, headers)
+    with urllib.request.urlopen(posted, timeout=300) as answer:
+        return json.load(answer)["data"][0]
+
+
+def copy_home(folder: Path) -> Path:
+    """Fill a home folder with the models, the data and the compiled code of this machine's own."""
+    for part in ("models", "data", "numba"):
+        if (home_folder() / part).exists():
+            shutil.copytree(home_folder() / part, folder / part, symlinks=True)
+    return folder

@@ -24,18 +24,23 @@ from training.trainer.config import RunConfig
 from training.trainer.train import train
 from training.trainer.trainer import Trainer
 
-WARM_UP = 5  # steps that are not timed
-NEVER = 10**7  # steps between two evaluations
+# So many steps are not timed.
+WARM_UP = 5
+# Steps between two evaluations.
+NEVER = 10**7
 
 
 @dataclass
 class Curve:
     """The steps of one trainer in one round."""
 
-    ends: list[float] = field(default_factory=list)  # of the steps, in seconds of `time.perf_counter`
+    # The ends of the steps, in seconds of `time.perf_counter`.
+    ends: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    steps: int = 0  # in all
-    numbers: list[int] = field(default_factory=list)  # of the steps in ``ends``, from 1; empty = each of them
+    # The number of steps in all.
+    steps: int = 0
+    # The numbers of the steps in ``ends``, from 1; empty stands for all steps.
+    numbers: list[int] = field(default_factory=list)
 
     @property
     def seconds_per_step(self) -> float:
@@ -44,7 +49,8 @@ class Curve:
         return (self.ends[-1] - self.ends[first]) / (numbers[-1] - numbers[first])
 
 
-TrainFunction = Callable[[int, int], Curve]  # (steps, seed)
+# Its arguments are the number of steps and the seed.
+TrainFunction = Callable[[int, int], Curve]
 
 
 def run(
@@ -171,22 +177,11 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
     def train_once(steps: int, seed: int) -> Curve:
         curve = Curve(steps=steps)
         model = SentenceTransformer(folder, local_files_only=True)
-        AcceleratorState._reset_state(reset_partial_state=True)  # the trainers differ in precision
+        # The trainers differ in precision.
+        AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
-            arguments = Arguments(
-                output_dir=out,
-                max_steps=steps,
-                per_device_train_batch_size=batch_size,
-                learning_rate=2e-5,
-                warmup_steps=round(0.1 * steps),
-                seed=seed,
-                bf16=bf16,
-                use_cpu=not torch.cuda.is_available(),
-                logging_steps=1,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-            )
+            options = trainer_options(steps, batch_size, seed)
+            arguments = Arguments(output_dir=out, learning_rate=2e-5, bf16=bf16, **options)
             trainer = SentenceTransformerTrainer(
                 model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[recorder(curve)]
             )
@@ -222,20 +217,8 @@ def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:trai
         curve = Curve(steps=steps)
         AcceleratorState._reset_state(reset_partial_state=True)
         with tempfile.TemporaryDirectory() as out:
-            arguments = TrainingArguments(
-                output_dir=out,
-                max_steps=steps,
-                per_device_train_batch_size=batch_size,
-                learning_rate=1e-4,
-                warmup_steps=round(0.1 * steps),
-                seed=seed,
-                bf16=True,
-                use_cpu=not torch.cuda.is_available(),
-                logging_steps=1,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-            )
+            options = trainer_options(steps, batch_size, seed)
+            arguments = TrainingArguments(output_dir=out, learning_rate=1e-4, bf16=True, **options)
             trainer = Theirs(
                 AutoModelForMaskedLM.from_pretrained(folder),
                 arguments,
@@ -249,6 +232,21 @@ def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:trai
         return curve
 
     return train_once
+
+
+def trainer_options(steps: int, batch_size: int, seed: int) -> dict[str, Any]:
+    """Options of the trainers of other libraries, which log each step and write nothing else."""
+    return {
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "warmup_steps": round(0.1 * steps),
+        "seed": seed,
+        "use_cpu": not torch.cuda.is_available(),
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
 
 
 def recorder(curve: Curve) -> Any:

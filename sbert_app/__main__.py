@@ -7,20 +7,27 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sbert_app.cli import main
+from sbert_app.process import INTERRUPTED
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and end the process with its exit code. Without ``arguments``: those of the process."""
-    hide_password()
-    sys.exit(main(arguments))
+    """Runs one command, by default that of the process, and ends the process with its exit code."""
+    try:
+        hide_password()
+        # This takes a second, on a busy machine more, in which Ctrl-C is no traceback either.
+        from sbert_app.cli import main
+
+        sys.exit(main(arguments))
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def hide_password() -> None:
-    """Start the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
+    """Starts the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
 
-    The list of processes shows command lines, not environments: the password goes to $SBERT_AUTH. Does nothing
-    where there is no such option, and on Windows, which cannot replace a process.
+    The list of processes shows command lines and not environments, so the password goes to $SBERT_AUTH. Nothing
+    is done without such an option, and on Windows, which cannot replace a process.
     """
     if sys.platform == "win32":
         return
@@ -31,7 +38,7 @@ def hide_password() -> None:
 
 
 def without_option(arguments: list[str], name: str) -> tuple[list[str], str | None]:
-    """The arguments without ``name VALUE`` and ``name=VALUE``, and the last such value; None if there is none."""
+    """Returns the arguments without ``name VALUE`` and ``name=VALUE``, and the last such value or None."""
     others: list[str] = []
     last: str | None = None
     remaining = iter(arguments)

@@ -20,27 +20,16 @@ import typer
 
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
-from sbert_app.commands.benchmark import benchmark
-from sbert_app.commands.cluster import cluster
-from sbert_app.commands.compare import compare
-from sbert_app.commands.data import data
-from sbert_app.commands.desktop import desktop
-from sbert_app.commands.distill import distill
-from sbert_app.commands.doctor import doctor
-from sbert_app.commands.encode import encode
+from sbert_app.commands.catalogue import data, models
+from sbert_app.commands.doctor import benchmark, doctor
 from sbert_app.commands.evaluate import evaluate
-from sbert_app.commands.export import export
+from sbert_app.commands.files import encode, score
 from sbert_app.commands.home import home
-from sbert_app.commands.models import models
-from sbert_app.commands.report import report
-from sbert_app.commands.runs import runs
-from sbert_app.commands.score import score
-from sbert_app.commands.search import search
-from sbert_app.commands.serve import serve
-from sbert_app.commands.train import train
-from sbert_app.commands.worker import worker
-from sbert_app.process import EXTRA_OF, configure_process
-from sbert_app.signals import INTERRUPTED, interrupt, on_ending_signal
+from sbert_app.commands.runs import report, runs, worker
+from sbert_app.commands.sentences import cluster, compare, export, search
+from sbert_app.commands.serve import desktop, serve
+from sbert_app.commands.train import distill, train
+from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError
 
@@ -49,11 +38,13 @@ GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
 app = typer.Typer(
     name="sbert-lab",
     help="SBERT Lab: understand, measure and tune sentence similarity with Sentence-BERT.",
-    rich_markup_mode=None,  # plain help appears at once, in any terminal
+    # Plain help appears at once, in any terminal.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="`sbert-lab help COMMAND` explains a command. `sbert-lab doctor` prints what a report of a fault needs.",
 )
-EXAMPLES: dict[Callable[..., Any], str] = {  # of each command, under its help; docs/cli.md has them too
+# The example of each command stands under its help; docs/cli.md has them too.
+EXAMPLES: dict[Callable[..., Any], str] = {
     serve: "serve --port 7860",
     desktop: "desktop",
     compare: 'compare "A cat sleeps." "A kitten is asleep."',
@@ -79,7 +70,7 @@ app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show dem
 app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
 
 VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
-# Other spellings of options, of each command: those that other commands have for the same.
+# Other spellings of options, by command: other commands call the same option so.
 SPELLINGS = {
     "train": {"--model": "--base"},
     "ablate": {"--model": "--base"},
@@ -102,36 +93,37 @@ def _of_all(
         logging.getLogger("sbert_lab").handlers[0].setLevel(logging.ERROR if quiet else logging.INFO)
 
 
-def normalized(given: Sequence[str]) -> list[str]:
-    """Arguments as the commands take them: options of the whole command line first, options by their own spelling.
+def normalized(arguments: Sequence[str]) -> list[str]:
+    """Returns arguments as the commands take them: global options first, and options by the command's own spelling.
 
-    ``help COMMAND`` is ``COMMAND --help``, and nothing is ``--help``.
+    ``help COMMAND`` becomes ``COMMAND --help``, and no arguments become ``--help``.
     """
-    if given[:1] == ["help"] or not given:
-        given = [*given[1:], "--help"]
-    end = given.index("--") if "--" in given else len(given)
-    first = [each for each in given[:end] if each in (*VERBOSE, *QUIET, *NO_PROGRESS)]
-    rest = [each for each in given[:end] if each not in first]
+    if arguments[:1] == ["help"] or not arguments:
+        arguments = [*arguments[1:], "--help"]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    first = [argument for argument in arguments[:end] if argument in (*VERBOSE, *QUIET, *NO_PROGRESS)]
+    rest = [argument for argument in arguments[:end] if argument not in first]
     spellings = SPELLINGS.get(rest[0], {}) if rest else {}
-    parts = (each.partition("=") for each in rest)
-    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *given[end:]]
+    parts = (argument.partition("=") for argument in rest)
+    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *arguments[end:]]
 
 
-_UsageError: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer keeps under changing names
-# What can be wrong with a path or a disk, and is not a fault of the program.
+# typer keeps click's ClickException under changing names.
+_UsageError: Any = typer.BadParameter.__mro__[2]
+# Errors of paths and disks, which the user can mend and which are no fault of the program.
 _USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Without arguments, print the help."""
-    given = normalized(list(sys.argv[1:] if arguments is None else arguments))
+    """Runs one command and returns its exit code. Without arguments it prints the help."""
+    arguments = normalized(list(sys.argv[1:] if arguments is None else arguments))
     debug = os.environ.get("SBERT_DEBUG", "") not in ("", "0")
     _configure_output(debug)
     configure_process()
     try:
         with on_ending_signal(interrupt):
-            code = app(given, prog_name=app.info.name, standalone_mode=False)
+            code = app(arguments, prog_name=app.info.name, standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
             return _print_error("stopped", INTERRUPTED)
@@ -140,7 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error("stopped", INTERRUPTED)
     except Stopped as error:
         return _print_error(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
-    except BrokenPipeError:  # the reader of stdout has closed it, such as | head
+    except BrokenPipeError:
+        # The reader of stdout, such as head, has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except _UsageError as error:
@@ -174,7 +167,7 @@ def _print_error(line: str, code: int) -> int:
 
 
 def _configure_output(debug: bool) -> None:
-    """Silence libraries; log to stderr, on a terminal from level INFO, elsewhere from WARNING."""
+    """Silences libraries and logs to stderr, on a terminal from level INFO, elsewhere from WARNING."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MISSING = "–"  # in place of a figure that does not exist
+# This stands in place of a figure that does not exist.
+MISSING = "–"
 
 MINUTE, HOUR, DAY, YEAR = 60, 3_600, 86_400, 365.25 * 86_400
 
@@ -27,7 +28,8 @@ def format_duration(seconds: float) -> str:
     """A measured time: "12.3 ms", "4.2 s", "42 s", "3 min 20 s", "2 h 5 min", "2.7 days", "317 years"."""
     if seconds <= 0:
         return "0 s"
-    if seconds < 0.9995:  # from there on three digits of milliseconds would round to a second
+    # From there on three digits of milliseconds would round to a second.
+    if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -41,12 +43,12 @@ def format_estimate(seconds: float) -> str:
 
 
 def format_count(count: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` where an s does not make it."""
+    """A count with its noun: "1 pair", "2,000 pairs"; ``plural`` is for nouns that do not end with an s then."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A figure with so many decimals, thousands separators and a true minus sign, "+" also a plus; a dash for None."""
+    """A figure with thousands separators and a true minus sign, and with ``sign="+"`` a plus; a dash for None."""
     return MISSING if value is None else f"{value:{sign}z,.{digits}f}".replace("-", "−")
 
 
@@ -60,7 +62,7 @@ def format_bytes(size: float) -> str:
 
 
 def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:
-    """A copy with what JSON has alone: NaN and infinities become None, tuples lists, keys text; ``text`` edits text."""
+    """A copy that JSON can hold: NaN and infinities become None, tuples lists, keys text; ``text`` edits each text."""
     return {str(key): _json_value(value, text) for key, value in values.items()}
 
 

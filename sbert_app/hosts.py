@@ -43,7 +43,7 @@ class AllowedHosts:
 
 
 def host_name(host: str) -> str:
-    """``[::1]:7860`` -> ``::1``; lower case, empty if the header is malformed."""
+    """The name in a Host header: ``::1`` of ``[::1]:7860``, in lower case; empty if the header is malformed."""
     if "@" in host or "/" in host:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Settings of the processes of the app and the command line: idle threads, caches, garbage collector; child processes.
+"""Settings of the processes of the app and the command line, the signals that end them, and their child processes.
 
 ``configure_process`` is called first thing by the app, the command line and a worker. The libraries, ``training``
 among them, change nothing of the kind: a notebook that imports them keeps its own settings.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from training.assets import IN_CLONE
 
@@ -32,7 +35,8 @@ ENVIRONMENT = {
 # Allocations between two collections. The imported libraries hold a million long-lived objects, which each full
 # collection looks at: with Python's default, 700, the pages are served 2.8 s of processor time later.
 GC_THRESHOLD = 100_000
-is_ending = threading.Event()  # what is computed for an answer stops, and what fails is no fault
+# Once it is set, what is computed for an answer stops, and what fails is no fault.
+is_ending = threading.Event()
 # The extra that brings what is not part of every installation, by the module that is imported.
 EXTRA_OF = dict.fromkeys(
     ("gradio", "fastapi", "uvicorn", "mcp", "plotly", "starlette", "anyio", "markupsafe", "segno"), "app"
@@ -42,21 +46,22 @@ EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} |
 
 
 def configure_process() -> None:
-    """Apply the settings, before torch is imported. Variables that are set already keep their values."""
+    """Applies the settings, before torch is imported. Variables that are set already keep their values."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
 def regularly(seconds: float, work: Callable[[], object]) -> None:
-    """Do it every so many seconds from now on, in a thread that ends with the process. Errors are logged."""
+    """Calls ``work`` every so many seconds, in a thread that ends with the process. Errors are logged."""
 
     def run() -> None:
         while True:
             time.sleep(seconds)
             try:
                 work()
-            except Exception:  # a full disk, a database that is locked: it may be well again next time
+            except Exception:
+                # The disk may be full or the database locked, and both may be well again next time.
                 log.exception("%s failed", work)
 
     threading.Thread(target=run, name=f"regularly {work}", daemon=True).start()
@@ -71,7 +76,7 @@ def module_command(module: str, *arguments: object) -> list[str]:
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for such a command: this process's, and `ENVIRONMENT`.
+    """The environment of a child process: that of this process, and `ENVIRONMENT`.
 
     An installed package is found by itself. A clone may be run from any folder (``python …/app.py``), so there its
     root goes onto PYTHONPATH.
@@ -81,3 +86,30 @@ def child_environment() -> dict[str, str]:
         root = str(Path(__file__).resolve().parents[1])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
     return environment
+
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+INTERRUPTED = 130
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def on_ending_signal(handler: Handler) -> Iterator[None]:
+    """Calls ``handler`` for the signals of `ENDING` inside the block. A signal that nohup ignores stays ignored."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in ENDING if is_main and signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
+
+
+def interrupt(*_: object) -> None:
+    """Raises KeyboardInterrupt, so that half-written files are removed; a second signal ends the process at once."""
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    raise KeyboardInterrupt

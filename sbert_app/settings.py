@@ -23,6 +23,10 @@ PUBLIC: dict[str, Any] = {
 }
 
 
+def _whole_number(default: int, low: int, high: int) -> Any:
+    return Field(default, ge=low, le=high, description=f"a whole number from {low} to {high}")
+
+
 class Settings(BaseModel):
     """Settings of a running app; immutable. Build it with `Settings.gather`.
 
@@ -33,34 +37,36 @@ class Settings(BaseModel):
 
     home: Path = Field(default_factory=home_folder, description="a folder")
     host: str = Field("127.0.0.1", description="an address to listen on")
-    port: int = Field(7860, ge=0, le=65_535, description="a whole number from 0 to 65535")
+    port: int = _whole_number(7860, 0, 65_535)
     auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
     allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
-    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")  # behind a proxy
-    public: bool = Field(False, description="yes or no")  # for everybody: `PUBLIC`, short training, built-in models
+    # The path behind a proxy.
+    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")
+    # A server for everybody has the values of `PUBLIC`, short training and built-in models alone.
+    public: bool = Field(False, description="yes or no")
     offline: bool = Field(False, description="yes or no")
     mcp: bool = Field(False, description="yes or no")
-    upload_limit_mb: int = Field(200, ge=1, le=100_000, description="a whole number from 1 to 100000")
-    temp_limit_mb: int = Field(10_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
-    models_mb: int = Field(4_096, ge=256, le=10_000_000, description="a whole number from 256 to 10000000")
-    models_kept: int = Field(4, ge=1, le=100, description="a whole number from 1 to 100")  # loaded models in memory
-    corpus_sentences: int = Field(
-        1_000_000, ge=1_000, le=10_000_000, description="a whole number from 1000 to 10000000"
-    )
-    corpus_in_memory: int = Field(100_000, ge=1, le=10_000_000, description="a whole number from 1 to 10000000")
-    map_points: int = Field(50_000, ge=100, le=100_000, description="a whole number from 100 to 100000")
-    cluster_sentences: int = Field(100_000, ge=100, le=1_000_000, description="a whole number from 100 to 1000000")
+    upload_limit_mb: int = _whole_number(200, 1, 100_000)
+    temp_limit_mb: int = _whole_number(10_000, 1, 10_000_000)
+    models_mb: int = _whole_number(4_096, 256, 10_000_000)
+    # Models that stay loaded in memory.
+    models_kept: int = _whole_number(4, 1, 100)
+    corpus_sentences: int = _whole_number(1_000_000, 1_000, 10_000_000)
+    corpus_in_memory: int = _whole_number(100_000, 1, 10_000_000)
+    map_points: int = _whole_number(50_000, 100, 100_000)
+    cluster_sentences: int = _whole_number(100_000, 100, 1_000_000)
 
-    ray: str | None = Field(None, description="auto, local or ray://HOST:10001")  # where runs are executed
-    ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")  # of a run
+    # Where runs are executed, and the GPUs and CPUs of each.
+    ray: str | None = Field(None, description="auto, local or ray://HOST:10001")
+    ray_gpus: float | None = Field(None, ge=0, le=1_000, description="a number from 0 to 1000")
     ray_cpus: float | None = Field(None, ge=0, le=10_000, description="a number from 0 to 10000")
 
     @classmethod
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
-        """Flags that are not None win over $SBERT_<NAME>, which wins over the default.
+        """Builds the settings: a flag that is not None wins over $SBERT_<NAME>, and that over the default.
 
         ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
         InputError names the setting whose value cannot be used, the value and what would do.
@@ -98,7 +104,7 @@ class Settings(BaseModel):
     @field_validator("allow_hosts", "allow_paths", "allow_endpoints", mode="before")
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
-        """A text is split at the separator; other collections are taken as they are."""
+        """Splits a text at the separator; other collections are taken as they are."""
         of_paths = field.field_name == "allow_paths"
         parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
         names = [name for part in parts if (name := str(part).strip())]
@@ -107,13 +113,13 @@ class Settings(BaseModel):
     @field_validator("allow_endpoints", mode="after")
     @classmethod
     def _with_ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        """As `Endpoint.address` writes them; without a port they are reached by https."""
-        found = (ModelName(f"{ENDPOINT}https://{each}/v1#model").endpoint for each in addresses)
-        return tuple(each.address for each in found if each)
+        """Writes addresses as `Endpoint.address` does; without a port they are reached by https."""
+        endpoints = (ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses)
+        return tuple(endpoint.address for endpoint in endpoints if endpoint)
 
     @property
     def temp_folder(self) -> Path:
-        """Where uploads and results of the pages are kept until they are deleted."""
+        """The folder of the uploads and results of pages, until they are deleted."""
         return self.home / "tmp"
 
 

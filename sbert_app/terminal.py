@@ -17,14 +17,16 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
-from sbert_app.signals import interrupt, on_ending_signal
+from sbert_app.process import interrupt, on_ending_signal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-UPDATE_SECONDS = {True: 0.1, False: 10.0}  # between two updates: on a terminal, elsewhere
+# Seconds between two updates, on a terminal and elsewhere.
+UPDATE_SECONDS = {True: 0.1, False: 10.0}
 BAR_WIDTH = 24
-MIN_COLUMNS_FOR_BAR = 80  # a narrower terminal shows the figures alone
+# A narrower terminal shows the figures alone.
+MIN_COLUMNS_FOR_BAR = 80
 
 
 @contextmanager
@@ -45,35 +47,38 @@ def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Call
 
 
 def print_result(value: Mapping[str, Any], as_json: bool, text: str) -> None:
-    """Print ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
+    """Prints ``value`` as one line of JSON (NaN as null), or ``text`` for people."""
     print(json.dumps(json_values(value), allow_nan=False) if as_json else text)
 
 
 @contextmanager
 def clean_stdout() -> Iterator[None]:
-    """Redirect what is printed inside the block to stderr, so that stdout has the result alone."""
+    """Redirects what is printed inside the block to stderr, so that stdout has the result alone."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 class ProgressBar:
-    """Progress on stderr: how much, how fast, how long still. Call it with (done, total if known).
+    """Progress on stderr: the share, the rate and the time left. It is called with (done, total if known).
 
     with ProgressBar("encoding", "sentences") as bar:
         encoder.encode(sentences, on_progress=bar)
     """
 
-    _active: ProgressBar | None = None  # the one on the terminal, above which log lines are printed
+    # The bar on the terminal, above which log lines are printed.
+    _active: ProgressBar | None = None
 
-    is_wanted = True  # on the whole command line; --no-progress and --quiet say no
+    # --no-progress and --quiet turn progress off for the whole command line.
+    is_wanted = True
 
     def __init__(self, description: str, unit: str = "", stream: TextIO | None = None) -> None:
-        """Without a ``unit`` the share that is done is shown alone."""
+        """Without a ``unit``, the bar shows only the share that is done."""
         self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
         self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        self._start: tuple[float, float] | None = None  # time of the first call, and what was done by then
+        # The time of the first call, and what was done by then.
+        self._start: tuple[float, float] | None = None
         self._last_update = 0.0
         self._progress: Progress | None = None
 
@@ -85,11 +90,11 @@ class ProgressBar:
     ) -> None:
         if self._progress is not None:
             ProgressBar._active = None
-            self._progress.stop()  # removes the line
+            self._progress.stop()
             self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Show it, unless the last update was a moment ago."""
+        """Shows the progress, unless the last update was a moment ago."""
         if not ProgressBar.is_wanted:
             return
         now = time.monotonic()
@@ -108,13 +113,13 @@ class ProgressBar:
         progress.refresh()
 
     def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Of work in stages, what `Watch.report` takes; another description begins another stage."""
+        """Shows work in stages, as `Watch.report` takes it; another description begins another stage."""
         if description is not None and description != self.description:
             self.description, self._start = description, None
         self(done, total or 1.0)
 
     def print_above(self, line: str) -> None:
-        """Print a line above the bar, which stays at the bottom."""
+        """Prints a line above the bar, which stays at the bottom."""
         if self._progress is not None:
             self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -138,7 +143,8 @@ class ProgressBar:
             )
             self._progress.add_task(self.description, figures="")
             self._progress.start()
-            console.show_cursor()  # a process that is killed must not leave it hidden
+            # A process that is killed must not leave the cursor hidden.
+            console.show_cursor()
             ProgressBar._active = self
         return self._progress
 

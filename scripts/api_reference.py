@@ -41,7 +41,7 @@ SECTION = re.compile(r"(Args|Attributes|Raises):")
 
 
 def reference() -> str:
-    """The page."""
+    """The text of docs/api.md."""
     return "\n".join([INTRODUCTION, *(part for name in training.__all__ for part in _parts(name))])
 
 
@@ -69,7 +69,7 @@ def _described(name: str, value: Any) -> str:
 
 
 def _signature(function: Any) -> str:
-    """As it is written in a call: names and defaults, without types."""
+    """The signature as it is written in a call: names and defaults, without types."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()

@@ -1,4 +1,4 @@
-"""Counts names and docstrings that are no plain English, in the product: python -m scripts.check_prose [FOLDER …]
+"""Counts names and docstrings that are no plain English: python -m scripts.check_prose [FOLDER …], a part of make lint.
 
 A name is a noun for what it holds, so that none of `PARTICIPLES` names a variable, a parameter, a field or an
 attribute. A docstring begins with a verb or a noun phrase, not with one of `FRAGMENTS`. More than `ALLOWANCE` of both
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("training", "sbert_app", "app.py")
+CHECKED = ("training", "sbert_app", "scripts", "benchmarks", "app.py")
 PARTICIPLES = {"asked", "chosen", "drawn", "each", "found", "given", "kept", "known", "made", "said", "seen", "shown"}
 PARTICIPLES |= {"stated", "told", "wanted"}
 FRAGMENTS = re.compile(r"(What|Of|Those|These|As|Its|Their|That|Them|Ones|Such|It|Which|But|Also|Only)\b")
@@ -49,7 +49,7 @@ def findings(file: Path) -> Iterator[str]:
 
 def main() -> int:
     """The command: exit code 1 if there are more findings than allowed."""
-    folders = sys.argv[1:] or [str(ROOT / name) for name in PRODUCT]
+    folders = sys.argv[1:] or [str(ROOT / name) for name in CHECKED]
     files = [file for name in folders for file in ([Path(name)] if name.endswith(".py") else Path(name).rglob("*.py"))]
     lines = [line for file in sorted(files) for line in findings(file)]
     print("\n".join(lines))

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from training.data.load import load_data
 
-LONGEST = 60  # words of a passage
+# The most words of a passage.
+LONGEST = 60
 EVALUATED = ("stsb:dev", "stsb:test")
 FUNCTION_WORDS = {"the", "a", "an", "of", "to", "and", "is", "in", "that", "it", "you", "are", "was"}
 BLOCKS = {

@@ -12,8 +12,6 @@ another file. ``--nli`` gives files to the variants that learn from NLI; ``--kee
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -32,12 +30,14 @@ from sbert_app.services.experiments.ablations import (
     PrecomputedRun,
     PrecomputedTable,
 )
+from sbert_app.services.results.cost import describe_processor
 from sbert_app.services.store.documents import read_document, write_document
 from training.errors import InputError
 from training.trainer.config import RunConfig
 from training.trainer.events import Event
 
-NLI = ABLATIONS["concat"].common["train_data"]  # 19,666 labelled pairs
+# These are 19,666 labelled pairs.
+NLI = ABLATIONS["concat"].common["train_data"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,9 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     table,
                     runs=[*table.runs, run],
                     measured=date.today().isoformat(),
-                    training_rows=max(
-                        table.training_rows, events[0]["rows"]
-                    ),  # the variants' training data may differ in length
+                    training_rows=max(table.training_rows, events[0]["rows"]),
                     machine=_machine_of(table, events[0]["device"], events[0]["dtype"]),
                 )
                 args.out.parent.mkdir(parents=True, exist_ok=True)
@@ -121,16 +119,9 @@ def machine(device: str, dtype: str) -> dict[str, str]:
     """A description of the machine to judge times by, without anything that identifies its owner."""
     import torch
 
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else f"{_processor()}, {os.cpu_count()} cores"
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else describe_processor()
     threads = {} if device.startswith("cuda") else {"threads": str(torch.get_num_threads())}
     return {"device": name, **threads, "dtype": dtype, "torch": torch.__version__}
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
@@ -149,8 +140,8 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     # A table of an earlier version lacks the fields that came later; what they are now, they were by default then.
     added = {name: value for name, value in settings.items() if name not in table.settings}
     defaults = RunConfig("regression").to_dict()
-    known = {name: value for name, value in table.settings.items() if name in settings}
-    if table.ablation != args.ablation or known | {name: defaults[name] for name in added} != settings:
+    settings_before = {name: value for name, value in table.settings.items() if name in settings}
+    if table.ablation != args.ablation or settings_before | {name: defaults[name] for name in added} != settings:
         raise InputError(f"{args.out} was measured with other settings, {table.settings}; name another file with --out")
     return replace(table, command=command, settings=settings)
 

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cache = ModelCache(home_folder())
     try:
         if args.speed:
-            read_document(args.out, PrecomputedResults)  # it is such a table
+            # This fails if the file is no such table.
+            read_document(args.out, PrecomputedResults)
             values = json.loads(args.out.read_text(encoding="utf-8"))
         else:
             values = measure(cache, args.models, args.sts)
@@ -128,7 +129,7 @@ def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, l
 def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
     for i, a in enumerate(results.models):
         differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
-        yield a, {b: [*(round(number, 4) for number in each)] for b, each in differences.items() if each}
+        yield a, {b: [*(round(number, 4) for number in numbers)] for b, numbers in differences.items() if numbers}
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -34,7 +34,8 @@ TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
     "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
 }
-STATIC_DIMENSION = 256  # the default of distill
+# This is the default of `distill`.
+STATIC_DIMENSION = 256
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,17 +63,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) -> Iterator[System]:
     for variant, (label, made_of) in TRAINED.items():
-        known = before.get(label)
-        if known is None or known.made_of != made_of or known.figures.keys() != data.keys():
-            known = System(label, made_of, {name: [] for name in data})
-        models = {int(each.name.rpartition("-")[2]): each for each in folder.glob(f"{variant}-*")}
-        seeds = sorted(seed for seed in models if seed >= known.seeds)
-        missing = next(seed for seed in count(known.seeds) if seed not in models)
+        system = before.get(label)
+        if system is None or system.made_of != made_of or system.figures.keys() != data.keys():
+            system = System(label, made_of, {name: [] for name in data})
+        models = {int(file.name.rpartition("-")[2]): file for file in folder.glob(f"{variant}-*")}
+        seeds = sorted(seed for seed in models if seed >= system.seeds)
+        missing = next(seed for seed in count(system.seeds) if seed not in models)
         if missing == 0 or missing < max(seeds, default=0):
             raise InputError(
                 f"{folder} has no model {variant}-{missing}; train the seeds in order with measure_ablation --keep"
             )
-        yield _measured(known, [Encoder.load(str(models[seed])) for seed in seeds], data)
+        yield _measured(system, [Encoder.load(str(models[seed])) for seed in seeds], data)
 
 
 def _distilled(data: dict[str, Dataset]) -> Iterator[System]:

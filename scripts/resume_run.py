@@ -22,7 +22,8 @@ from sbert_app.services.runs.store import RunStore
 from training.sources.home import home_folder
 from training.trainer.config import RunConfig
 
-LONGEST_SECONDS = 240.0  # of a run
+# A run takes at most so many seconds.
+LONGEST_SECONDS = 240.0
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
     queue.resume(run.id)
     resumed = wait(store, run.id)
     result = {
-        "states": [str(each.state) for each in (whole, stopped, resumed)],
+        "states": [str(attempt.state) for attempt in (whole, stopped, resumed)],
         "stopped_after_step": stopped.progress.step,
         "asked_after_step": step,
         "checkpoint": has_checkpoint,
@@ -76,7 +77,7 @@ def wait(store: RunStore, run_id: str) -> Run:
 
 
 def log_of(home: Path) -> str:
-    """What the workers have logged."""
+    """The logs of the workers."""
     return "\n".join(file.read_text() for file in home.glob("worker-*.log"))
 
 

@@ -26,25 +26,25 @@ def run_cells(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
             continue
         tree = ast.parse("".join(cell["source"]))
         last = tree.body[-1]
-        shown = last.value if isinstance(last, ast.Expr) else None
-        tree.body = tree.body[:-1] if shown else tree.body
+        expression = last.value if isinstance(last, ast.Expr) else None
+        tree.body = tree.body[:-1] if expression else tree.body
         with redirect_stdout(io.StringIO()) as printed:
             exec(compile(tree, "cell", "exec"), names)  # noqa: S102
-            value = None if shown is None else eval(compile(ast.Expression(shown), "cell", "eval"), names)  # noqa: S307
+            value = None if expression is None else eval(compile(ast.Expression(expression), "cell", "eval"), names)  # noqa: S307
         yield cell, printed.getvalue(), value
 
 
 def outputs(printed: str, value: Any, count: int) -> list[dict[str, Any]]:
-    """What a notebook stores of a cell."""
-    found: list[dict[str, Any]] = []
+    """The output of a cell as a notebook stores it."""
+    stored: list[dict[str, Any]] = []
     if printed:
-        found.append({"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)})
+        stored.append({"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)})
     if value is not None:
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_().splitlines(keepends=True)
-        found.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
-    return found
+        stored.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
+    return stored
 
 
 def main() -> None:

@@ -23,8 +23,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from scripts.chromium import FLAGS, chromium_path
-from scripts.workers import end_workers
+from scripts.running import FLAGS, chromium_path, end_workers
 from training.data.load import load_data
 from training.sources.home import home_folder
 
@@ -34,7 +33,7 @@ COLOURS = 256
 
 
 def nothing(page: Page) -> None:
-    """A page that computes what it shows when it is opened."""
+    """Does nothing: such a page computes when it is opened."""
 
 
 def train(page: Page) -> None:
@@ -80,16 +79,18 @@ def a_point(page: Page) -> None:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture: where, what is done before, what to wait for."""
+    """One picture: its page, the steps before it, and what to wait for."""
 
     name: str
     path: str
-    ready: str  # a selector that is there when the page has computed
+    # A selector that is there when the page has computed.
+    ready: str
     before: Callable[[Page], None] = nothing
     width: int = 1280
     height: int = 900
     dark: bool = False
-    whole: bool = False  # the whole page, not only what fits the window
+    # Whether the whole page is shown, and not only what fits the window.
+    whole: bool = False
 
 
 SHOTS = (
@@ -144,7 +145,8 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.wait_for_selector(".card, table, .js-plotly-plot, .waiting")
     shot.before(page)
     page.wait_for_selector(shot.ready)
-    page.wait_for_timeout(1_500)  # let figures finish drawing
+    # Figures finish drawing in this time.
+    page.wait_for_timeout(1_500)
     picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
     path = FOLDER / f"{shot.name}.png"
     few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)

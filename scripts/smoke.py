@@ -1,4 +1,4 @@
-"""What every machine has to do, in at most three minutes: python -m scripts.smoke
+"""Does in at most three minutes what every machine has to do: python -m scripts.smoke
 
 Compares two sentences, scores a file, trains ten steps, serves one page and asks it for an answer, each by the command
 that a user types. It needs the packages and the default model, and no make; the gate of CI's other systems.
@@ -25,23 +25,30 @@ PAIRS = [
     ("A cat sleeps.", "Prices rose.", 0.2),
     ("Rain.", "It rains.", 4),
 ]
-WAIT = 120.0  # seconds for the app to start
+# The app starts within so many seconds.
+WAIT = 120.0
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The environment of a command."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(home), "PYTHONUTF8": "1"}
 
 
 def run(*arguments: object, home: Path) -> Any:
-    """What a command prints as JSON."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(home), "PYTHONUTF8": "1"}
+    """The JSON that a command prints."""
     command = [*COMMAND, *map(str, arguments), "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=600)
+    done = subprocess.run(
+        command, env=environment(home), capture_output=True, encoding="utf-8", check=False, timeout=600
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 
 
 def compare(folder: Path, home: Path) -> str:
-    found = run("compare", *PAIRS[0][:2], "--cross-encoder", "none", home=home)
-    assert 0.5 < found["cosine"] < 1, found
-    return f"cosine {found['cosine']:.3f}"
+    result = run("compare", *PAIRS[0][:2], "--cross-encoder", "none", home=home)
+    assert 0.5 < result["cosine"] < 1, result
+    return f"cosine {result['cosine']:.3f}"
 
 
 def score(folder: Path, home: Path) -> str:
@@ -66,29 +73,23 @@ def train(folder: Path, home: Path) -> str:
         3,
     )
     settings = ("--objective", "regression", "--base", "scratch:1x32", "--name", "smoke", "--max-steps", 10)
-    found = run("train", *settings, *data, home=home)
-    run("runs", "delete", found["id"], "--yes", home=home)
-    assert (found["status"], found["steps"]) == ("finished", 10), found
+    result = run("train", *settings, *data, home=home)
+    run("runs", "delete", result["id"], "--yes", home=home)
+    assert (result["status"], result["steps"]) == ("finished", 10), result
     return "10 steps trained"
 
 
 def page(folder: Path, home: Path) -> str:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "SBERT_HOME": str(home),
-        "PYTHONUTF8": "1",
-    }
     command = [*COMMAND, "serve", "--port", "0", "--no-open"]
     log = folder / "serve.txt"
-    with log.open("wb") as file, subprocess.Popen(command, env=environment, stdout=file, stderr=file) as app:
+    with log.open("wb") as file, subprocess.Popen(command, env=environment(home), stdout=file, stderr=file) as app:
         try:
             address = _address(app, log)
             with urlopen(address, timeout=60) as answer:
                 assert b"SBERT Lab" in answer.read()
             body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
-            asked = Request(f"{address}gradio_api/run/compare", body, {"Content-Type": "application/json"})
-            with urlopen(asked, timeout=120) as answer:
+            request = Request(f"{address}gradio_api/run/compare", body, {"Content-Type": "application/json"})
+            with urlopen(request, timeout=120) as answer:
                 assert json.load(answer)["data"][0]["cosine"] > 0.5
         finally:
             app.terminate()
@@ -98,11 +99,11 @@ def page(folder: Path, home: Path) -> str:
 def _address(app: subprocess.Popen[bytes], log: Path) -> str:
     ends = time.monotonic() + WAIT
     while time.monotonic() < ends and app.poll() is None:
-        found = [
+        lines = [
             line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if " is at http" in line
         ]
-        if found:
-            return found[0].rpartition(" is at ")[2].strip().rstrip("/") + "/"
+        if lines:
+            return lines[0].rpartition(" is at ")[2].strip().rstrip("/") + "/"
         time.sleep(0.2)
     raise SystemExit(f"the app did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
 
@@ -118,8 +119,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, step in STEPS.items():
             started = time.monotonic()
-            said = step(Path(folder), home)
-            print(f"{name:8} {time.monotonic() - started:6.1f} s  {said}", flush=True)
+            result = step(Path(folder), home)
+            print(f"{name:8} {time.monotonic() - started:6.1f} s  {result}", flush=True)
 
 
 if __name__ == "__main__":

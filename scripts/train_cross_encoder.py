@@ -133,7 +133,9 @@ def card(name: str, config: RunConfig, result: RunResult, more: str, files: Sequ
         "pairs_from": [TRAIN, *files],
         "chosen_on": f"{DEV}, best evaluation",
         "spearman": {},
-        "dev_by_step": {each["step"]: round(100 * each["spearman"], 2) for each in result.evaluations},
+        "dev_by_step": {
+            evaluation["step"]: round(100 * evaluation["spearman"], 2) for evaluation in result.evaluations
+        },
         "settings": settings,
         "licence": "CC BY-SA 4.0 (training data); base Apache-2.0",
     }
@@ -164,25 +166,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--teacher", default="", help="a cross-encoder that labels more pairs")
     parser.add_argument("--taught", type=int, default=10_000, help="the most pairs that the teacher labels")
     parser.add_argument("--pairs", nargs="*", type=Path, default=[], help="files of pairs for the teacher")
-    given = parser.parse_args(arguments)
-    if given.measure:
-        measure(given.folder, TEST)
+    options = parser.parse_args(arguments)
+    if options.measure:
+        measure(options.folder, TEST)
         return
     config = RunConfig(
         "cross-encoder",
-        base=given.base,
+        base=options.base,
         head="joint",
         train_data=TRAIN,
         eval_data=DEV,
-        lora_rank=given.rank,
-        epochs=given.epochs,
-        max_steps=given.max_steps,
-        batch_size=given.batch_size,
-        learning_rate=given.lr,
+        lora_rank=options.rank,
+        epochs=options.epochs,
+        max_steps=options.max_steps,
+        batch_size=options.batch_size,
+        learning_rate=options.lr,
         warmup=0.06,
-        seed=given.seed,
+        seed=options.seed,
     )
-    make(given.folder.absolute(), config, given.teacher, given.pairs, given.taught)
+    make(options.folder.absolute(), config, options.teacher, options.pairs, options.taught)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from depth import load_profile
 from paths import ROOT
 from remote import NO_INDEX, Client, closed_door
 
-from sbert_app.signals import ENDING
+from sbert_app.process import ENDING
 from scripts.fetch_embedded import embed
 from training.sources import package_index
 

@@ -25,7 +25,7 @@ import psutil
 import pytest
 from paths import ROOT
 
-from scripts.workers import end_workers
+from scripts.running import end_workers
 
 START_UP_SECONDS = 240
 # From a signal on. The app gives itself two.

@@ -30,7 +30,7 @@ import sbert_app, training
 
 loaded = [import_module(found.name) for package in (training, sbert_app)
           for found in walk_packages(package.__path__, f"{package.__name__}.") if not found.name.endswith("__main__")]
-from sbert_app.signals import interrupt, on_ending_signal
+from sbert_app.process import interrupt, on_ending_signal
 
 with on_ending_signal(interrupt):
     pass

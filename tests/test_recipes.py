@@ -231,7 +231,7 @@ ASK_FOR_FORMAT = """
 import json
 import gradio as gr
 from pathlib import Path
-from sbert_app.commands import options, parts
+from sbert_app.commands import files, options
 from sbert_app.pages.train import form
 from sbert_app.services.container import Services
 from sbert_app.services.files.blocks import find_files
@@ -248,7 +248,7 @@ except InputError as error:
 print(json.dumps({
     "columns": load_data("pairs.moses").columns, "ragged": open_table("pairs.moses").preview().notes,
     "upload": fields["train_upload"].button.file_types, "folder": [Path(file).name for file in find_files("folder")],
-    "help": options.TABLES, "file": list(parts.FILE_SUFFIXES), "refusal": refusal,
+    "help": options.TABLES, "file": list(files.FILE_SUFFIXES), "refusal": refusal,
 }))
 """
 

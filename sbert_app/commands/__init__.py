@@ -1,5 +1,5 @@
-"""The commands of ``python -m sbert_app``, one file each, and ``options``, which they share. They read options, call a
-service and print its result.
+"""The commands of ``python -m sbert_app``, a file for each subject, and ``options``, which they share.
 
-Nothing heavy is imported before a command runs: ``--help`` must not wait for torch.
+A command reads its options, calls a service and prints the result. Nothing heavy is imported before a command runs:
+``--help`` must not wait for torch.
 """

@@ -7,7 +7,6 @@ executes the runs that are missing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,15 +53,15 @@ def ablate(
     from sbert_app.services.runs.store import RunStore
 
     sweeps = Experiments(RunQueue(RunStore(place)))
-    with clean_stdout(), stop_on_signal() as should_end:
+    with clean_stdout():
         cluster = options.cluster_of(place, engine, address)
         sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, file)
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
-        sweep = run_experiment(sweeps, sweep_id, cluster, should_end, "ablate")
+        sweep = run_experiment(sweeps, sweep_id, cluster, "ablate")
     ranking = rank_variants(sweep.rows)
-    found = {
+    result = {
         "id": sweep_id,
         "preset": sweep.record.name,
         "state": sweep.state,
@@ -72,7 +71,7 @@ def ablate(
         "ranking": ranking.to_json(),
         "runs": {f"{plan.label}/{plan.seed}": plan.run for plan in sweep.record.runs},
     }
-    print_result(found, as_json, _table(sweep, ranking))
+    print_result(result, as_json, _table(sweep, ranking))
     if sweep.reasons:
         print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -88,60 +87,61 @@ def _created(
 ) -> str:
     if preset is None:
         raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
-    if data is not None or file != options.FileOptions():  # a file by its whole path: it may be resumed from elsewhere
+    if data is not None or file != options.FileOptions():
+        # A file is named by its whole path, as the sweep may be resumed from another folder.
         changes["train_data"] = file.data(data or "", "--train-data")
-    given = {key: value for key, value in changes.items() if value is not None}
+    settings = {key: value for key, value in changes.items() if value is not None}
     from sbert_app.services.experiments.experiment import new_sweep
 
-    return sweeps.create(new_sweep(preset, seeds, given)).id
+    return sweeps.create(new_sweep(preset, seeds, settings)).id
 
 
 def run_experiment(
-    experiments: Experiments,
-    experiment_id: str,
-    cluster: RayCluster | None,
-    should_end: Callable[[], bool],
-    command: str,
+    experiments: Experiments, experiment_id: str, cluster: RayCluster | None, command: str
 ) -> Experiment:
-    """Execute the runs that are missing. Stopped, which says how ``command`` resumes them, after a signal to end."""
+    """Executes the runs that are missing, and shows the progress of each.
+
+    A signal to end raises Stopped, which says how ``command`` resumes them. A run that trains writes its checkpoint
+    first; before that, as while its model is loaded, there is nothing to wait for.
+    """
+    from sbert_app.services.runs.on_ray import executor
+
+    execute, store, training = executor(cluster), experiments.store, set[str]()
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
-    try:
-        execute, at_once = _runner(experiments, cluster, should_end), cluster.room() if cluster else 1
-        experiment = experiments.run_here(experiment_id, execute, at_once)
-    except KeyboardInterrupt:
-        raise stopped from None
+
+    def execute_run(run_id: str) -> None:
+        if should_end():
+            return
+        run = store.get(run_id)
+        with ProgressBar(run.name, "steps") as bar:
+
+            def show_progress(event: dict[str, Any]) -> None:
+                if event.get("state") == State.RUNNING:
+                    training.add(run_id)
+                # On Ray several runs are executed at once, and their bars would mix.
+                elif event["kind"] == "train" and cluster is None:
+                    bar(event["step"], event["steps"])
+
+            result = execute(store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
+        training.discard(run_id)
+        after = (result.final or {}).get("spearman")
+        print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
+
+    # Runs on Ray are executed by threads, which end when they are told to.
+    with stop_on_signal(lambda: cluster is None and not training) as should_end:
+        try:
+            experiment = experiments.run_here(experiment_id, execute_run, cluster.room() if cluster else 1)
+        except KeyboardInterrupt:
+            raise stopped from None
     if should_end() and experiment.can_resume:
         raise stopped
     return experiment
 
 
-def _runner(sweeps: Experiments, cluster: RayCluster | None, should_end: Callable[[], bool]) -> Callable[[str], object]:
-    """Returns a function that executes one run and shows its progress, or does nothing after a signal to end."""
-    from sbert_app.services.runs.on_ray import executor
-
-    execute = executor(cluster)
-
-    def execute_run(run_id: str) -> None:
-        if should_end():
-            return
-        run = sweeps.store.get(run_id)
-        with ProgressBar(run.name, "steps") as bar:
-
-            def show_progress(event: dict[str, Any]) -> None:
-                if event["kind"] == "train" and cluster is None:  # of runs at once, several bars would mix
-                    bar(event["step"], event["steps"])
-
-            result = execute(sweeps.store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
-        after = (result.final or {}).get("spearman")
-        print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
-
-    return execute_run
-
-
 def _table(sweep: Experiment, ranking: Ranking) -> str:
     head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
-    tied = ", ".join(each.name for each in ranking.standings if each.tied)
+    tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
     last = [f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}"] if ranking.is_known else []
     return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows), *last])
 

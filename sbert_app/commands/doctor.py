@@ -1,29 +1,38 @@
-"""doctor: what is installed, found, reachable and how fast: what one pastes into an issue."""
+"""doctor and benchmark: the state of this installation, for a report of a fault, and the speed of this machine."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import distributions
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
+
+import typer
 
 from sbert_app import __version__
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
 from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
-from training.errors import UserFacingError, first_line
+from training.errors import InputError, UserFacingError, first_line
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
-SENTENCES = 256  # that are encoded to measure the speed
-WAIT = 5.0  # seconds for the Hub, and for the package index
+# So many sentences are encoded to measure the speed.
+SENTENCES = 256
+# Seconds to wait for the Hub, and for the package index.
+WAIT = 5.0
 
 
 @options.grouped
@@ -42,26 +51,26 @@ def doctor(computing: options.Computing) -> int:
         "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
         "speed": lambda: _speed(computing),
     }
-    found, failed = dict[str, str](), list[str]()
+    results, failed = dict[str, str](), list[str]()
     with clean_stdout():
         for name, check in checks.items():
             try:
-                found[name] = check()
+                results[name] = check()
             except (UserFacingError, OSError, RuntimeError, ImportError) as error:
-                found[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
+                results[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
                 failed.append(name)
-    lines = [f"{name:14} {said}" for name, said in found.items()]
-    print_result({**found, "failed": failed}, computing.as_json, "\n".join(lines))
+    lines = [f"{name:14} {result}" for name, result in results.items()]
+    print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
     return int(bool(set(failed) - {"Hub", "package index"}))
 
 
 def _packages() -> str:
-    found = {each.name: each.version for each in distributions()}
-    return ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found)
+    versions = {package.name: package.version for package in distributions()}
+    return ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
 
 
 def _extras() -> str:
-    """Those of which nothing is missing: other packages bring some of an extra's modules, such as anyio."""
+    """The extras of which no module is missing: other packages bring some of them, such as anyio."""
     missing = {extra for module, extra in EXTRA_OF.items() if not find_spec(module)}
     return ", ".join(extra for extra in dict.fromkeys(EXTRA_OF.values()) if extra not in missing) or "none"
 
@@ -89,8 +98,10 @@ def _reach(address: str) -> str:
 
     if is_offline():
         return "not asked, because offline"
-    started = time.perf_counter()  # of the address only the host is said: a mirror's may hold a password
-    with suppress(HTTPError):  # it has answered
+    # Only the host of the address is printed, as that of a mirror may hold a password.
+    started = time.perf_counter()
+    # An error is an answer, too.
+    with suppress(HTTPError):
         urlopen(address, timeout=WAIT).close()
     return f"{urlsplit(address).hostname} answers in {1000 * (time.perf_counter() - started):.0f} ms"
 
@@ -106,3 +117,42 @@ def _speed(computing: options.Computing) -> str:
     encoder.encode(sentences)
     rate = len(sentences) / (time.perf_counter() - started)
     return f"{rate:,.0f} sentences/s with {encoder.name} from the {encoder.source}, {len(sentences)} of STSb"
+
+
+CLONE = Path(__file__).parents[2]
+
+
+def benchmark(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="encode, start-up, …")],
+    against: Annotated[str | None, typer.Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Times each side is measured.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
+    as_json: options.Json = False,
+) -> int:
+    """Measure how fast this machine is. Needs a clone.
+
+    The sides take turns, round by round; medians and ratios are printed.
+    """
+    if not (CLONE / "benchmarks" / "__main__.py").is_file():
+        raise InputError("benchmarks are not part of the installed package: run this command in a clone of SBERT Lab")
+    # A process of its own, as benchmarks import the app and the app must not import them.
+    command = [sys.executable, "-m", "benchmarks", name, "--no-save"]
+    command += ["--against", against] if against else []
+    command += ["--rounds", str(rounds)] if rounds else []
+    command += ["--minutes", str(minutes)] if minutes else []
+    command += ["--json"] if as_json else []
+    # In a session of its own, which is ended whole: the terminal's Ctrl-C does not reach it, and what it has started
+    # ends with it.
+    with subprocess.Popen(command, cwd=CLONE, start_new_session=True) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            with suppress(ProcessLookupError):
+                if hasattr(os, "killpg"):
+                    os.killpg(process.pid, signal.SIGKILL)
+                else:
+                    # Windows has no sessions.
+                    process.kill()
+            # After an interrupt, leaving the block does not wait for the process.
+            process.wait()
+            raise

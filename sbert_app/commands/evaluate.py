@@ -33,7 +33,7 @@ class _ModelOptions(options.ModelOptions):
 
 @options.grouped
 def evaluate(
-    given: Annotated[str | None, typer.Argument(metavar="DATA", hidden=True)] = None,
+    argument: Annotated[str | None, typer.Argument(metavar="DATA", hidden=True)] = None,
     *,
     data: Annotated[
         str | None,
@@ -62,9 +62,9 @@ def evaluate(
     retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP; there --model may also be bm25,
     NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
-    if (data is None) == (given is None):
+    if (data is None) == (argument is None):
         raise InputError("name the data to measure the model on, such as --data stsb:test")
-    with options.received(data or given or "") as received:
+    with options.received(data or argument or "") as received:
         name = received if file == options.FileOptions() else file.data(received)
         if calibrate is not None:
             _calibrate(name, calibrate, model, computing)
@@ -82,37 +82,38 @@ def _evaluate(
     from training.evaluation.scoring import evaluate as measure
     from training.models.retrievers import load_retriever
 
-    found: dict[str, Any]
+    result: dict[str, Any]
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         if threshold is not None:
-            found = _decide(data, threshold, match_from, lambda: options.load_model(model, computing), place, bar)
+            result = _decide(data, threshold, match_from, lambda: options.load_model(model, computing), place, bar)
         elif (name := DataName.parse(data).mteb_task) is not None:
-            task = find_task(name)  # reports a wrong name before the model is loaded
+            # Here and below, what is wrong with the data is reported before the model is loaded.
+            task = find_task(name)
             scorer = options.load_model(model, computing)
-            found = evaluate_task(scorer, task, place, on_progress=bar)
+            result = evaluate_task(scorer, task, place, on_progress=bar)
         elif DataName.parse(data).is_retrieval:
-            judged = load_retrieval(data, place)  # the same
+            judged = load_retrieval(data, place)
             retriever = load_retriever(
                 model.model, lambda name: options.load_model(replace(model, model=name), computing)
             )
-            found = measure(retriever, judged, on_progress=bar)
+            result = measure(retriever, judged, on_progress=bar)
             for note in judged.notes:
                 print(f"{judged.name}: {note}", file=sys.stderr)
         else:
-            dataset = load_data(data, place, split="test")  # the same
+            dataset = load_data(data, place, split="test")
             scorer = options.load_model(model, computing)
-            found = measure(scorer, dataset, place, on_progress=bar)
+            result = measure(scorer, dataset, place, on_progress=bar)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
-            found |= {} if read is None else {"overlap": asdict(read)}
+            result |= {} if read is None else {"overlap": asdict(read)}
             for note in (*dataset.notes, *([] if read is None else [f"of what {model.name} was trained on: {read}"])):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
-    table = next(table for key, table in by_key.items() if key in found)
-    print_result(found, computing.as_json, table(found))
+    table = next(table for key, table in by_key.items() if key in result)
+    print_result(result, computing.as_json, table(result))
 
 
 def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
-    """Fit the calibration of a bi-encoder, and say how good it is on other pairs."""
+    """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
     place = computing.prepare()
     from sbert_app.services.background.watch import UNWATCHED
     from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
@@ -122,11 +123,11 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
     name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)
     with clean_stdout():
         curve = calibrate_on(models, name, data, place, UNWATCHED)
-        found, encoder = check(models, name, second, place, UNWATCHED), models.get(name, VectorModel)
-    kept = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
-    answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(kept)}
-    text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {kept} to undo that"
-    print_result({**answer, "check": found.to_json()}, computing.as_json, f"{text}\n{found.describe}")
+        report, encoder = check(models, name, second, place, UNWATCHED), models.get(name, VectorModel)
+    file = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
+    answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(file)}
+    text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {file} to undo that"
+    print_result({**answer, "check": report.to_json()}, computing.as_json, f"{text}\n{report.describe}")
 
 
 def _decide(
@@ -141,28 +142,29 @@ def _decide(
         raise InputError(f"{data} has no pairs to choose a threshold by; leave --threshold out, or name data of pairs")
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     started, dataset = time.perf_counter(), load_data(data, home, split="test")
-    match_labels(dataset, match_from)  # reports what is wrong before the model is loaded
+    # This reports what is wrong before the model is loaded.
+    match_labels(dataset, match_from)
     scorer = load()
-    found = decide_data(scorer, dataset, criteria, match_from, bar)
+    decisions = decide_data(scorer, dataset, criteria, match_from, bar)
     return {
         "model": scorer.name,
         "pooling": getattr(scorer, "pooling", None),
         "data": dataset.name,
-        **found.to_dict(),
+        **decisions.to_dict(),
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
-def _decision(found: dict[str, Any]) -> str:
+def _decision(decisions: dict[str, Any]) -> str:
     """Average precision, then a line for each threshold."""
-    ap, n = found["average_precision"], found["n"]
+    ap, n = decisions["average_precision"], decisions["n"]
     lines = [
-        f"{_head(found)}: {found['match']}",
+        f"{_head(decisions)}: {decisions['match']}",
         f"average precision ×100 {100 * ap['value']:.2f} (95% {100 * ap['low']:.2f} to {100 * ap['high']:.2f}); "
-        f"{found['matches']:,} of {n:,} pairs are matches",
+        f"{decisions['matches']:,} of {n:,} pairs are matches",
     ]
-    place = f"on the other {found['reported_on']:,}" if found["held_out"] else "on the same pairs"
-    for choice in found["choices"]:
+    place = f"on the other {decisions['reported_on']:,}" if decisions["held_out"] else "on the same pairs"
+    for choice in decisions["choices"]:
         at = choice["threshold"]
         if at["value"] != at["value"]:
             lines.append(f"{choice['criterion']}: {choice['why_none']}")
@@ -173,20 +175,20 @@ def _decision(found: dict[str, Any]) -> str:
             for name, value in ((key, choice[key.lower()]) for key in ("precision", "recall", "F1"))
         )
         lines.append(
-            f"{choice['criterion']}: {found['similarity']} from {at['value']:.3f}{interval} on, chosen on "
-            f"{found['chosen_on']:,} pairs; {place}: {figures}"
+            f"{choice['criterion']}: {decisions['similarity']} from {at['value']:.3f}{interval} on, chosen on "
+            f"{decisions['chosen_on']:,} pairs; {place}: {figures}"
         )
     return "\n".join(lines)
 
 
-def _head(found: dict[str, Any]) -> str:
-    pooling = f" ({found['pooling']})" if found["pooling"] not in (None, "none") else ""
-    return f"{found['model']}{pooling} on {found['data']}"
+def _head(result: dict[str, Any]) -> str:
+    pooling = f" ({result['pooling']})" if result["pooling"] not in (None, "none") else ""
+    return f"{result['model']}{pooling} on {result['data']}"
 
 
-def _table(found: dict[str, Any]) -> str:
+def _table(result: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
-    head = f"{_head(found)}: n = {found['n']:,}, {found['seconds']:.1f} s"
+    head = f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s"
     measures = {
         "spearman": "Spearman ρ ×100",
         "pearson": "Pearson ×100",
@@ -194,41 +196,40 @@ def _table(found: dict[str, Any]) -> str:
         "average_precision": "AP ×100",
         "f1": "best F1 ×100",
     }
-    there = [name for name in measures if name in found]
+    there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
-    for similarity in found[there[0]]:
-        lines.append(f"{similarity:12}" + "".join(f"{100 * found[name][similarity]:18.2f}" for name in there))
-    if "threshold" in found:
-        first = next(iter(found["threshold"]))
-        precision, recall = (100 * found[name][first] for name in ("precision", "recall"))
-        at = f"the best F1 under {first} is at {found['threshold'][first]:.3f}"
+    for similarity in result[there[0]]:
+        lines.append(f"{similarity:12}" + "".join(f"{100 * result[name][similarity]:18.2f}" for name in there))
+    if "threshold" in result:
+        first = next(iter(result["threshold"]))
+        precision, recall = (100 * result[name][first] for name in ("precision", "recall"))
+        at = f"the best F1 under {first} is at {result['threshold'][first]:.3f}"
         lines.append(
-            f"{found['positives']:,} pairs belong together; {at}: precision {precision:.1f} %, recall {recall:.1f} %"
+            f"{result['positives']:,} pairs belong together; {at}: precision {precision:.1f} %, recall {recall:.1f} %"
         )
-    if "interval" in found:
-        low, high = (100 * found["interval"][end] for end in ("low", "high"))
-        how, first = found["interval"]["method"], next(iter(found["spearman"]))
+    if "interval" in result:
+        low, high = (100 * result["interval"][end] for end in ("low", "high"))
+        how, first = result["interval"]["method"], next(iter(result["spearman"]))
         lines.append(f"95% interval of ρ under {first}: {low:.2f} to {high:.2f} ({how})")
     return "\n".join([head, *lines])
 
 
-def _mteb_table(found: dict[str, Any]) -> str:
-    """What mteb reports, ×100: the task's own metric, then all of a split and subset."""
-    [(metric, value)] = found["main_score"].items()
-    lines = [
-        f"{found['model']} on {found['data']} ({found['type']}): {metric} {100 * value:.2f}, {found['seconds']:.1f} s"
-    ]
-    for split, subsets in found["scores"].items():
+def _mteb_table(result: dict[str, Any]) -> str:
+    """The figures of mteb, ×100: the task's own metric, then all metrics of each split and subset."""
+    [(metric, value)] = result["main_score"].items()
+    task = f"{result['model']} on {result['data']} ({result['type']})"
+    lines = [f"{task}: {metric} {100 * value:.2f}, {result['seconds']:.1f} s"]
+    for split, subsets in result["scores"].items():
         for subset, figures in subsets.items():
             lines.append(f"{split}, {subset}: " + ", ".join(f"{name} {100 * x:.2f}" for name, x in figures.items()))
     return "\n".join(lines)
 
 
-def _retrieval_table(found: dict[str, Any]) -> str:
+def _retrieval_table(result: dict[str, Any]) -> str:
     """The figures ×100, each with its interval."""
-    size = f"{found['queries']:,} queries, {found['documents']:,} documents, {found['seconds']:.1f} s"
-    lines = [f"{found['model']} on {found['data']}: {size}"]
-    for figure, interval in found["intervals"].items():
+    size = f"{result['queries']:,} queries, {result['documents']:,} documents, {result['seconds']:.1f} s"
+    lines = [f"{result['model']} on {result['data']}: {size}"]
+    for figure, interval in result["intervals"].items():
         low, high = (100 * interval[end] for end in ("low", "high"))
-        lines.append(f"{figure:12}{100 * found[figure]:8.2f}   (95% {low:.2f} to {high:.2f})")
-    return "\n".join([*lines, f"×100; {found['method']}"])
+        lines.append(f"{figure:12}{100 * result[figure]:8.2f}   (95% {low:.2f} to {high:.2f})")
+    return "\n".join([*lines, f"×100; {result['method']}"])

@@ -22,7 +22,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     """Sizes of what is in the home folder, and what of it can be deleted."""
     if context.invoked_subcommand is None:
         _show(options.prepare(home, offline=False), as_json)
-    else:  # given before the command, they are its defaults
+    else:
+        # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
@@ -30,20 +31,20 @@ def _show(place: Path, as_json: bool) -> None:
     from sbert_app.services.runs.archives import files_of
     from sbert_app.services.store import HOME, home_entry
 
-    sizes = dict.fromkeys((kept.name for kept in HOME), 0)
+    sizes = dict.fromkeys((entry.name for entry in HOME), 0)
     for file in files_of(place):
-        if (kept := home_entry(file.relative_to(place).as_posix())) is not None:
-            sizes[kept.name] += file.stat().st_size
+        if (entry := home_entry(file.relative_to(place).as_posix())) is not None:
+            sizes[entry.name] += file.stat().st_size
     lines = [str(place)]
     for is_work, title in ((True, "people's work: home backup FILE saves it"), (False, "can be deleted")):
-        lines.append(f"{title}, {format_bytes(sum(sizes[kept.name] for kept in HOME if kept.is_work == is_work))}")
+        lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in HOME if entry.is_work == is_work))}")
         lines += [
-            f"  {format_bytes(sizes[kept.name]):>9}  {kept.name:17} {kept.what}"
-            for kept in HOME
-            if kept.is_work == is_work
+            f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}"
+            for entry in HOME
+            if entry.is_work == is_work
         ]
-    kept_here = [{"name": kept.name, "bytes": sizes[kept.name], "can_be_deleted": not kept.is_work} for kept in HOME]
-    print_result({"home": str(place), "kept": kept_here}, as_json, "\n".join(lines))
+    entries = [{"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work} for entry in HOME]
+    print_result({"home": str(place), "kept": entries}, as_json, "\n".join(lines))
 
 
 @home.command()

@@ -33,18 +33,21 @@ if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
     from sbert_app.services.corpus.corpus import Corpus
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
+    from training.models.cross_encoder import CrossEncoder
     from training.models.model import Model as AnyModel
     from training.models.model import VectorModel
 
 T = TypeVar("T")
 # In the help of commands.
 TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
-PIPE = "-"  # standard input, standard output
-PACKED = (b"{", b"PAR1", b"PK\x03\x04")  # how standard input begins that is no plain text: JSON, Parquet, XLSX
+# The name of standard input and of standard output.
+PIPE = "-"
+# JSON, Parquet and XLSX begin so; other standard input is plain text.
+PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The names that a shell completes: what is built in, and the runs."""
+    """The names that a shell completes: those of built-in models and of runs."""
     from sbert_app.services.runs.store import RunStore
 
     runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list() if run.has_model]
@@ -106,7 +109,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and its settings in place of those that its name states."""
+    """The model, and settings that replace those in its name."""
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[
@@ -140,7 +143,7 @@ class FileOptions:
     encoding: Encoding = None
 
     def of(self, source: str) -> tuple[str, FileOptions]:
-        """The name of a file, and how it is read: what its name states comes first, FILE?columns=A,B&encoding=NAME."""
+        """The name of a file, and how it is read. Options in its name come first: FILE?columns=A,B&encoding=NAME."""
         data = DataName.parse(source)
         # In a URL there may be an equals sign.
         if data.objective is not None:
@@ -148,7 +151,10 @@ class FileOptions:
         return data.name, FileOptions(data.columns or self.columns, data.encoding or self.encoding)
 
     def data(self, name: str, option: str = "--data") -> str:
-        """Names of data, files by their whole paths, and read so unless they say how; options need a file."""
+        """Names of data, with whole paths of files, and with these options if they have none of their own.
+
+        InputError if the options are used without a file.
+        """
         for value, own in ((self.columns, "--columns"), (self.encoding, "--encoding")):
             if value is not None and not names_file(name):
                 raise InputError(f"{own} is that of a file; name one with {option}")
@@ -165,7 +171,7 @@ class Pipe:
 
     @contextmanager
     def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
-        """Names of files. What is in the one for standard output is printed at the end, and nothing else is."""
+        """Yields the names of input and output. A file that stands for standard output is printed at the end."""
         if output != PIPE:
             if self.format is not None:
                 raise InputError("--format is that of standard output, OUT -; the ending of a file says its own")
@@ -191,9 +197,9 @@ class Pipe:
 
 @contextmanager
 def received(source: str, lines: bool = False) -> Iterator[str]:
-    """The name of a file; for ``-`` that of one with what comes on standard input.
+    """Yields the name of a file; for ``-`` that of a file with the content of standard input.
 
-    With ``lines`` that is a sentence a line, unless it begins as JSON, Parquet or XLSX do.
+    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or XLSX do.
     """
     if source != PIPE:
         yield source
@@ -211,7 +217,7 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Computing:
-    """Where and how a model computes, and what is printed."""
+    """The device, the precision and the home folder of a command, and whether it prints JSON."""
 
     dtype: Annotated[
         str,
@@ -227,7 +233,7 @@ class Computing:
 
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
-    """A command each of whose parameters that is a group, such as `ModelOptions`, stands for the options in it."""
+    """Wraps a command: a parameter whose type is a group, such as `ModelOptions`, stands for the options in it."""
     whole = inspect.signature(command, eval_str=True)
     annotations: dict[str, Any] = {name: parameter.annotation for name, parameter in whole.parameters.items()}
     groups: dict[str, Any] = {name: group for name, group in annotations.items() if is_dataclass(group)}
@@ -257,7 +263,7 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def prepare(home: Path | None, offline: bool) -> Path:
-    """Return the home folder; with ``offline``, forbid the network."""
+    """The home folder; with ``offline``, the network is forbidden from now on."""
     if offline:
         set_offline(True)
     folder = home_folder(home)
@@ -267,7 +273,7 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 
 def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
-    """The Ray cluster that is to execute runs; None for this process."""
+    """The Ray cluster that executes the runs; None if this process does."""
     from sbert_app.services.background.ray_cluster import RayCluster
 
     check_engine(engine)
@@ -292,10 +298,17 @@ def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
-    """The model, which has to have sentence vectors."""
+    """The model. InputError if it has no sentence vectors."""
     from training.models.model import VectorModel, required
 
     return required(load_model(model, computing), VectorModel)
+
+
+def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
+    """The cross-encoder of this name; None for none."""
+    from training.models.cross_encoder import CrossEncoder
+
+    return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

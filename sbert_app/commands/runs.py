@@ -1,7 +1,13 @@
-"""runs list | show | stop | resume | rename | export | push | delete: the runs of the home folder."""
+"""runs, worker and report: the runs of the home folder, the process that executes them, and one of them as a file.
+
+The app starts a worker itself. With --once it executes one run and ends, for schedulers that start processes
+themselves. Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the same command again resumes it)
+and 130 stopped by a user.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,13 +16,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.terminal import print_result
-from training.errors import InputError
+from sbert_app.formats import format_bytes
+from sbert_app.services.background.watch import State
+from sbert_app.settings import Settings
+from sbert_app.terminal import clean_stdout, print_result
+from training.atomic import write_text
+from training.errors import InputError, Stopped
 from training.sources.resolve import find_run
 
 if TYPE_CHECKING:
     from sbert_app.services.runs.record import Run
     from sbert_app.services.runs.store import RunStore
+
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
@@ -26,7 +37,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     """Runs of the home folder; without a command, list them."""
     if context.invoked_subcommand is None:
         list_runs(home, as_json)
-    else:  # given before the command, they are its defaults
+    else:
+        # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
@@ -34,17 +46,17 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
     """List all runs, the newest first."""
     store = _store(home)
-    found = store.list()
+    stored = store.list()
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
-    lines = [_line(run) for run in found] or ["no runs yet: start one with train, or on the Train page"]
-    print_result({"runs": [run.to_json() for run in found]}, as_json, "\n".join(lines))
+    lines = [_line(run) for run in stored] or ["no runs yet: start one with train, or on the Train page"]
+    print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
 
 
 @runs.command()
 def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
     log = store.log(run.id, lines=20)
@@ -54,8 +66,8 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
 @runs.command()
 def stop(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Stop a run. It keeps its checkpoint and can be resumed."""
-    store, run = _found(home, run_id)
-    _told(store.stop(run.id), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(store.stop(run.id), as_json)
 
 
 @runs.command()
@@ -63,8 +75,8 @@ def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Js
     """Queue a run again. A worker resumes it; train --resume does so in this process."""
     from sbert_app.services.jobs.queue import RunQueue
 
-    store, run = _found(home, run_id)
-    _told(RunQueue(store).resume(run.id), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(RunQueue(store).resume(run.id), as_json)
 
 
 @runs.command()
@@ -75,8 +87,8 @@ def rename(
     as_json: options.Json = False,
 ) -> None:
     """Rename a run. Its id stays."""
-    store, run = _found(home, run_id)
-    _told(store.rename(run.id, name), as_json)
+    store, run = _open_run(home, run_id)
+    _print_run(store.rename(run.id, name), as_json)
 
 
 @runs.command()
@@ -92,7 +104,7 @@ def export(
     from training.atomic import replace_folder
     from training.models.files import check_replaceable
 
-    _, run = _found(home, run_id)
+    _, run = _open_run(home, run_id)
     if not run.has_model:
         raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
     target = folder.expanduser().absolute()
@@ -113,7 +125,7 @@ def push(
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
     from sbert_app.services.runs.archives import push as push_run
 
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     token = os.environ.get("HF_TOKEN", "")
     if not token and sys.stdin.isatty():
         token = typer.prompt("Token of the Hub, with the right to write", hide_input=True, err=True)
@@ -129,7 +141,7 @@ def delete(
     as_json: options.Json = False,
 ) -> None:
     """Delete a run and its model. Asks first; without a terminal it takes --yes."""
-    store, run = _found(home, run_id)
+    store, run = _open_run(home, run_id)
     if not yes and not sys.stdin.isatty():
         raise InputError(f"{run.id} would be deleted with its model, and nobody can be asked here: add --yes")
     if not yes:
@@ -145,20 +157,106 @@ def _store(home: Path | None) -> RunStore:
     return RunStore(place)
 
 
-def _found(home: Path | None, run: str) -> tuple[RunStore, Run]:
-    """The store, and the run of this id, beginning of an id, or name."""
+def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
+    """The store, and the run that has this id, beginning of an id, or name."""
     store = _store(home)
     return store, store.get(find_run(run, store.home))
 
 
-def _told(run: Run, as_json: bool) -> None:
+def _print_run(run: Run, as_json: bool) -> None:
     print_result(run.to_json(), as_json, _line(run))
 
 
 def _line(run: Run) -> str:
-    """A run in one line: id, state, steps, best figure, name."""
+    """A run in one line: id, state, steps, best figure and name."""
     progress = run.progress
     steps = f"{progress.step:,}{f' of {progress.steps:,}' if progress.steps else ''} steps"
     best = progress.figure(progress.best)
     figure = "" if best is None else f"{progress.measure} {best:.2f}"
     return f"{run.id}  {run.state:11}  {steps:20}  {figure:15}  {run.name}"
+
+
+def worker(
+    device: Annotated[int, typer.Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
+    idle_seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End after so long without work; 0 for never.")
+    ] = 0,
+    once: Annotated[
+        str | None,
+        typer.Option(
+            "--once",
+            metavar="RUN",
+            help="Execute this run alone, and end with its outcome.",
+            autocompletion=options.complete_runs,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
+    ] = None,
+    home: options.Home = None,
+    offline: options.Offline = False,
+) -> None:
+    """Execute queued runs one after another, here or on Ray.
+
+    Ctrl-C leaves a checkpoint.
+    """
+    place = options.prepare(home, offline)
+    if once is not None and idle_seconds:
+        raise InputError("--once takes no run from the queue; leave out --idle-seconds")
+    from sbert_app.services.jobs.worker import run_once, run_worker
+
+    if once is None:
+        from sbert_app.services.background.ray_cluster import RayCluster
+
+        cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
+        if cluster is not None and not idle_seconds:
+            # Whoever types this is told when the cluster is not there; a queued run says so by itself.
+            cluster.connect()
+        run_worker(place, device, idle_seconds or math.inf, cluster)
+        return
+    with clean_stdout():
+        once = find_run(once, place)
+        state = run_once(place, device, once)
+    if state == State.STOPPED:
+        raise Stopped(f"{once}; the same command resumes it")
+    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == State.FINISHED else sys.stderr)
+    if code := EXIT_CODES[state]:
+        raise typer.Exit(code)
+
+
+# 75 is EX_TEMPFAIL of sysexits.h, which asks for another attempt.
+EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}
+_HINTS = {
+    State.FINISHED: "",
+    State.FAILED: "; `runs show` has the reason",
+    State.INTERRUPTED: "; the same command resumes it",
+}
+
+
+def report(
+    what: Annotated[str, typer.Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="The .html file.")],
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write a run or an experiment as one HTML file.
+
+    It holds results, curves, settings, versions, the machine and the command.
+    """
+    place = options.prepare(home, offline=False)
+    from sbert_app.pages.ablation.report import experiment_report
+    from sbert_app.pages.train.report import run_report
+    from sbert_app.services.experiments.experiment import Experiments, is_experiment
+    from sbert_app.services.files.writers import check_output
+    from sbert_app.services.jobs.queue import RunQueue
+    from sbert_app.services.runs.store import RunStore
+
+    check_output(output, (".html",))
+    store = RunStore(place)
+    if is_experiment(place, what):
+        report = experiment_report(Experiments(RunQueue(store)).get(what))
+    else:
+        report = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
+    write_text(output, report.html())
+    size = output.stat().st_size
+    print_result({"path": str(output), "bytes": size}, as_json, f"{report.title}: {output}, {format_bytes(size)}")

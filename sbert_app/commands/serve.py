@@ -1,4 +1,4 @@
-"""serve: the app in the browser."""
+"""serve and desktop: the app in the browser, or in a window of its own on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from filelock import FileLock, Timeout
 
 from sbert_app.commands import options
 from sbert_app.settings import Settings
+from training.assets import asset
+from training.errors import InputError
+from training.sources.home import make_home
 
 
 def serve(
@@ -53,7 +57,8 @@ def serve(
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
-    settings = Settings.gather(**locals())  # the parameters have the names of its fields
+    # The parameters have the names of the fields of the settings.
+    settings = Settings.gather(**locals())
     shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
     from sbert_app.server.run import serve as run
@@ -62,7 +67,33 @@ def serve(
 
 
 def has_desktop() -> bool:
-    """Whether a window would be seen by whoever started this process."""
+    """Whether the person who started this process would see a window."""
     if "SSH_CONNECTION" in os.environ:
         return False
     return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def desktop(home: options.Home = None, offline: options.Offline = False) -> None:
+    """Open the app in a window of its own; closing it ends the app. Runs go on. Needs the extra desktop."""
+    place = options.prepare(home, offline)
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise InputError("there is no display to open a window on; sbert-lab serve serves the app to a browser")
+    make_home(place)
+    try:
+        with FileLock(place / "desktop.lock", timeout=0):
+            import webview
+
+            from sbert_app.server.run import serve as run
+
+            def show(url: str) -> None:
+                webview.create_window("SBERT Lab", url, width=1280, height=860, min_size=(390, 600))
+                try:
+                    webview.start(icon=str(asset("icon.png")))
+                except webview.errors.WebViewException as error:
+                    message = "neither Qt nor GTK is installed: pip install 'sbert-lab[desktop]' installs Qt"
+                    raise InputError(message) from error
+                raise KeyboardInterrupt
+
+            run(Settings.gather(home=place, host="127.0.0.1", port="0"), show)
+    except Timeout as error:
+        raise InputError("SBERT Lab is open in a window already; close that one first") from error

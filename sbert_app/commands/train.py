@@ -1,15 +1,18 @@
-"""train: one run in the foreground, in a folder of its own among the home folder's runs.
+"""train and distill: a model that is fine-tuned, and a static one that is made from another.
 
-Ctrl-C writes a checkpoint and ends; ``train --resume ID`` resumes from it. The runs that the app queues are in the same
-folder; ``runs`` and the Train page show all of them.
+`train` executes one run in the foreground, in a folder of its own among the home folder's runs. Ctrl-C writes a
+checkpoint and ends; ``train --resume ID`` resumes from it. The runs that the app queues are in the same folder;
+``runs`` and the Train page show all of them.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +22,7 @@ from sbert_app.commands.ablate import run_experiment
 from sbert_app.formats import format_duration
 from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
@@ -27,13 +31,13 @@ from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.experiments.experiment import Experiment
     from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
 
 DATA = ("train_data", "eval_data")
-EXAMPLES = 5  # mined negatives that are shown before the first step
+# So many mined negatives are printed before the first step.
+EXAMPLES = 5
 
 
 def train(
@@ -86,7 +90,8 @@ def train(
         print_result({"id": run_id}, as_json, run_id)
         return
     execute = executor(options.cluster_of(place, engine, address))
-    running: list[str] = []  # the run, once it is loaded: before, there is nothing that a signal has to wait for
+    # It holds the run once that is loaded: before, there is nothing that a signal has to wait for.
+    running: list[str] = []
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         if resume:
             resume = find_run(resume, place)
@@ -109,7 +114,8 @@ def train(
         except KeyboardInterrupt:
             raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
         except InputError:
-            if not resume and not store.get(run_id).progress.step:  # its data or its base cannot be used
+            if not resume and not store.get(run_id).progress.step:
+                # Its data or its base cannot be used.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
@@ -129,13 +135,18 @@ _FOLLOWS = {
 }
 
 
-_MODELS = ("base", "teacher")  # settings that name a model
+# These settings name a model.
+_MODELS = ("base", "teacher")
 
 
 def _with_settings(command: Callable[..., None]) -> None:
-    """Make an option of each field of `RunConfig`, in place of the command's ``**settings``."""
+    """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``."""
     whole = inspect.signature(command, eval_str=True)
-    own = {name: each for name, each in whole.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
+    own = {
+        name: parameter
+        for name, parameter in whole.parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
     parameters = []
     for setting in SETTINGS.values():
         option = typer.Option(
@@ -148,7 +159,7 @@ def _with_settings(command: Callable[..., None]) -> None:
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
         parameters += [own.pop(name).replace(kind=kind) for name in _FOLLOWS.get(setting.name, ())]
-    parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.values()]
+    parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
     command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 
@@ -187,9 +198,11 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     file, data = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None)), DATA
     files = [key for key in data if names_file(settings.get(key) or "")]
     if not files and file != options.FileOptions():
-        file.data("", "--train-data or --eval-data")  # says that they need one
+        # This says that the options need a file.
+        file.data("", "--train-data or --eval-data")
     for key in ("base", "teacher", *data):
-        if key in settings:  # by its whole path, as the run may be resumed from another folder
+        if key in settings:
+            # A file is named by its whole path, as the run may be resumed from another folder.
             settings[key] = file.data(settings[key]) if key in files else absolute_names(settings[key])
     config = RunConfig(**settings)
     estimate_run(config, store)
@@ -204,37 +217,35 @@ def _train_seeds(
     cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
-    """A run for each of the ``seeds``, or what is left of the experiment ``resume``."""
+    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
+
+    Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
+    """
     from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
     from sbert_app.services.jobs.queue import RunQueue
 
     experiments = Experiments(RunQueue(store))
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
-    with clean_stdout(), stop_on_signal() as should_end:
-        found = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
-        print(f"experiment {found}", file=sys.stderr)
-        experiment = run_experiment(experiments, found, cluster, should_end, "train")
-    _print_seeds(experiment, as_json)
-
-
-def _print_seeds(experiment: Experiment, as_json: bool) -> None:
-    """Mean ± standard deviation over the seeds. Exits with 1 if a run has failed."""
+    with clean_stdout():
+        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
+        print(f"experiment {experiment_id}", file=sys.stderr)
+        experiment = run_experiment(experiments, experiment_id, cluster, "train")
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
-    found = {
+    result = {
         "id": experiment.id,
         "state": experiment.state,
         "runs": {str(plan.seed): plan.run for plan in experiment.record.runs},
-        **{which: each and asdict(each) for which, each in summaries.items()},
+        **{which: summary and asdict(summary) for which, summary in summaries.items()},
     }
     measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
     lines = [
-        f"{which:9}{measure} {each.mean:.2f}" + ("" if each.deviation is None else f" ± {each.deviation:.2f}")
-        for which, each in summaries.items()
-        if each
+        f"{which:9}{measure} {summary.mean:.2f}" + ("" if summary.deviation is None else f" ± {summary.deviation:.2f}")
+        for which, summary in summaries.items()
+        if summary
     ]
     title = f"{experiment.id}: {experiment.state}, {experiment.record.name}, seeds {experiment.record.by}"
-    print_result(found, as_json, "\n".join([title, *lines]))
+    print_result(result, as_json, "\n".join([title, *lines]))
     if experiment.reasons:
         print(f"error: runs failed: {'; '.join(experiment.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
@@ -257,3 +268,47 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)
+
+
+@options.grouped
+def distill(
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the new model.")],
+    *,
+    model: options.Model = DEFAULT_MODEL,
+    dimension: Annotated[int, typer.Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
+    ] = None,
+    file: options.FileOptions,
+    computing: options.Computing,
+) -> None:
+    """Distil an encoder into a static model.
+
+    It has no network to compute and is a hundred times as fast.
+    """
+    place = computing.prepare()
+    from training.data.load import load_data
+    from training.models.distill import distill as make_static
+    from training.models.files import check_replaceable
+
+    data = None if data is None and file == options.FileOptions() else file.data(data or "")
+    started = time.perf_counter()
+    with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
+        # This reports what is wrong before the model is loaded.
+        check_replaceable(output.expanduser().absolute())
+        corpus = None if data is None else [text for column in load_data(data, place).columns for text in column]
+        encoder = options.load_encoder(options.ModelOptions(model), computing)
+        static = make_static(encoder, dimension, corpus, on_progress=bar)
+        static.save(output)
+    figures = {
+        "model": str(output),
+        "teacher": model,
+        "dimension": dimension,
+        "tokens": static.vocabulary_size,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+    sentence = (
+        f"{output}: {figures['tokens']:,} tokens of {dimension} dimensions from {model}, in {figures['seconds']:.1f} s"
+    )
+    print_result(figures, computing.as_json, sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
+from importlib import import_module
 from typing import Any
 
 import gradio as gr
@@ -16,14 +17,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from sbert_app.hosts import AllowedHosts
-from sbert_app.pages.components import theme
+from sbert_app.pages import PAGES
+from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import blocks, documents, login, v1
-from sbert_app.server.heartbeat import ShortHeartbeats
+from sbert_app.server import documents, endpoints, login, v1
+from sbert_app.server.calls import CountRequests, PlainCalls
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits, UploadLimits
-from sbert_app.server.metrics import CountRequests
-from sbert_app.server.plain_calls import PlainCalls
+from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.assets import ASSETS
@@ -60,7 +61,7 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(documents.router(services))
     return gr.mount_gradio_app(
         app,
-        blocks.build(services),
+        build(services),
         path="/",
         root_path=settings.root_path or None,
         max_file_size=f"{settings.upload_limit_mb}mb",
@@ -69,7 +70,7 @@ def create_app(services: Services) -> FastAPI:
         favicon_path=ASSETS / "icon.png",
         head=theme.head(),
         pwa=True,
-        # Shown by our own link on each page (`blocks.FOOTER`).
+        # Shown by our own link on each page (`FOOTER`).
         footer_links=["api"],
         run_history=False,
         enable_monitoring=False,
@@ -101,3 +102,39 @@ async def _no_answer(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": detail}, status)
     root = f"{request.app.root_path}/"
     return HTMLResponse(render("components/templates/not_found.html", path=request.url.path[:200], root=root), 404)
+
+
+FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
+# Each opening of a page is a session, and in each Gradio keeps the settings of all components of all pages: 1.8 MB. The
+# sessions that were not used for the longest go first, with what their pages had open.
+MOST_SESSIONS = 300
+
+
+def build(services: Services) -> gr.Blocks:
+    """The Gradio app of all pages; the endpoints belong to its front page."""
+
+    def leave(request: gr.Request) -> None:
+        if request.session_hash:
+            services.tasks.forget(request.session_hash)
+
+    front, *others = PAGES
+    app = WholeSteps(title="SBERT Lab", analytics_enabled=False).queue(default_concurrency_limit=4, max_size=512)
+    with app:
+        _build_page(front, services, app)
+        endpoints.build(services)
+        app.unload(leave)
+    for name in others:
+        with app.route(name.title(), name):
+            _build_page(name, services, app)
+    app.state_session_capacity = MOST_SESSIONS
+    # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
+    # does not count a mounted one among them.
+    app.has_launched = True
+    return app
+
+
+def _build_page(name: str, services: Services, app: gr.Blocks) -> None:
+    gr.Navbar(main_page_name=PAGES[0].title())
+    import_module(f"sbert_app.pages.{name}.page").build(services)
+    pickers.read_anew(services, app)
+    gr.HTML(FOOTER)

@@ -16,8 +16,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
+from sbert_app.server.calls import RUN
 from sbert_app.server.endpoint import Endpoint, endpoints
-from sbert_app.server.plain_calls import RUN
 from sbert_app.services.access import exposition
 from sbert_app.services.container import Services
 from training.assets import read_asset
@@ -27,7 +27,7 @@ from training.sources.home import make_home
 
 
 def router(services: Services) -> APIRouter:
-    """``/health`` is answered without a login, the others are behind it."""
+    """The routes. ``/health`` is answered without a login, the others are behind it."""
     routes = APIRouter()
 
     @routes.api_route("/health", methods=["GET", "HEAD"])
@@ -60,7 +60,7 @@ def router(services: Services) -> APIRouter:
 
 
 def what_is_missing(services: Services) -> list[str]:
-    """The reasons why the app cannot answer, a clause each, without folders of this machine."""
+    """The reasons why the app cannot answer, as clauses that name no folder of this machine."""
     missing = []
     try:
         make_home(services.settings.home)
@@ -76,8 +76,8 @@ def describe() -> dict[str, Any]:
     document = json.loads(read_asset("openapi.json"))
     document["info"]["version"] = __version__
     examples = document.pop("x-examples")
-    for name, each in endpoints.items():
-        document["paths"][f"{RUN}{name}"] = {"post": _operation(name, each, examples.get(name, {}))}
+    for name, endpoint in endpoints.items():
+        document["paths"][f"{RUN}{name}"] = {"post": _operation(name, endpoint, examples.get(name, {}))}
     return document
 
 

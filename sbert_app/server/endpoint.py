@@ -1,4 +1,4 @@
-"""endpoint(...): a function as an HTTP endpoint: its arguments checked by their types, its errors one sentence each.
+"""Functions as HTTP endpoints: arguments are checked by their types, and an error is one sentence.
 
 Gradio passes on whatever JSON a request holds. Here every argument is validated by pydantic against the type that the
 function declares, and against a range or a length that is stated: text and lists have a limit, numbers a smallest and
@@ -27,13 +27,19 @@ from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.rows import quoted
 from training.errors import InputError, NotFoundError, UserFacingError
 
-MOST_SENTENCES = 10_000  # an HTTP answer, not a file: use the command line for more
-MOST_CHARACTERS = 100_000  # of a sentence
-LONGEST_NAME = 4_096  # characters: of a model, a data set, a run
-SERVICES = "services"  # the argument of an endpoint that `register` gives it
-MOST_AT_ONCE = 16  # requests of one address to one endpoint that computes for seconds
+# An HTTP answer is no file: for more sentences there is the command line.
+MOST_SENTENCES = 10_000
+# The length of a sentence.
+MOST_CHARACTERS = 100_000
+# The length of the name of a model, a data set or a run, in characters.
+LONGEST_NAME = 4_096
+# `register` passes this argument to an endpoint.
+SERVICES = "services"
+# So many requests of one address to an endpoint that computes for seconds are worked on at once.
+MOST_AT_ONCE = 16
 
-STATUS = "sbert_lab.status"  # in the scope of a plain call: a dictionary, for the status of a user's error
+# Under this key the scope of a plain call has a dictionary, for the status of a user's error.
+STATUS = "sbert_lab.status"
 STATUSES: tuple[tuple[type[UserFacingError], int], ...] = (
     (TooMany, 429),
     (NotFoundError, 404),
@@ -78,19 +84,21 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
             with gradio_errors(), ExitStack() as held:
-                given = whole.bind(*arguments, **named)
-                given.apply_defaults()
-                request = given.arguments.pop("request")
+                bound = whole.bind(*arguments, **named)
+                bound.apply_defaults()
+                request = bound.arguments.pop("request")
                 with _status_noted(request):
-                    checked = {name: _checked(name, given.arguments[name], each) for name, each in adapters.items()}
-                    checked |= {name: each for name, each in given.arguments.items() if name == SERVICES}
+                    checked = {
+                        name: _checked(name, bound.arguments[name], adapter) for name, adapter in adapters.items()
+                    }
+                    checked |= {name: value for name, value in bound.arguments.items() if name == SERVICES}
                     if own:
                         checked[own[0]] = request
                     if limit is not None:
                         held.enter_context(limit.held(visitor_of(request)))
                     return function(**checked)
 
-        parameters = [each for name, each in signature.parameters.items() if name not in own]
+        parameters = [parameter for name, parameter in signature.parameters.items() if name not in own]
         request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
         whole = signature.replace(parameters=[*parameters, request.replace(annotation=gr.Request)])
         call.__signature__ = whole  # type: ignore[attr-defined]
@@ -105,25 +113,26 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
 
 @contextmanager
 def _status_noted(request: Any) -> Iterator[None]:
-    """Put the status of a user's error into the scope of a plain call, whose answer `PlainCalls` gives it."""
+    """Puts the status of a user's error into the scope of a plain call; `PlainCalls` answers with it."""
     try:
         yield
     except UserFacingError as error:
-        plain = getattr(request, "request", None)  # Gradio's has none for what waits in its queue
+        # Gradio's request has none for what waits in its queue.
+        plain = getattr(request, "request", None)
         getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
         raise
 
 
 def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
-    """Validates one argument: as its type says, within the limits."""
+    """The validator of an argument: of its type, within the limits."""
     sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
     name = Annotated[str, Field(max_length=LONGEST_NAME)]
     many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
-    known: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
+    limits: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
     if between is not None:
         finite = False if hint is float else None
         return TypeAdapter(Annotated[hint, Field(ge=between.low, le=between.high, allow_inf_nan=finite)])
-    return TypeAdapter(known.get(hint, hint))
+    return TypeAdapter(limits.get(hint, hint))
 
 
 def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
@@ -134,7 +143,7 @@ def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
 
 
 def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
-    """What is wrong with an argument, and what would do."""
+    """The mistake in an argument, and the values that it takes."""
     schema, value = adapter.json_schema(), mistake["input"]
     place = next((f"{name}, number {step + 1:,}," for step in mistake["loc"] if isinstance(step, int)), name)
     if "minimum" in schema:
@@ -163,7 +172,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A registered endpoint: the function that answers, and what a caller may give it."""
+    """A registered endpoint: the function that answers, and the signature that callers see."""
 
     function: Callable[..., Any]
     signature: inspect.Signature
@@ -174,7 +183,7 @@ class Endpoint:
         return self._documentation[0]
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments in their order, those that are left out with their defaults.
+        """Returns all arguments in their order, with the defaults of those that are left out.
 
         Raises:
             InputError: an argument is unknown, or one without a default is missing.
@@ -183,7 +192,7 @@ class Endpoint:
         takes = ", ".join(parameters)
         if unknown := [key for key in named if key not in parameters]:
             raise InputError(f"{name} has no argument {unknown[0][:80]!r}; it takes {takes}")
-        values = {key: named.get(key, each.default) for key, each in parameters.items()}
+        values = {key: named.get(key, parameter.default) for key, parameter in parameters.items()}
         if missing := [key for key, value in values.items() if value is inspect.Parameter.empty]:
             raise InputError(f"{name} needs {' and '.join(missing)}; it takes {takes}")
         return values
@@ -196,7 +205,7 @@ class Endpoint:
             of_type = _FILE if parameter.annotation is gr.FileData else TypeAdapter(parameter.annotation).json_schema()
             default = {} if parameter.default is inspect.Parameter.empty else {"default": parameter.default}
             properties[key] = {**of_type, **default, "description": described.get(key, "")}
-        required = [key for key, each in properties.items() if "default" not in each]
+        required = [key for key, schema in properties.items() if "default" not in schema]
         return {"type": "object", "properties": properties, "required": required}
 
     @property
@@ -209,14 +218,15 @@ class Endpoint:
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
 _FILE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
-endpoints: dict[str, Endpoint] = {}  # by name
+# The registered endpoints, by name.
+endpoints: dict[str, Endpoint] = {}
 
 
 def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
-    """Register ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
+    """Registers ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
     bound = MethodType(function, services)
     signature = inspect.signature(bound)
     # Gradio adds the request by itself.
-    own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]
+    own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
     endpoints[function.__name__] = Endpoint(bound, signature.replace(parameters=own))
     gr.api(bound, api_name=function.__name__, **options)

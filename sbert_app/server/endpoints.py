@@ -1,7 +1,6 @@
 """The HTTP endpoints: plain JSON in and out, each registered in the open Blocks by its function.
 
-Used with curl, with gradio_client and, under ``--mcp``, by agents; the README shows each.
-(No postponed annotations here: Gradio reads the types of the endpoints from them.)
+Annotations are not postponed here, as Gradio reads the types of the arguments from them.
 """
 
 import inspect
@@ -66,11 +65,11 @@ def compare(
             or a SPLADE, with the tokens whose shares add up to the score.
     """
     name = ModelName.parse(model or DEFAULT_MODEL)
-    found = compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder)
-    answer = found.to_json()
+    comparison = compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder)
+    answer = comparison.to_json()
     if words:
-        scores = [False] * found.lacks_words + [True] * (found.cross_encoder is not None)
-        answer["words"] = [explain(services.models, found, each).to_json() for each in scores]
+        scores = [False] * comparison.lacks_words + [True] * (comparison.cross_encoder is not None)
+        answer["words"] = [explain(services.models, comparison, explains_cross).to_json() for explains_cross in scores]
     if second:
         other, pair = ModelName.parse(second), (sentence_a, sentence_b)
         by_tokens = score_tokens(services.models, other, *pair)
@@ -137,8 +136,8 @@ def evaluate(
             return opened[-1]
 
         judged = load_retrieval(data, home)
-        found = measure(load_retriever(model, load), judged, home, should_stop=is_ending.is_set)
-        return found | usage_of_search(opened, judged.queries, judged.documents)
+        result = measure(load_retriever(model, load), judged, home, should_stop=is_ending.is_set)
+        return result | usage_of_search(opened, judged.queries, judged.documents)
     scorer, rows = services.models.get(model, Model, pooling or None), load_data(data, home, split="test")
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
@@ -174,7 +173,7 @@ def score_file(
     """
     criterion = Criterion.parse(threshold) if threshold.strip() else None
     path = Path(file.path).resolve()
-    if not path.is_relative_to(services.settings.temp_folder.resolve()):  # a path on this machine that nobody uploaded
+    if not path.is_relative_to(services.settings.temp_folder.resolve()):
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
     task = ScoreRequest(
         source=path,
@@ -188,21 +187,21 @@ def score_file(
     job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])
     if criterion:
-        found = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
-        scored = next(path for path in map(Path, found.outputs) if path.suffix == f".{format}")
-        answer["matches"] = json_values(asdict(found) | {"outputs": [Path(path).name for path in found.outputs]})
+        matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
+        scored = next(path for path in map(Path, matches.outputs) if path.suffix == f".{format}")
+        answer["matches"] = json_values(asdict(matches) | {"outputs": [Path(path).name for path in matches.outputs]})
     return answer, gr.FileData(path=str(scored), orig_name=scored.name)
 
 
-def shown(run: Run, **more: Any) -> dict[str, Any]:
-    """A run for visitors: without the folders in which it and the files and models lie that it names."""
+def public_run(run: Run, **more: Any) -> dict[str, Any]:
+    """A run as visitors see it: without the folders of this machine in which its files and models are."""
     values = json_values({**run.to_json(), **more}, without_folders)
     del values["folder"]
     return values
 
 
 def _with_words(start_run: Callable[..., Any]) -> Callable[..., Any]:
-    """An endpoint with the ranges of `RunConfig`, and its words for the arguments that are fields of it."""
+    """Makes an endpoint whose arguments that are fields of `RunConfig` have their ranges and descriptions."""
     arguments: list[str] = []
     ranges: dict[str, Any] = {}
     for name, argument in inspect.signature(start_run).parameters.items():
@@ -212,7 +211,8 @@ def _with_words(start_run: Callable[..., Any]) -> Callable[..., Any]:
         if argument.default in (0, "") and setting.words not in ("", "0"):
             words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
         arguments.append(f"{name}: {setting.sentence()}{words}.")
-        if setting.range is not None:  # 0 stands for what is left out; RunConfig refuses it where it is not
+        if setting.range is not None:
+            # 0 stands for an argument that is left out; `RunConfig` refuses it elsewhere.
             low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
             ranges[name] = Between(low, setting.range.high)
     start_run.__doc__ = (start_run.__doc__ or "").format(arguments="\n        ".join(arguments))
@@ -244,10 +244,10 @@ def start_run(
         options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
     """
     optional = {"pooling", "max_steps", "learning_rate"}
-    given = {key: each for key, each in locals().items() if key in SETTINGS and (each or key not in optional)}
-    config = services.access.check_run(RunConfig(**given | (options or {})))
+    settings = {key: value for key, value in locals().items() if key in SETTINGS and (value or key not in optional)}
+    config = services.access.check_run(RunConfig(**settings | (options or {})))
     estimate_run(config, services.jobs.store)
-    return shown(services.jobs.start(config, visitor_of(request)))
+    return public_run(services.jobs.start(config, visitor_of(request)))
 
 
 @endpoint(since=Between(0, 2**53))
@@ -259,7 +259,9 @@ def run_status(services: Services, run_id: str, since: int = 0) -> dict[str, Any
         since: how many events the caller has already ("events_seen" of the last answer).
     """
     run = services.jobs.store.get(run_id)
-    return shown(run, events=[*run.events[since if since <= len(run.events) else 0 :]], events_seen=len(run.events))
+    return public_run(
+        run, events=[*run.events[since if since <= len(run.events) else 0 :]], events_seen=len(run.events)
+    )
 
 
 @endpoint()
@@ -269,13 +271,13 @@ def stop_run(services: Services, run_id: str) -> dict[str, Any]:
     Args:
         run_id: the id that start_run returned.
     """
-    return shown(services.jobs.store.stop(run_id))
+    return public_run(services.jobs.store.stop(run_id))
 
 
 @endpoint()
 def list_runs(services: Services) -> list[dict[str, Any]]:
     """All runs, the newest first."""
-    return [shown(run) for run in services.jobs.store.list()]
+    return [public_run(run) for run in services.jobs.store.list()]
 
 
 @endpoint(
@@ -306,7 +308,7 @@ def project(
         min_dist: how close points may lie, 0 to 0.99.
         seed: the same seed gives the same map.
     """
-    drawn = compute_map(
+    corpus_map = compute_map(
         services.embeddings,
         MapRequest(
             services.embeddings.add(Corpus("sentences", sentences)),
@@ -315,11 +317,11 @@ def project(
         ),
     )
     return {
-        "model": drawn.embedded[0].model,
-        "pooling": drawn.embedded[0].pooling,
-        "seconds": round(drawn.seconds, 3),
-        "from_cache": drawn.from_cache,
-        "points": drawn.maps[0].round(4).tolist(),
+        "model": corpus_map.embedded[0].model,
+        "pooling": corpus_map.embedded[0].pooling,
+        "seconds": round(corpus_map.seconds, 3),
+        "from_cache": corpus_map.from_cache,
+        "points": corpus_map.maps[0].round(4).tolist(),
         **usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences)),
     }
 
@@ -351,14 +353,15 @@ def search(
     if sentences is None:
         key = services.embeddings.named(services.access.check_data(data))
         space = services.embeddings.embed(key, model, pooling or None)
-    else:  # not through the cache of corpora, where it would evict those that visitors have open
+    else:
+        # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
         encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
     crosser = services.models.cross_encoder_or_none(cross_encoder)
     asking = services.models.get(model, VectorModel, pooling or None, "query")
-    found = find(space, query, asking, k, crosser)
+    result = find(space, query, asking, k, crosser)
     read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
-    return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **found.to_json(), **read}
+    return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
 
 
 @endpoint(at_once=1, dimension=Between(2, 4096))
@@ -375,7 +378,8 @@ def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256
     return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
 
 
-ENDPOINTS: dict[Callable[..., Any], dict[str, Any]] = {  # and the options of `gr.api`
+# The endpoints, with the options of `gr.api`.
+ENDPOINTS: dict[Callable[..., Any], dict[str, Any]] = {
     compare: {"queue": False},
     encode: {"concurrency_limit": 2},
     evaluate: {"concurrency_limit": 1},

@@ -1,4 +1,4 @@
-"""Who may ask at all, and what every answer tells the browser: ASGI middleware that stands before everything else.
+"""Requests that are answered at all, and headers of every answer: ASGI middleware before everything else.
 
 A web page of another site can make a browser send requests to an app on the same machine. Two checks stop it:
 
@@ -96,7 +96,7 @@ def is_foreign(headers: Headers) -> bool:
 
 
 async def refuse(status: int, sentence: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request with one sentence, or close a web socket."""
+    """Answers a request with one sentence, or closes a web socket."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return

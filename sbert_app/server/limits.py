@@ -28,21 +28,27 @@ from sbert_app.formats import format_bytes
 from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.store.temp_folder import folder_size, is_full
 
-MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters
-BODY_SECONDS = 60.0  # within which a body has to arrive
-DRAIN_SECONDS = 10.0  # for which the rest of a refused body is read
-MOST_DRAINED = 64 << 20  # bytes of a refused body that are read, so that the client reads the answer
-ENVELOPE = 1 << 20  # bytes of an upload that are not its files: boundaries, headers
-UPLOADS_IN_AN_HOUR = 10  # times the largest upload, from one address
+# Bytes of a body: 10,000 sentences of 1,000 characters.
+MOST_BODY = 10 << 20
+# A body has to arrive within this time.
+BODY_SECONDS = 60.0
+# The rest of a refused body is read for this time, and up to so many bytes, so that the client reads the answer.
+DRAIN_SECONDS = 10.0
+MOST_DRAINED = 64 << 20
+# Bytes of an upload that are boundaries and headers, and not its files.
+ENVELOPE = 1 << 20
+# An address may upload so many times the largest upload within an hour.
+UPLOADS_IN_AN_HOUR = 10
 HOUR = 3600.0
-RESERVED = 1 << 20  # bytes of the disk that uploads leave free
+# Uploads leave so many bytes of the disk free.
+RESERVED = 1 << 20
 
 UPLOAD = "/gradio_api/upload"
 
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """How much may be uploaded: bytes in one request, bytes in ``folder`` at any time."""
+    """The most bytes of one upload, and of all files in ``folder`` at any time."""
 
     folder: Path
     request: int
@@ -63,11 +69,12 @@ def openai_error(message: str, kind: str = "invalid_request_error") -> dict[str,
 
 
 class BodyLimits:
-    """ASGI middleware, see the module."""
+    """ASGI middleware that enforces the limits of this module."""
 
     def __init__(self, app: ASGIApp, uploads: UploadLimits) -> None:
         self.app, self.uploads = app, uploads
-        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)  # bytes of each address
+        # The bytes of each address are counted.
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
@@ -80,12 +87,14 @@ class BodyLimits:
             if length > most:
                 raise _too_large(is_upload, most, length)
             if is_upload:
-                self._check_room(scope, length or most)  # one that does not say its size counts as the largest
+                # An upload that does not state its size counts as the largest.
+                self._check_room(scope, length or most)
                 await self.app(scope, _limited(incoming, most), send)
             else:
                 body = await _read(incoming, most)
                 if body is None:
-                    return  # the client has gone
+                    return
+                    # The client has gone.
                 await self.app(scope, replay(_with_whole_characters(body), receive), send)
         except Refused as refusal:
             await incoming.drain()
@@ -95,7 +104,7 @@ class BodyLimits:
             await answer(scope, receive, send)
 
     def _check_room(self, scope: Scope, size: int) -> None:
-        """Refused if an upload of ``size`` bytes does not fit into the folder, on the disk, or the visitor's hour."""
+        """Raises Refused if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
         folder, most = self.uploads.folder, self.uploads.folder_total
         folder.mkdir(parents=True, exist_ok=True)
         if size + RESERVED > shutil.disk_usage(folder).free:
@@ -109,7 +118,7 @@ class BodyLimits:
 
 
 class _Incoming:
-    """``receive``, which knows whether the body has arrived completely."""
+    """A ``receive`` that knows whether the body has arrived completely."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -121,7 +130,7 @@ class _Incoming:
         return message
 
     async def drain(self) -> None:
-        """Read on for a while and drop it: a client that is still sending would not see the answer."""
+        """Reads the rest of a body for a while, as a client that is still sending would not see the answer."""
         size = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -130,7 +139,7 @@ class _Incoming:
 
 
 def _content_length(headers: Headers) -> int:
-    """What the request says of its size; 0 if it says nothing."""
+    """The size that the request states; 0 if it states none."""
     length = headers.get("content-length", "0")
     return int(length) if length.isascii() and length.isdigit() else 0
 
@@ -173,7 +182,7 @@ def _with_whole_characters(body: bytes) -> bytes:
 
 
 def _limited(receive: Receive, most: int) -> Receive:
-    """``receive`` for an upload: one that is too large or cut off ends as Gradio's parser removes its files."""
+    """A ``receive`` that ends an upload that is too large or cut off in a way that makes Gradio remove its files."""
     size = 0
 
     async def limited() -> Message:
@@ -190,7 +199,7 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Delivers the body that has been read, then what ``receive`` says, such as that the client has gone."""
+    """A ``receive`` that delivers a body that has been read, and then the messages of ``receive``."""
     delivered = False
 
     async def delivering() -> Message:

@@ -22,9 +22,11 @@ from sbert_app.server.hosts import refuse
 from sbert_app.services.access import Quota, visitor_of
 
 OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
-FREE_ATTEMPTS = 5  # wrong passwords from one address before it has to wait
-LONGEST_DELAY = 60.0  # seconds
-FORGET_AFTER = 900.0  # seconds without a wrong password
+# Wrong passwords from one address before it has to wait.
+FREE_ATTEMPTS = 5
+# In seconds, and the seconds without a wrong password after which all are forgotten.
+LONGEST_DELAY = 60.0
+FORGET_AFTER = 900.0
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
 
@@ -71,7 +73,7 @@ def has_token(header: str, token: str | None) -> bool:
 
 
 class LoginRequired:
-    """ASGI middleware: whoever has not logged in gets the form or 401."""
+    """ASGI middleware that answers requests without a login by the form or by 401."""
 
     def __init__(self, app: ASGIApp, account: Account, root_path: str = "") -> None:
         self.app, self.account, self.root_path = app, account, root_path
@@ -98,7 +100,7 @@ def login_page(root_path: str, wanted_page: str, error: str = "") -> Response:
 
 
 def router(account: Account, root_path: str = "") -> APIRouter:
-    """``/login``, for the form and for `gradio_client`, and ``/logout``."""
+    """The routes ``/login``, for the form and for `gradio_client`, and ``/logout``."""
     routes = APIRouter()
     failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)
 

@@ -26,12 +26,14 @@ from sbert_app.services.access import Quota, TooMany, visitor_of
 from training.errors import InputError
 
 MCP = "/gradio_api/mcp"
-MOST_CONNECTIONS = 32  # of one address: streams may be held
-THREADS = 16  # that compute for all agents
+# So many connections of one address may be open, as streams are held.
+MOST_CONNECTIONS = 32
+# Threads that compute for all agents.
+THREADS = 16
 
 
 class McpServer:
-    """ASGI app: the tools. `manager` runs for the length of the app."""
+    """The ASGI app of the tools. Its `manager` runs as long as the app does."""
 
     def __init__(self, root_path: str = "") -> None:
         server: Server[Any, Any] = Server("SBERT Lab", __version__)
@@ -43,8 +45,8 @@ class McpServer:
         @server.list_tools()
         async def list_tools() -> list[Tool]:
             return [
-                Tool(name=name, description=each.description, inputSchema=each.schema())
-                for name, each in endpoints.items()
+                Tool(name=name, description=endpoint.description, inputSchema=endpoint.schema())
+                for name, endpoint in endpoints.items()
             ]
 
         @server.call_tool(validate_input=False)
@@ -73,7 +75,7 @@ class McpServer:
 
 
 def call(name: str, arguments: dict[str, Any], request: Request, root_path: str = "") -> dict[str, Any]:
-    """The answer of an endpoint, one JSON object; a file in it is an address.
+    """The answer of an endpoint as one JSON object, in which a file is an address.
 
     Raises:
         InputError: there is no such tool, or its arguments are wrong.

@@ -18,12 +18,14 @@ from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
 
-LAST_SECONDS = 2  # for requests that are being answered when a signal comes
-WAKE_SECONDS = 0.25  # between two looks of the main thread: a signal that another thread gets does not wake it
+# Requests that are being answered when a signal comes have so many seconds.
+LAST_SECONDS = 2
+# The main thread looks so often, as a signal that another thread gets does not wake it.
+WAKE_SECONDS = 0.25
 
 
 def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
-    """Serve the app until a signal comes, and end the process.
+    """Serves the app until a signal comes, and ends the process.
 
     Args:
         settings: the settings of the app.

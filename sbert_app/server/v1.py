@@ -31,10 +31,13 @@ from training.errors import Stopped, UserFacingError, summary_of
 
 log = logging.getLogger("sbert_lab.api")
 
-AT_ONCE = 64  # requests of one address: clients send the batches of a corpus side by side
-THREADS = 32  # that compute for all visitors; Gradio's own pages and endpoints have others
+# Requests of one address at once: clients send the batches of a corpus side by side.
+AT_ONCE = 64
+# Threads that compute for all visitors; Gradio's pages and endpoints have others.
+THREADS = 32
 ENDING = "the app is ending"
-RETRY_SECONDS = 1  # after which a client may ask again, when it has asked for too much at once
+# A client that has asked for too much at once may ask again after so many seconds.
+RETRY_SECONDS = 1
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -58,9 +61,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/models/{name:path}")
     def model(name: str) -> Response:
-        for each in list_models(services.jobs.store)["data"]:
-            if each["id"] == name:
-                return JSONResponse(each)
+        for entry in list_models(services.jobs.store)["data"]:
+            if entry["id"] == name:
+                return JSONResponse(entry)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
     @routes.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
@@ -80,7 +83,7 @@ async def _answer(
     limit: Quota,
     threads: CapacityLimiter,
 ) -> Response:
-    """Validate the body, compute in a thread until the client goes, and say what is wrong as OpenAI does."""
+    """Validates the body and computes in a thread until the client goes; errors have the shape of OpenAI's."""
     gone = threading.Event()
 
     def should_stop() -> bool:
@@ -92,17 +95,20 @@ async def _answer(
         gone.set()
 
     try:
-        asked = body.model_validate(await request.json())
+        inputs = body.model_validate(await request.json())
     except ValidationError as error:
         return _error(400, _sentence(error))
-    except (ValueError, RecursionError):  # no UTF-8; a number of thousands of digits; nested too deep
+    except (ValueError, RecursionError):
+        # It is no UTF-8, has a number of thousands of digits, or is nested too deeply.
         return _error(400, "the request is not valid JSON")
     watching = asyncio.create_task(watch_client())
     try:
-        with limit.held(visitor_of(request)):  # counted before a thread is taken, for which others wait
-            return JSONResponse(await to_thread.run_sync(compute, models, asked, should_stop, limiter=threads))
+        # A request is counted before it takes a thread, for which others wait.
+        with limit.held(visitor_of(request)):
+            return JSONResponse(await to_thread.run_sync(compute, models, inputs, should_stop, limiter=threads))
     except Stopped:
-        return _error(503, ENDING, "server_error")  # nobody reads it where the client has gone
+        # Nobody reads this where the client has gone.
+        return _error(503, ENDING, "server_error")
     except TooMany as error:
         refusal = _error(429, error.public, "rate_limit_error")
         refusal.headers["retry-after"] = str(RETRY_SECONDS)
@@ -110,7 +116,8 @@ async def _answer(
     except UserFacingError as error:
         return _error(status_of(error), summary_of(error))
     except Exception:
-        if is_ending.is_set():  # executors take nothing more
+        if is_ending.is_set():
+            # Executors take nothing more.
             return _error(503, ENDING, "server_error")
         log.exception("a /v1 request failed")
         return _error(500, INTERNAL_ERROR, "server_error")
@@ -119,7 +126,7 @@ async def _answer(
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first mistake: which field, and what it must be."""
+    """The first mistake: the field, and what it must be."""
     mistake = error.errors(include_url=False, include_input=False)[0]
     field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
     if field == "input":

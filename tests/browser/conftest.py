@@ -18,7 +18,7 @@ import pytest
 from paths import ROOT
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
-from scripts.chromium import FLAGS, chromium_path
+from scripts.running import FLAGS, chromium_path
 
 TIMEOUT_MS = 240_000  # for any one expectation, on a machine that is busy with other work
 START_UP_SECONDS = 240

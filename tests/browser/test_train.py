@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from scripts.workers import end_workers
+from scripts.running import end_workers
 
 pytestmark = pytest.mark.browser
 

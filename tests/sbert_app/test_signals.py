@@ -1,11 +1,13 @@
 """Ctrl-C, SIGTERM and SIGHUP end every command alike: one line, exit code 130, nothing half-written."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from paths import ROOT
 from started import StartedProcesses
 from waiting import wait_until
 
+from sbert_app.__main__ import run
 from sbert_app.cli import main
-from sbert_app.commands import benchmark, options
-from sbert_app.signals import ENDING, interrupt, on_ending_signal
+from sbert_app.commands import doctor, options
+from sbert_app.process import ENDING, interrupt, on_ending_signal
+from sbert_app.services.runs import on_ray
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -59,6 +63,32 @@ def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypa
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
 
 
+def test_a_sweep_does_not_load_its_data_and_model_to_the_end_first(tmp_path, monkeypatch, capsys):
+    loaded = []
+
+    def execute(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        loaded.append("to the end")
+
+    monkeypatch.setattr(on_ray, "executor", lambda cluster: execute)
+    options = ["--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--home", str(tmp_path)]
+    assert main(["ablate", *options]) == 130
+    assert not loaded
+    assert re.fullmatch(r"sweep (\S+)\nstopped: resume it with: ablate --resume \1\n", capsys.readouterr().err)
+
+
+def test_a_signal_while_the_commands_are_imported_is_one_line(monkeypatch, capsys):
+    class Importing(types.ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sbert_app.cli", Importing("sbert_app.cli"))
+    with pytest.raises(SystemExit) as end:
+        run(["runs", "list"])
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
 @pytest.mark.parametrize("number", first(1, ENDING))
 def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
     command = [sys.executable, "-m", "sbert_app", "encode", "--home", str(home), str(lines), str(tmp_path / "out.npy")]
@@ -80,7 +110,7 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
     """Not what it has started either: a benchmark starts apps."""
     script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
     started, children, ours = tmp_path / "started", [], StartedProcesses()
-    monkeypatch.setattr(benchmark, "CLONE", tmp_path)
+    monkeypatch.setattr(doctor, "CLONE", tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "__main__.py").write_text(script)
@@ -93,7 +123,7 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
 
     threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
-        benchmark.benchmark("encode")
+        doctor.benchmark("encode")
     assert len(children) == 2
     gone, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
@@ -109,7 +139,7 @@ def test_each_interrupts_a_command(number):
 
 SWALLOWED = """
 import os, signal, sys, time
-from sbert_app.signals import interrupt, on_ending_signal
+from sbert_app.process import interrupt, on_ending_signal
 with on_ending_signal(interrupt):
     try:
         os.kill(os.getpid(), signal.SIGTERM)

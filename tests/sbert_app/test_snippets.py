@@ -30,7 +30,7 @@ from remote import NO_INDEX
 from running_app import RunningApp, free_port, running_app, wait_for_app
 
 from sbert_app.cli import GOOD
-from scripts.workers import end_workers
+from scripts.running import end_workers
 from training.sources.resolve import EMBEDDED
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]

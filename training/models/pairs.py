@@ -13,7 +13,7 @@ from torch import Tensor
 
 from training.inference.batching import pad
 from training.models.model import Pair
-from training.models.texts import replace_surrogates
+from training.models.texts import replace_surrogates, tokenizing
 from training.models.tokenization import TokenVectors, read_part
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class PairTokenizer:
         self._rust.no_padding()
         self._rust.enable_truncation(max_length, strategy="longest_first")
 
+    @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
         if not self.separately:
             encodings = self._rust.encode_batch_fast([(self._part(a), self._part(b)) for a, b in pairs])
@@ -87,6 +88,7 @@ class PairTokenizer:
         joined = ((*sides[a], *sides[b]) for a, b in pairs)
         return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
 
+    @tokenizing()
     def tokens(self, text: str) -> TokenVectors:
         """The tokens of a text alone, without vectors."""
         encoding = self._rust.encode(self._part(text))

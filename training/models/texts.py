@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,22 @@ T = TypeVar("T", bound=Hashable)
 
 # Sentences that are read and sorted by length together.
 CHUNK = 8_192
+
+
+@contextmanager
+def tokenizing() -> Iterator[None]:
+    """Makes an InputError of a panic of the tokenizers library, such as of a regular expression that gives up.
+
+    A panic is no `Exception`, and its class cannot be imported.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError(
+            f"the model's tokenizer gives up on a text ({error}); mend its tokenizer.json, or choose another model"
+        ) from None
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tokenizers import Encoding, Tokenizer, normalizers
 from training.inference.batching import token_counts
 from training.models.folder import TRANSFORMER, ModelFormat
 from training.models.modules.words import NO_LIMIT, WhitespaceTokenizer, WordEncoding
-from training.models.texts import Chunk, numbered, replace_surrogates, texts
+from training.models.texts import Chunk, numbered, replace_surrogates, texts, tokenizing
 from training.models.word_rows import WordRows
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class SubwordTokenizer(TextTokenizer):
             steps = [normalizers.Lowercase(), *filter(None, [self._rust.normalizer])]
             self._rust.normalizer = normalizers.Sequence(steps)
 
+    @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
         return self._rust.encode_batch(self._prepare(sentences), add_special_tokens=self._adds_special)
 
+    @tokenizing()
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
         ids = [encoding.ids for encoding in encodings]

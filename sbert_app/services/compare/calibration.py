@@ -1,7 +1,7 @@
 """Calibration curves (`training.evaluation.calibration`) in the home folder, one for each model and pooling.
 
 They are fitted on STSb train or on a user's gold scores, and belong to the weights of a model: they do not count for
-another model of the same name. ``scripts/calibrate.py`` writes those that ship, ``assets/calibration.json``.
+another model of the same name. ``scripts/measure_examples.py`` writes those that ship, ``assets/calibration.json``.
 """
 
 from __future__ import annotations

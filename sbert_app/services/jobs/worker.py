@@ -27,7 +27,7 @@ from typing import Any
 from filelock import Timeout
 from huey.exceptions import HueyException
 
-from sbert_app.process import configure_process
+from sbert_app.process import configure_process, on_ending_signal
 from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
@@ -36,7 +36,6 @@ from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
-from sbert_app.signals import on_ending_signal
 from training.errors import InputError, UserFacingError
 
 log = logging.getLogger("sbert_lab.worker")

@@ -14,7 +14,7 @@ from sbert_app.pages.components.events import Output, ask, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
-from sbert_app.server import blocks
+from sbert_app.server import app as server
 from sbert_app.server.endpoint import endpoints
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -24,7 +24,7 @@ from training.errors import InputError
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
     with patch.dict(endpoints, clear=True):  # other tests have endpoints of their own
-        return blocks.build(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
+        return server.build(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
 
 
 def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blocks):

@@ -13,7 +13,7 @@ import sbert_app
 import training
 from sbert_app.pages.components.messages import error_message, error_of, gradio_errors
 from sbert_app.pages.train.runs import status
-from sbert_app.server.endpoints import shown
+from sbert_app.server.endpoints import public_run
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import NotFoundError, UserFacingError, summary_of, without_folders
@@ -88,12 +88,12 @@ def test_a_run_names_its_files_and_models_without_their_folders(tmp_path):
     store = Services.start(Settings(home=tmp_path)).jobs.store
     data = f"{SERVER}/uploads/a.csv?encoding=koi8-r+stsb:train+{SERVER}/b.csv"
     run = store.create(RunConfig("regression", train_data=data, eval_data=f"{SERVER}/c.csv", base=f"{SERVER}/my base"))
-    answer = shown(run, events=[{"kind": "info", "files": [data]}])
+    answer = public_run(run, events=[{"kind": "info", "files": [data]}])
     assert SERVER not in json.dumps(answer)
     assert answer["config"]["train_data"] == answer["events"][0]["files"][0] == "a.csv?encoding=koi8-r+stsb:train+b.csv"
     assert (answer["config"]["eval_data"], answer["config"]["base"]) == ("c.csv", "my base")
     hub = store.create(RunConfig("regression", train_data="hf:org/name:config:train", base="org/model"))
-    assert shown(hub)["config"] == hub.config.to_dict(), "names that are no paths stay"
+    assert public_run(hub)["config"] == hub.config.to_dict(), "names that are no paths stay"
 
 
 def test_what_a_visitor_has_typed_is_quoted_as_it_was(tmp_path):

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import gradio as gr
 import pytest
 
-from sbert_app.server import blocks
+from sbert_app.server import app as server
 from sbert_app.server import endpoint as endpoints
 from sbert_app.server.endpoint import (
     LONGEST_NAME,
@@ -117,7 +117,7 @@ def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
 
 def test_no_event_of_a_page_takes_the_name_of_an_endpoint(tmp_path):
     with patch.dict(endpoints.endpoints, clear=True):  # other tests have endpoints of their own
-        app = blocks.build(Services.start(Settings(home=tmp_path)))
+        app = server.build(Services.start(Settings(home=tmp_path)))
         public = {function.api_name for function in app.fns.values() if function.api_visibility == "public"}
         assert {"compare", "encode", "score_file", "start_run"} <= public
         assert public <= set(endpoints.endpoints)  # Gradio calls the second "compare" compare_1

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from sbert_app.server.heartbeat import HEARTBEAT, ShortHeartbeats
+from sbert_app.server.workarounds import HEARTBEAT, ShortHeartbeats
 
 PATIENCE = 60.0
 

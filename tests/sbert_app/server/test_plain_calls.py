@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from sbert_app.server.calls import SESSION, PlainCalls, completed
 from sbert_app.server.endpoint import Endpoint, endpoints
-from sbert_app.server.plain_calls import SESSION, PlainCalls, completed
 from training.errors import InputError
 
 

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from waiting import wait_until
 
 from sbert_app.server import documents, v1
+from sbert_app.server.calls import CountRequests
 from sbert_app.server.login import Account, LoginRequired
-from sbert_app.server.metrics import CountRequests
 from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
 from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank

@@ -8,7 +8,7 @@ import gradio as gr
 import pytest
 from gradio_client.utils import apply_diff
 
-from sbert_app.server.whole_steps import WholeSteps
+from sbert_app.server.workarounds import WholeSteps
 
 STEPS: list[list[Any]] = [
     ["Starting", {"__type__": "update", "interactive": False}],

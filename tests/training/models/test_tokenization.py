@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
+from training.errors import InputError
 from training.models import word_rows
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.texts import ReadReport
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, read_part
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, SubwordTokenizer, read_part
 from training.models.word_rows import WordRows
 
 STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
@@ -97,3 +98,11 @@ class TestWordRows:
         other = Tokenizer.from_str(rust.to_str())
         other.pre_tokenizer = pre_tokenizers.Metaspace()
         assert WordRows.of(other, STATIC) is None
+
+
+def test_a_regular_expression_that_gives_up_is_one_sentence():
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    read = SubwordTokenizer(tokenizer, ModelFormat(Path()), 0, [], "right")
+    with pytest.raises(InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"):
+        read.ids(["a" * 500 + "!"])

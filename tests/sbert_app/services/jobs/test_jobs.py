@@ -25,7 +25,7 @@ from sbert_app.services.runs.archives import export
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
-from scripts.workers import end_workers, workers_of
+from scripts.running import end_workers, workers_of
 from training.errors import InputError
 from training.trainer.config import RunConfig
 

@@ -107,7 +107,7 @@ class TestOneMap:
         embeddings = EmbeddingCache(embeddings, home)
         embedded = embeddings.embed(embeddings.example(), DEFAULT_MODEL, "mean")
         shipped = DiskCache(SHIPPED).get(map_key(MapSettings(), embedded))
-        assert shipped is not None, "run python -m scripts.draw_example"
+        assert shipped is not None, "run python -m scripts.measure_examples map"
         assert shipped.shape == (461, 2)
 
 

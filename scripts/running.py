@@ -1,7 +1,12 @@
-"""The worker processes of a home folder: they outlive the app that has started them, but not a test or a benchmark."""
+"""The browser and the worker processes of an app that tests, benchmarks or screenshots run.
+
+``find_browser.sh`` installs the browser where there is none. Workers outlive the app that has started them, but not a
+test or a benchmark.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,21 +14,37 @@ from pathlib import Path
 
 import psutil
 
-ENDING_SECONDS = 10.0  # in which a run writes its checkpoint
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# A run writes its checkpoint within this time.
+ENDING_SECONDS = 10.0
+
+
+def chromium_path() -> str | None:
+    """The browser on the PATH; None for Playwright's own."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
 def workers_of(home: Path) -> list[psutil.Process]:
-    """Those that run, however they were started: by the app, or as ``sbert-lab worker``."""
-    found = []
+    """The workers that run, whether the app or ``sbert-lab worker`` has started them."""
+    workers = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
         if {"worker", "sbert_app.services.jobs.worker"} & set(line) and str(home) in line and _runs(process):
-            found.append(process)
-    return found
+            workers.append(process)
+    return workers
 
 
 def end_workers(home: Path) -> None:
-    """End them with their runs, which write into the folder until they have ended; kill those that take too long."""
+    """Ends the workers with their runs, which write into the folder until then, and kills those that take too long."""
     processes = []
     for worker in workers_of(home):
         with suppress(psutil.NoSuchProcess):
@@ -36,7 +57,7 @@ def end_workers(home: Path) -> None:
 
 
 def _wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Those that still run after `ENDING_SECONDS`."""
+    """The processes that still run after `ENDING_SECONDS`."""
     end = time.monotonic() + ENDING_SECONDS
     while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < end:
         time.sleep(0.05)
@@ -44,7 +65,7 @@ def _wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 
 def _runs(process: psutil.Process) -> bool:
-    """Not one that has ended and that its parent, such as the app, has not asked about yet."""
+    """Whether a process runs: it may have ended without its parent, such as the app, having noticed."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,8 +1,8 @@
-"""Plain calls of an endpoint (curl, a script): they share one session, and arguments may be left out or named.
+"""Middleware for calls of the documented endpoints: plain calls are completed, and all are counted for ``/metrics``.
 
 Gradio makes a session for each request that names none: it describes every component of every page anew, a tenth of a
-second for this app, and drops the lot. The endpoints keep nothing in a session, so all such requests may have the same
-one. Browsers and gradio_client name their own.
+second for this app, and drops the lot. The endpoints keep nothing in a session, so all plain calls (curl, a script) may
+have the same one. Browsers and gradio_client name their own.
 
 Gradio's own clients fill in defaults before they post; curl does not. A body that is posted to an endpoint may
 therefore be any of ``{"data": [all arguments]}``, ``{"data": [the first arguments]}`` and ``{"name": value, …}``.
@@ -11,6 +11,7 @@ therefore be any of ``{"data": [all arguments]}``, ``{"data": [the first argumen
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.server.endpoint import STATUS, endpoints
 from sbert_app.server.limits import replay
+from sbert_app.services.access import LATENCY, REQUESTS
 from training.errors import InputError
 
 SESSION = "plain"
@@ -28,7 +30,7 @@ CALL_BY_NAMES = f"{CALL}v2/"
 
 
 class PlainCalls:
-    """ASGI middleware: completes what is posted to an endpoint, and refuses what is no call of one.
+    """ASGI middleware: completes the calls that are posted to endpoints, and refuses other bodies.
 
     A user's mistake, which Gradio answers with status 500, gets one of its own. Arguments that are left out have their
     defaults, so that clients that were written before an argument was added keep working.
@@ -92,3 +94,33 @@ def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[
         rest = {key: body[key] for key in ("session_hash", "event_data") if key in body}
         named = {key: value for key, value in body.items() if key not in rest}
     return {**rest, "data": list(called.complete(named).values())}
+
+
+OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
+
+
+class CountRequests:
+    """ASGI middleware: number, status and latency of requests, by endpoint. Only known names become labels."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"] if scope["type"] == "http" else ""
+        endpoint = path.removeprefix(RUN)
+        if endpoint not in endpoints and endpoint not in OPENAI:
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            LATENCY.labels(endpoint).observe(time.perf_counter() - started)
+            REQUESTS.labels(endpoint, str(status)).inc()

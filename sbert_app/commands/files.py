@@ -1,29 +1,165 @@
-"""score IN OUT: adds the cosine of each sentence pair to a file."""
+"""encode and score: files of sentences to vectors, files of sentence pairs to scores.
+
+Many files become a folder of parts, which `PartsOptions` computes here or on Ray.
+"""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sbert_app.commands import options
-from sbert_app.commands.parts import PartsOptions, local_path
+from sbert_app.commands.options import Computing, ModelOptions, check_engine
 from sbert_app.formats import format_count, json_values
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.data.tables.columns import split_names
+from training.data.tables.table import SUFFIXES
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.services.files.matches import MatchOutputs, MatchSummary
     from sbert_app.services.files.report import ScoreReport, ScoreSummary
+    from sbert_app.services.files.shards import Engine
     from training.data.tables.columns import PairColumns
     from training.data.tables.rows import OpenedTable
     from training.evaluation.thresholds import Criterion
+
+
+FILE_SUFFIXES = (*SUFFIXES, ".npy")
+
+
+@dataclass(frozen=True)
+class PartsOptions:
+    """Options of `score` and `encode` for many files, which become a folder of parts."""
+
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
+    ] = None
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
+    ] = None
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
+    ] = None
+    gpus_per_worker: Annotated[
+        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
+    ] = 0
+    cpus_per_worker: Annotated[
+        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
+    ] = 1
+    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
+
+    def are_meant(self, source: str, output: str) -> bool:
+        """Whether the output is a folder of parts.
+
+        It is one if an engine is named, if OUT is a folder or ends with a slash, or if IN is several files and OUT has
+        no ending.
+        """
+        if self.engine is not None or output.endswith("/"):
+            return True
+        if Path(output).is_dir():
+            return not output.lower().endswith(FILE_SUFFIXES)
+        return _is_several(source) and not Path(output).suffix
+
+    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
+        """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
+        from sbert_app.services.background.watch import Watch
+        from sbert_app.services.files.blocks import ShardJob
+        from sbert_app.services.files.shards import compute_here, run_job
+
+        if output.lower().endswith(FILE_SUFFIXES):
+            raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
+        engine: Engine = compute_here
+        check_engine(self.engine)
+        if self.engine == "ray":
+            from sbert_app.services.files.shards import RayEngine
+
+            engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
+        elif self.address or self.concurrency:
+            raise InputError("--address and --concurrency are options of --engine ray")
+        computed = {"dtype": computing.dtype, "device": computing.device, "offline": computing.offline}
+        home = str(computing.prepare())
+        job |= {"pooling": model.pooling, "home": home, "block_rows": self.block_rows, **computed}
+        doing = "scoring" if kind == "score" else "encoding"
+        with clean_stdout(), ProgressBar(doing, "rows") as bar, stop_on_signal() as should_stop:
+            try:
+                result = run_job(ShardJob(kind, output, model.name, **job), source, engine, Watch.of(bar, should_stop))
+            except Stopped:
+                raise Stopped(f"the parts that are finished stay in {output}; the same command goes on") from None
+        print_result(asdict(result), computing.as_json, result.sentence)
+
+
+def local_path(source: str) -> Path:
+    """The path of a single file. InputError for a glob, a folder or a URL, whose output is a folder of parts."""
+    if _is_several(source):
+        raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
+    return Path(source)
+
+
+def _is_several(source: str) -> bool:
+    path = Path(source)
+    return "://" in source or path.is_dir() or (any(sign in source for sign in "*?[") and not path.exists())
+
+
+@options.grouped
+def encode(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="IN",
+            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -."
+        ),
+    ],
+    *,
+    model: options.ModelOptions,
+    file: options.FileOptions,
+    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
+    pipe: options.Pipe,
+    parts: PartsOptions,
+    computing: options.Computing,
+) -> None:
+    """Encode sentences to vectors, rows in input order.
+
+    Into a folder, many files are encoded in parts; the same command after an interruption does what is missing.
+    """
+    source, file = file.of(source)
+    if parts.are_meant(source, output):
+        columns = (file.columns,) if file.columns else ()
+        parts.run(
+            "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
+        )
+        return
+    from sbert_app.services.background.watch import Watch
+    from sbert_app.services.files.encode import encode_file, open_sentences
+    from sbert_app.services.files.writers import VECTORS, check_output
+    from training.data.tables.columns import has_pairs
+
+    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
+        with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+            path, target = local_path(input_path), Path(output_path)
+            # This reports what is wrong before the model is loaded.
+            table, column = open_sentences(path, file.columns, file.encoding)
+            if file.columns is None and has_pairs(table):
+                print(
+                    f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
+                )
+            check_output(target, VECTORS, path)
+            encoder = options.load_encoder(model, computing)
+            summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
+        print_result(asdict(summary), computing.as_json, summary.sentence.replace(output_path, output))
 
 
 @dataclass(frozen=True)
@@ -37,7 +173,7 @@ class _Matching:
     def of(
         cls, threshold: str | None, output: Path, groups: Path | None, deduplicated: Path | None
     ) -> _Matching | None:
-        """None without a threshold. InputError if it is none, or is missing where the others need it."""
+        """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
         if threshold is None:
             if groups or deduplicated:
                 raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
@@ -51,7 +187,7 @@ class _Matching:
         return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
 
     def check(self, table: OpenedTable, columns: PairColumns) -> None:
-        """InputError, before anything is scored, if a threshold cannot be chosen or a file not be written."""
+        """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
         from sbert_app.services.files.writers import WRITERS, check_output
         from training.data.gold import LOOKED_AT, GoldColumn
         from training.evaluation.thresholds import FIXED
@@ -66,7 +202,7 @@ class _Matching:
 
     @contextmanager
     def temporary(self) -> Iterator[Path]:
-        """Where the scores are put meanwhile: with the types that they have, beside the output."""
+        """A file beside the output that holds the scores in the meantime, with the types of their columns."""
         from sbert_app.services.files.writers import WRITERS, check_output
 
         [output] = self.outputs.matched
@@ -75,7 +211,7 @@ class _Matching:
             yield Path(inside) / "scored.parquet"
 
     def apply(self, scored: Path, summary: ScoreSummary) -> MatchSummary:
-        """Write the outputs. InputError if no threshold fulfils the criterion; the scores are kept."""
+        """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
         from sbert_app.services.files.matches import apply_threshold, threshold_of
 
         try:
@@ -160,22 +296,19 @@ def _score(
     from training.evaluation.thresholds import CRITERIA
 
     with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-        table = open_table(source, file.encoding)  # reports errors before the model is loaded
+        # This reports what is wrong before the model is loaded.
+        table = open_table(source, file.encoding)
         picked = pick_columns(table, split_names(file.columns, table.columns) or None)
         if applied:
             applied.check(table, picked)
-        from training.models.cross_encoder import CrossEncoder
-
         encoder = options.load_encoder(model, computing)
-        cross = cross_encoder and CrossEncoder.load(
-            cross_encoder, computing.dtype, computing.device, computing.prepare()
-        )
+        crosser = options.load_cross_encoder(cross_encoder, computing)
         with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
             summary = score_file(
                 table,
                 [output, *([copy] if copy else [])],
                 encoder,
-                cross or None,
+                crosser,
                 picked,
                 Watch.of(bar, should_stop),
                 criteria=(str(applied.criterion),) if applied else CRITERIA,
@@ -206,7 +339,7 @@ def _matches_text(matches: MatchSummary) -> str:
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """A line for each pair of scores that a report compares."""
+    """The lines of a report's agreements, one for each two kinds of scores."""
     pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
     lines = []
     for field, what in pairs:

@@ -1,0 +1,107 @@
+"""models and data: the names that can be used, where their contents come from, and how a file is read."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from sbert_app.commands import options
+from sbert_app.formats import format_bytes
+from sbert_app.terminal import print_result
+from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
+
+# These have no weights to be fetched.
+ALWAYS = (TFIDF, BM25)
+
+
+def models(home: options.Home = None, as_json: options.Json = False) -> None:
+    """List the models that can be named.
+
+    They are built in, in the home folder, or of runs. Any model of the Hub can be named, too.
+    """
+    place = options.prepare(home, offline=False)
+    from sbert_app.services.models.cache import ModelCache
+    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.store.temp_folder import folder_size
+
+    cache = ModelCache(place)
+    kinds = dict.fromkeys(ENCODERS, "bi-encoder") | dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
+    kinds |= dict.fromkeys(BASELINES, "baseline") | {BM25: "baseline"} | dict.fromkeys(WORD_ENCODERS, "random weights")
+    place_of = place / "models"
+    folders = [file.parent for depth in ("*", "*/*") for file in place_of.glob(f"{depth}/modules.json")]
+    own = {str(folder.relative_to(place_of)): folder_size(folder) for folder in sorted(folders)}
+    kinds |= {name: "in the home folder" for name in own if name not in kinds}
+    rows: list[dict[str, Any]] = []
+    for name, kind in kinds.items():
+        here = name in ALWAYS or cache.is_here(name)
+        rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
+    for run in RunStore(place).list():
+        if run.has_model:
+            size = folder_size(run.folder / "model")
+            rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
+    lines = []
+    for row in rows:
+        takes = format_bytes(row["bytes"]) if row["bytes"] else "" if row["here"] else DOWNLOADS.get(row["name"], "")
+        state = "here" if row["here"] else "to be fetched"
+        lines.append(f"{row['name']:36} {row['kind']:18} {state:14} {takes:>8}  {row.get('called', '')}".rstrip())
+    lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
+    print_result({"models": rows}, as_json, "\n".join(lines))
+
+
+SHOWN = 3
+
+
+@options.grouped
+def data(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."),
+    ] = None,
+    *,
+    file: options.FileOptions,
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the data sets, or show how a data set or a file is read."""
+    place = options.prepare(home, offline)
+    if name is None:
+        _list(as_json)
+        return
+    from training.data.load import load_data
+
+    with options.received(name) as source:
+        dataset = load_data(file.data(source) if file != options.FileOptions() else source, place)
+    columns: list[Any] = [*dataset.columns]
+    columns += [dataset.scores] if dataset.scores is not None else []
+    columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
+    first = [list(row) for row in islice(zip(*columns, strict=True), SHOWN)]
+    value = {
+        "name": dataset.name,
+        "form": dataset.kind,
+        "rows": len(dataset),
+        "source": dataset.source,
+        "notes": dataset.notes,
+    }
+    lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
+    lines += [f"row {row}: " + "  |  ".join(map(str, cells)) for row, cells in zip(dataset.rows, first, strict=False)]
+    print_result({**value, "first": first}, as_json, "\n".join(lines))
+
+
+def _list(as_json: bool) -> None:
+    value = {
+        name: {
+            "title": entry.title,
+            "form": entry.form,
+            "splits": list(entry.splits),
+            "from": entry.repo or "package index",
+        }
+        for name, entry in DATA_SETS.items()
+    }
+    lines = [
+        f"{name:14} {entry['form']:16} {', '.join(entry['splits']):18} {entry['from']}" for name, entry in value.items()
+    ]
+    lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")
+    print_result({"data": value}, as_json, "\n".join(lines))

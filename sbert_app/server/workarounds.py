@@ -1,0 +1,72 @@
+"""Workarounds for Gradio 6.31. Each class says what goes wrong without it, and can go once that no longer does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import gradio as gr
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEARTBEAT = "/gradio_api/heartbeat/"
+
+
+class WholeSteps(gr.Blocks):
+    """`gr.Blocks` whose generators send each step as a replacement of the one before.
+
+    Gradio sends what a generator yields as edits of what it yielded before, and its page applies them to objects that
+    may still wait to be shown. Two steps that arrive while the page is busy, as on a slow telephone, lose what the
+    first has changed besides values: a button stays disabled, a figure is never made visible. The browser test of Bulk,
+    ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
+    """
+
+    def handle_streaming_diffs(
+        self,
+        block_fn: Any,
+        data: list[Any],
+        session_hash: str | None,
+        run: str | None,
+        final: bool,
+        simple_format: bool = False,
+    ) -> list[Any]:
+        """The outputs of a step as they are sent: Gradio sends the first and the last whole, and this the others."""
+        is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
+        step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
+        return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
+
+
+class ShortHeartbeats:
+    """ASGI middleware: answers heartbeats itself, and turns the POST of a page that is left into the end of one.
+
+    Gradio's page holds one request open for good, and the app learns from its end that the page has gone. A browser
+    allows six connections to a host over HTTP/1.1, so a seventh tab would wait for ever. Here that request is answered
+    at once, and ``assets/app.js`` says by a POST to the same address when a page is left.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_heartbeat = scope["type"] == "http" and scope["path"].startswith(HEARTBEAT)
+        if is_heartbeat and scope["method"] == "GET":
+            await Response("data: ALIVE\n\n", media_type="text/event-stream")(scope, receive, send)
+        elif is_heartbeat and scope["method"] == "POST":
+            await self._end(scope)
+            await Response(status_code=204)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _end(self, scope: Scope) -> None:
+        """Shows Gradio a heartbeat that begins and breaks off, at which it stops what the session computes."""
+        has_begun = asyncio.Event()
+
+        async def receive() -> Message:
+            await has_begun.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                has_begun.set()
+
+        await self.app({**scope, "method": "GET"}, receive, send)
