@@ -28,15 +28,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_an_answer_is_one_line_of_json_or_words(capsys: pytest.CaptureFixture[str]):
+def test_an_answer_is_one_line_of_json_or_words_and_prints_go_to_stderr(capsys: pytest.CaptureFixture[str]):
     print_result({"ρ": 0.5}, True, "half")
     print_result({"ρ": 0.5}, False, "half")
     first, second = capsys.readouterr().out.splitlines()
     assert (json.loads(first), second) == ({"ρ": 0.5}, "half")
     assert first.isascii()
-
-
-def test_prints_go_to_stderr_meanwhile(capsys: pytest.CaptureFixture[str]):
     with clean_stdout():
         print("advice")
     print("answer")

@@ -62,9 +62,13 @@ def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
     assert not any(colour in html.lower() for colour in ("blue", "orange", "grey"))  # a mark is named as in the figure
 
 
-def test_one_variant_is_no_comparison():
+def test_one_variant_or_one_seed_is_no_comparison_and_what_is_not_precomputed_is_named():
     html = views.legend_of(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
     assert "Best:" not in html
+    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
+    assert "told apart" not in html
+    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
+    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
@@ -98,16 +102,6 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     html = views.statistics_of(rows)
     assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds." in html
     assert "1–2" in html and "&gt; max" in html
-
-
-def test_with_one_seed_nothing_is_ranked():
-    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
-    assert "told apart" not in html
-
-
-def test_variants_that_are_not_precomputed_are_named():
-    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
-    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):

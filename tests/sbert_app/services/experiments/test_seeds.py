@@ -2,13 +2,7 @@
 
 import pytest
 
-from sbert_app.services.experiments.experiment import (
-    SEEDS,
-    Experiments,
-    is_experiment,
-    new_seeds,
-    parse_seeds,
-)
+from sbert_app.services.experiments.experiment import SEEDS, Experiments, is_experiment, new_seeds, parse_seeds
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore

@@ -33,8 +33,6 @@ def sentences_of(source: Path) -> list[Any]:
     return [cell for batch in table.batches() for cell in batch.rows[column]]
 
 
-# ---------------------------------------------------------------- text files: a sentence a line
-
 LINES = {
     "commas": "Hello, world.\nIt rains.\nOne, two, three.",
     "one column would be a header": "the cat sat\nthe dog ran",
@@ -65,13 +63,6 @@ def test_any_encoding(tmp_path: Path, encoding: str):
     assert sentences_of(tmp_path / "x.txt") == ["Größe zählt.", "Déjà vu, öfter."]
 
 
-def test_a_header_is_known_by_its_name(tmp_path: Path):
-    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
-    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
-    (tmp_path / "x.txt").write_text("sentence\n")
-    assert sentences_of(tmp_path / "x.txt") == ["sentence"]
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", bytes(range(32)) * 99], ids=["empty", "blank", "binary"])
 def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "x.txt").write_bytes(content)
@@ -79,12 +70,13 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
         open_sentences(tmp_path / "x.txt")
 
 
-def test_no_file(tmp_path: Path):
+def test_a_header_is_known_by_its_name_and_a_missing_file_is_said(tmp_path: Path):
     with pytest.raises(InputError, match="There is no file"):
         open_sentences(tmp_path / "x.txt")
-
-
-# ---------------------------------------------------------------- vectors
+    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
+    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
+    (tmp_path / "x.txt").write_text("sentence\n")
+    assert sentences_of(tmp_path / "x.txt") == ["sentence"]
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".NPY", ".parquet"])
