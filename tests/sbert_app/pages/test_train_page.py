@@ -10,7 +10,6 @@ import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.events import changes
-from sbert_app.pages.components.messages import error_of
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import page as train_page
@@ -422,13 +421,6 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(ser
     monkeypatch.setattr(store, "list", read_and_delete)
     assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
     assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
-
-
-def test_what_the_disk_refuses_is_said_in_the_page(services):
-    run = finished(services.jobs.store)
-    (run.folder / "name.txt").unlink()
-    (run.folder / "name.txt").mkdir()
-    assert "Is a directory" in error_of(services.jobs.store.rename, run.id, "another name")
 
 
 def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):

@@ -49,7 +49,7 @@ def test_a_new_run_waits_in_the_queue_with_an_id_of_its_own_and_a_name(store):
     run = store.create(CONFIG)
     assert (run.state, run.config) == ("queued", CONFIG)
     assert RunConfig.model_validate_json((run.folder / "config.json").read_text()) == CONFIG
-    assert store.create(CONFIG).id.endswith("-regression-mean")
+    assert run.id.endswith("-regression-mean")
     assert store.create(RunConfig("mnrl", name="Ünïcode / näme!")).id[15:] == "-n-code-n-me"
     assert len({store.create(CONFIG).id for _ in range(20)}) == 20
     assert store.create(CONFIG).name == "regression · mean · scratch:1x32"
