@@ -138,14 +138,6 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
     assert httpx.get(f"{app_url}/nothing").json() == {"error": "Not Found"}
 
 
-def test_the_endpoint_measures_retrieval(client):
-    found = client.predict("beir:stsb:dev", "bm25", api_name="/evaluate")
-    low, high = (found["intervals"]["ndcg@10"][end] for end in ("low", "high"))
-    assert 0.5 < low < found["ndcg@10"] < high < 1
-    with pytest.raises(AppError, match="bm25 ranks documents for queries"):
-        client.predict("stsb:dev", "bm25", api_name="/evaluate")
-
-
 def test_the_api_starts_follows_and_stops_runs(client):
     run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
     assert (run["state"], run["config"]["objective"]) == ("queued", "regression")
@@ -179,16 +171,6 @@ class TestScoreFile:
         json.dumps(summary, allow_nan=False)
         with Path(scored).open(newline="", encoding="utf-8") as file:
             assert list(csv.DictReader(file))[1]["note"] == "no text in right"
-
-    def test_a_threshold_adds_a_column(self, client, pairs):
-        summary, scored = client.predict(
-            handle_file(pairs), columns="left,right", threshold="0.7", api_name="/score_file"
-        )
-        assert (summary["matches"]["pairs"], summary["matches"]["matches"]) == (2, 1)
-        with Path(scored).open(newline="", encoding="utf-8") as file:
-            assert [row["match"] for row in csv.DictReader(file)] == ["true", "", "false"]
-        with pytest.raises(AppError, match=r"no column of mine\.csv says which rows match"):
-            client.predict(handle_file(pairs), columns="left,right", threshold="best-f1", api_name="/score_file")
 
     @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
     def test_only_uploaded_files_are_read(self, app_url, pairs, meta):

@@ -70,17 +70,6 @@ def test_a_terminal_shows_a_bar_in_one_line_and_removes_it(clock: list[float], c
     assert visible(written[written.rindex(ERASE_LINE) :]) == [], "the line is erased at the end"
 
 
-def test_a_narrow_terminal_shows_no_bar(clock: list[float], columns: Callable[[int], None]):
-    columns(60)
-    stream = Terminal()
-    with ProgressBar("encoding", "sentences", stream) as bar:
-        bar(0, 1_000)
-        clock[0] += 1
-        bar(100, 1_000)
-    assert "━" not in stream.getvalue()
-    assert "10%" in stream.getvalue()
-
-
 def test_an_interrupted_command_leaves_a_clean_line(clock: list[float], columns: Callable[[int], None]):
     stream = Terminal()
 

@@ -87,17 +87,6 @@ def test_what_happened_to_the_rows_is_said(summary, changes, remark):
     assert remark in results.outcome(replace(summary, **changes), 5_000)
 
 
-def test_the_example_has_sixty_pairs_of_all_kinds():
-    table = open_table(EXAMPLE)
-    rows = next(table.batches()).rows
-    assert table.row_estimate == len(rows["sentence1"]) == 60
-    assert len(set(rows["topic"])) >= 8
-    assert sum(not text for name in ("sentence1", "sentence2") for text in rows[name]) == 2
-    text = "".join(rows["sentence1"] + rows["sentence2"])
-    assert any(ord(letter) > 0x1F000 for letter in text), "emoji"
-    assert set("éüøŁ") & set(text), "accents"
-
-
 def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
     html = results.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
     assert 'role="progressbar"' in html

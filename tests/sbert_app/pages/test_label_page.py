@@ -8,7 +8,6 @@ import gradio as gr
 import pytest
 from paths import linked_home
 
-from sbert_app.pages.label import page as label
 from sbert_app.pages.label.page import _LabelPage
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -96,11 +95,6 @@ def test_from_ratings_to_a_decision(page):
     assert (
         "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
     )
-
-
-def test_what_pairs_are_enough_for_is_said_before_the_work(page):
-    assert "training needs 40 judged pairs" in label.how_many_are_enough(15)
-    assert "Training keeps 12 of them to compare before and after, to about ±27 points" in label.how_many_are_enough(60)
 
 
 def test_words_of_users_are_text(page):

@@ -34,13 +34,6 @@ def experiments(tmp_path, monkeypatch):
     return Experiments(jobs)
 
 
-def test_a_file_is_split_in_the_encoding_that_is_named(file):
-    file.write_text(file.read_text().replace("claim", "café"), encoding="cp1250")
-    data, found = folds.split(f"{file}?encoding=cp1250", None)
-    assert "café" in data.columns[0][0]
-    assert {fold.name for fold in found} == {"guns", "marriage", "penalty"}
-
-
 @pytest.mark.parametrize("k", [2, 5, 6])
 def test_k_folds_hold_out_every_pair_once(file, k):
     data, found = folds.split(file, k)
