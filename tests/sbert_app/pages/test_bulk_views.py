@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
-from paths import ROOT
 
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.bulk import results
@@ -15,7 +14,6 @@ from training.data.tables.columns import pick_columns
 from training.data.tables.table import open_table
 
 EVIL = "<script>alert(1)</script>"
-EXAMPLE = ROOT / "assets" / "examples" / "bulk-example.csv"
 
 
 @pytest.fixture
