@@ -11,8 +11,8 @@ SELDOM_IMPORTED := /tests/|/transformers/models/|/(ray|plotly|sympy|openai|mteb|
 export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
-# The longest files first, so that none is left for the end; a file is one process's, as its tests share fixtures.
-BY_FILE := --dist loadfile --no-loadscope-reorder
+# A file is one process's, as its tests share fixtures.
+BY_FILE := --dist loadfile
 # The tests of the gate wait for a third of their time: three processes keep two cores at work.
 GATE := --numprocesses 3 $(BY_FILE)
 SLOW := --numprocesses 2 $(BY_FILE)

@@ -48,3 +48,16 @@ class OverlapCrossEncoder:
         if on_progress is not None:
             on_progress(len(pairs), len(pairs))
         return np.array([len(a & b) / max(len(a | b), 1) for a, b in words], dtype=np.float32)
+
+
+class AnyModel:
+    """A cache of models that has one encoder under any name."""
+
+    def __init__(self, encoder: BagEncoder | None = None) -> None:
+        self.one = encoder or BagEncoder()
+
+    def get(self, name, type_, pooling=None, role=None) -> BagEncoder:
+        return self.one
+
+    def cross_encoder_or_none(self, name) -> OverlapCrossEncoder | None:
+        return OverlapCrossEncoder() if name and name != "none" else None

@@ -1,8 +1,10 @@
 """What a command said, and the files that the tests of commands give it; the fixtures are in sbert_app/conftest.py."""
 
+import csv
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sbert_app import cli
@@ -36,3 +38,8 @@ class Answer:
 
 
 Run = Callable[..., Answer]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

@@ -15,7 +15,6 @@ from sbert_app.process import ENDING
 from scripts.fetch_embedded import embed
 from training.sources import package_index
 
-pytest_plugins = ["budgets"]
 load_profile()
 # A shell without job control starts what is in the background with Ctrl-C ignored, and what a test starts inherits it.
 for number in (each for each in ENDING if signal.getsignal(each) is signal.SIG_IGN):

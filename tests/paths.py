@@ -1,6 +1,13 @@
-"""Where tests find the project, and data that lies beside it on some machines only."""
+"""Where tests find the project, and home folders of their own."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+def linked_home(home: Path, folder: Path) -> Path:
+    """``folder`` as an empty home folder with the models and data of ``home``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("models", "data"):
+        (folder / kind).symlink_to(home / kind)
+    return folder

@@ -112,14 +112,7 @@ def write(folder: Path, *names: str, content: str = "x") -> Path:
 
 def model(folder: Path) -> Path:
     """What the Hub holds for a model, with what must not be taken beside it."""
-    good = (
-        "config.json",
-        "modules.json",
-        "tokenizer.json",
-        "vocab.txt",
-        "model.safetensors",
-        "1_Pooling/config.json",
-    )
+    good = ("config.json", "modules.json", "tokenizer.json", "vocab.txt", "model.safetensors", "1_Pooling/config.json")
     return write(folder, *good, "pytorch_model.bin", "rust_model.ot", "modeling_own.py", "onnx/model.onnx")
 
 

@@ -90,11 +90,3 @@ def test_the_lock_file_satisfies_every_requirement():
         [pin] = locked[canonicalize_name(requirement.name)].specifier
         assert pin.operator == "=="
         assert pin.version in requirement.specifier
-
-
-def test_every_requirement_says_why():
-    for name in ("requirements.txt", "requirements-dev.txt"):
-        for line in (ROOT / name).read_text().splitlines():
-            package = line.split("#")[0].strip()
-            if package and not package.startswith("-r"):
-                assert re.search(r"\s# \w.+", line), f"{name}: {package} without a reason"

@@ -2,19 +2,12 @@ r"""Only "\n" ends a line of what people wrote: sentences hold U+2028, U+0085 an
 
 import numpy as np
 import pytest
-from paths import ROOT
 
 from sbert_app.services.corpus.corpus import Corpus
 from training.data.dataset import Dataset
 from training.trainer.negatives import MinedNegatives
 
 ODD = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
-
-
-def test_no_text_is_split_by_splitlines():
-    files = [file for folder in ("training", "sbert_app") for file in (ROOT / folder).rglob("*.py")]
-    assert files
-    assert not [file for file in files if ".splitlines(" in file.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("odd", ODD)

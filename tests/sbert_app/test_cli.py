@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import SENTENCES, Run
-from paths import ROOT
+from command_line import SENTENCES, Run, read_csv
+from paths import ROOT, linked_home
 from waiting import wait_until
 
 from sbert_app import cli
@@ -24,16 +24,8 @@ from sbert_app.settings import Settings
 from training.errors import InputError, Stopped
 
 
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def left_over(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()} - {"pairs.csv", "sentences.jsonl", "home"}
-
-
-# ---------------------------------------------------------------- encode
 
 
 def test_encode_writes_rows_in_input_order(run: Run, folder: Path, model: Path):
@@ -108,9 +100,6 @@ def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path
     np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), vectors)
 
 
-# ---------------------------------------------------------------- score, evaluate
-
-
 def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Path):
     said = run("score", "pairs.csv", "scored.csv", "--model", model, "--json").json
     assert (said["rows"], said["scored"], said["report"]["cosine_gold"]["n"]) == (3, 3, 3)
@@ -136,8 +125,8 @@ def test_score_with_a_threshold_finds_matches_and_groups(run: Run, folder: Path,
     said = run(*asked, "--threshold", "best-f1", *lists, "--json").json
     assert (said["matches"]["pairs"], said["matches"]["matches"]) == (16, 8)
     assert said["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
-    assert [row["match"] for row in table(folder / "matched.csv")] == ["true", "false"] * 8
-    assert len(table(folder / "kept.csv")) == said["matches"]["remaining"]
+    assert [row["match"] for row in read_csv(folder / "matched.csv")] == ["true", "false"] * 8
+    assert len(read_csv(folder / "kept.csv")) == said["matches"]["remaining"]
     assert "of duplicates among" in run(*asked, "--threshold", "0.99").out
     assert not list(folder.glob(".sbert-lab-*")), "the scores in between"
 
@@ -186,20 +175,14 @@ def test_evaluate_calibrates_and_checks_on_other_pairs(run: Run, folder: Path, m
     assert (baseline.code, "is no bi-encoder" in baseline.err) == (2, True)
 
 
-def test_a_correlation_that_does_not_exist_is_null_in_json(run: Run, folder: Path, model: Path):
-    (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
-    assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
-
-
-def test_evaluate_takes_the_default_model(run: Run, folder: Path, home: Path):
-    said = run("evaluate", "--data", "pairs.csv", "--home", home, "--json").json
-    assert (said["model"], said["pooling"], said["n"]) == ("all-MiniLM-L6-v2", "mean", 3)
-
-
-def test_evaluate_for_people(run: Run, folder: Path, model: Path):
+def test_evaluate_takes_the_default_model_and_answers_in_words_or_json(run: Run, folder: Path, model: Path, home: Path):
     said = run("evaluate", "--data", "pairs.csv", "--model", model).out
     assert "Spearman ρ ×100" in said
     assert "95% interval" in said
+    said = run("evaluate", "--data", "pairs.csv", "--home", home, "--json").json
+    assert (said["model"], said["pooling"], said["n"]) == ("all-MiniLM-L6-v2", "mean", 3)
+    (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
+    assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
 
 
 def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
@@ -236,9 +219,6 @@ def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
         assert run("evaluate", "--data", "beir:set", *wrong).code == 2
 
 
-# ---------------------------------------------------------------- train, runs
-
-
 def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
     at = ("--home", folder / "home")
     (folder / "home").mkdir()
@@ -258,9 +238,7 @@ def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
 
 def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     at = ("--home", folder / "home")
-    (folder / "home").mkdir()
-    for kind in ("models", "data"):
-        (folder / "home" / kind).symlink_to(home / kind)
+    linked_home(home, folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv")
     said = run("train", *what, "--eval-data", "pairs.csv", "--max-steps", 3, "--batch-size", 2, *at, "--json").json
     assert (said["status"], said["steps"]) == ("finished", 3)
@@ -313,19 +291,6 @@ def koi8(folder: Path) -> Path:
     return path
 
 
-def test_a_run_keeps_the_encoding_of_its_file(run: Run, koi8: Path, home: Path):
-    at = ("--home", koi8.parent / "home", "--encoding", "koi8-r")
-    (koi8.parent / "home").mkdir()
-    (koi8.parent / "home" / "models").symlink_to(home / "models")
-    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "old.csv", "--eval-data", "none")
-    said = run("train", *what, "--max-steps", 1, "--batch-size", 2, *at, "--json").json
-    [listed] = run("runs", "list", *at[:2], "--json").json["runs"]
-    assert listed["config"]["train_data"] == f"{koi8}?encoding=koi8-r"
-    assert said["status"] == "finished"
-    assert "certainty" not in run("runs", "show", said["id"], *at[:2]).out, "nothing was guessed"
-    assert "there is no text encoding 'klingon'" in run("train", *what, "--encoding", "klingon").complaint
-
-
 @pytest.mark.parametrize("command", ["evaluate --data", "distill out --data", "ablate --preset pooling --train-data"])
 def test_an_encoding_needs_a_file(run: Run, folder: Path, command: str):
     said = run(*command.split(), "stsb:dev", "--encoding", "koi8-r")
@@ -342,21 +307,22 @@ def test_evaluate_says_how_a_file_was_understood(run: Run, koi8: Path):
     assert wrong.code == cli.WRONG_INPUT or wrong.json["n"] != named.json["n"]
 
 
-def test_training_that_cannot_work_leaves_no_run_behind(run: Run, folder: Path):
+def test_training_that_cannot_work_leaves_no_run_and_resume_takes_no_settings(run: Run, folder: Path):
     (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
     at = ("--home", folder / "home")
     said = run("train", "--objective", "classification", "--train-data", "plain.csv", "--eval-data", "none", *at)
     assert said.code == cli.WRONG_INPUT
     assert "plain.csv holds pairs" in said.complaint
     assert run("runs", "list", *at, "--json").json == {"runs": []}
+    said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
+    assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)
 
 
 def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: Path, home: Path):
     from training.data.load import load_data
     from training.objectives.ranking import MultipleNegativesRanking
 
-    (folder / "home").mkdir()
-    (folder / "home" / "models").symlink_to(home / "models")
+    linked_home(home, folder / "home")
     data = MultipleNegativesRanking.transform(load_data("stsb:dev"))
     rows = [f"{a}\t{b}" for a, b in zip(*data.columns, strict=True)][:80]
     (folder / "together.tsv").write_text("\n".join(["sentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
@@ -379,22 +345,6 @@ def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: 
     assert (config["matryoshka_dims"], config["mini_batch_size"], config["mine_negatives"]) == ([16, 8], 4, True)
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("mse",), "mse needs a teacher to learn from"),
-        (("mse", "--teacher", "run:none"), "there is no run 'none' in"),
-        (("regression", "--mine-negatives"), "mine_negatives is for triplet, mnrl, margin-mse"),
-        (("mnrl", "--matryoshka-dims", "wide"), "must be whole numbers from 1, such as 256,128,64"),
-        (("mnrl", "--report-to", "wandb"), "choose tensorboard, trackio"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_one_line(run: Run, folder: Path, options: tuple[str, ...], told: str):
-    said = run("train", "--objective", *options, "--train-data", "pairs.csv", "--home", folder / "home")
-    assert said.code == cli.WRONG_INPUT
-    assert told in said.complaint
-
-
 def test_several_data_sets_are_named_with_an_objective_each(run: Run, folder: Path):
     names = ("--train-data", "pairs.csv=cosent", "--train-data", "pairs.csv=regression", "--mix", "round-robin")
     at = ("--home", folder / "home", "--base", "scratch:1x32", "--eval-data", "none")
@@ -407,11 +357,6 @@ def test_several_data_sets_are_named_with_an_objective_each(run: Run, folder: Pa
     assert (said.code, "'cosin' is unknown" in said.complaint) == (cli.WRONG_INPUT, True)
 
 
-def test_resume_takes_no_other_settings(run: Run, folder: Path):
-    said = run("train", "--resume", "some-run", "--lr", "1e-3", "--seed", "3", "--home", folder)
-    assert (said.code, "leave out learning_rate, seed" in said.complaint) == (cli.WRONG_INPUT, True)
-
-
 def test_a_run_that_fails_is_exit_1_with_its_reason(
     run: Run, folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -421,16 +366,13 @@ def test_a_run_that_fails_is_exit_1_with_its_reason(
         raise MemoryError
 
     monkeypatch.setattr(Trainer, "run", too_much)
-    (folder / "home").mkdir()
-    (folder / "home" / "models").symlink_to(home / "models")
+    linked_home(home, folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
     said = run("train", *what, "--home", folder / "home", "--json")
     assert (said.code, json.loads(said.out)["status"]) == (cli.BROKEN, "failed")
     assert said.err.splitlines()[-1].startswith("error: run ")
     assert "not enough memory" in said.err.splitlines()[-1]
 
-
-# ---------------------------------------------------------------- wrong input: exit 2 and one line
 
 WRONG: dict[str, tuple[str, str]] = {
     "no such command": ("frobnicate", "No such command"),
@@ -525,24 +467,6 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
     assert left_over(folder) == there
 
 
-def test_an_output_that_fails_in_the_middle_leaves_the_old_one(
-    run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from sbert_app.services.files.writers import NpyWriter
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(NpyWriter, "write", full)
-    (folder / "out.npy").write_text("old")
-    answer = run("encode", "sentences.jsonl", "out.npy", "--model", model)
-    assert (answer.code, "No space left on device" in answer.complaint) == (cli.WRONG_INPUT, True)
-    assert (folder / "out.npy").read_text() == "old"
-    assert left_over(folder) == {"out.npy"}
-
-
-# ---------------------------------------------------------------- everything else
-
 FAILURES = [
     (RuntimeError("boom\nand more"), cli.BROKEN, "error: RuntimeError: boom and more"),
     (InputError("wrong,\nand why"), cli.WRONG_INPUT, "error: wrong, and why"),
@@ -576,25 +500,14 @@ def test_the_traceback_is_there_for_those_who_ask(run: Run, folder: Path, monkey
     assert answer.err.splitlines()[-1] == "error: ZeroDivisionError: division by zero"
 
 
-def test_what_libraries_print_is_kept_out_of_the_json(
-    run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-):
-    load = options.load_encoder
-
-    def chatty(*given: Any) -> Any:
-        print("I am a library, and I have advice")
-        return load(*given)
-
-    monkeypatch.setattr(options, "load_encoder", chatty)
-    answer = run("encode", "sentences.jsonl", "out.npy", "--model", model, "--json")
-    assert answer.json["rows"] == 5
-    assert "I have advice" in answer.err
-
-
-def test_without_arguments_it_says_what_it_can_do(run: Run):
+def test_without_arguments_it_says_what_it_can_do_and_app_py_is_serve(run: Run):
     answer = run()
     assert answer.code == cli.GOOD
     assert all(command in answer.out for command in ("serve", "encode", "score", "evaluate", "train", "runs"))
+    # In a process of its own, which it ends.
+    helped = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert helped.returncode == cli.GOOD
+    assert "--upload-limit-mb" in helped.stdout
 
 
 def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -605,9 +518,6 @@ def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, mo
         "encode", "sentences.jsonl", "out.npy", "--model", "some-org/some-model", "--home", folder / "home", "--offline"
     )
     assert is_offline()
-
-
-# ---------------------------------------------------------------- serve
 
 
 def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -621,16 +531,6 @@ def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypat
     [settings] = served
     assert (settings.host, settings.port, settings.auth) == ("0.0.0.0", 8002, ("ann", "pass:word"))  # noqa: S104
     assert settings.home == folder / "home"
-
-
-def test_app_py_is_serve():
-    """In a process of its own, which it ends."""
-    helped = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert helped.returncode == cli.GOOD
-    assert "--upload-limit-mb" in helped.stdout
-
-
-# ---------------------------------------------------------------- real processes: Ctrl-C and pipes
 
 
 def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
@@ -653,18 +553,6 @@ def wait_for(happened: Callable[[], object], process: subprocess.Popen[str]) -> 
     assert happened(), process.communicate()
 
 
-def test_ctrl_c_leaves_no_half_written_file(folder: Path, model: Path):
-    with (folder / "many.csv").open("w") as file:
-        file.write("sentence\n")
-        file.writelines(f"the cat is number {i} {'and so on ' * (i % 30)}\n" for i in range(400_000))
-    process = start(folder, "encode", "many.csv", "out.npy", "--model", model)
-    wait_for(lambda: list(folder.glob(".out.npy.*")), process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", "stopped")
-    assert left_over(folder) == {"many.csv"}
-
-
 def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
     with (folder / "many.csv").open("w") as file:
         file.write("sentence1,sentence2\n")
@@ -681,9 +569,7 @@ def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path, run: Run):
-    (folder / "home").mkdir()
-    for kind in ("models", "data"):
-        (folder / "home" / kind).symlink_to(home / kind)
+    linked_home(home, folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv")
     process = start(folder, "train", *what, "--eval-data", "none", "--max-steps", 300, "--eval-every", 300)
 
@@ -709,8 +595,7 @@ def test_a_signal_while_a_run_is_loaded_ends_it_at_once(run: Run, folder: Path, 
     from training.trainer.prepare import Preparation
     from training.trainer.trainer import Trainer
 
-    (folder / "home").mkdir()
-    (folder / "home" / "models").symlink_to(home / "models")
+    linked_home(home, folder / "home")
     at = ("--home", folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
     owner, place = (Trainer, "_run_steps") if loaded else (Preparation, "_load_encoder")

@@ -30,9 +30,6 @@ def piped(monkeypatch: pytest.MonkeyPatch):
     return put
 
 
-# ---------------------------------------------------------------- standard input and output
-
-
 def test_lines_become_vectors_in_a_pipe(run: Run, folder: Path, model: Path, piped):
     piped('the man\n\na dog, "quoted"\n')
     said = run("encode", "-", "-", "--model", model)
@@ -73,20 +70,14 @@ def test_what_does_not_go_with_a_pipe(run: Run, folder: Path, command: str, said
     assert (answer.code, said in answer.complaint) == (cli.WRONG_INPUT, True)
 
 
-def test_json_lines_are_written_and_read_again(run: Run, folder: Path, model: Path):
+def test_json_lines_are_written_and_read_again_and_so_is_standard_input(run: Run, folder: Path, model: Path, piped):
     run("score", "pairs.csv", "scored.jsonl", "--model", model)
     rows = [json.loads(line) for line in (folder / "scored.jsonl").read_text().splitlines()]
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert rows[0]["note"] is None
     assert run("evaluate", "--data", "scored.jsonl", "--model", model, "--json").json["n"] == 3
-
-
-def test_evaluate_reads_standard_input(run: Run, folder: Path, model: Path, piped):
     piped((folder / "pairs.csv").read_text())
     assert run("evaluate", "-", "--model", model, "--json").json["n"] == 3
-
-
-# ---------------------------------------------------------------- columns
 
 
 @pytest.fixture
@@ -125,9 +116,6 @@ def test_an_error_names_the_columns_of_the_file(run: Run, folder: Path, model: P
 def test_pairs_are_not_encoded_by_halves_in_silence(run: Run, folder: Path, model: Path):
     said = run("encode", "pairs.csv", "out.npy", "--model", model)
     assert "pairs.csv holds pairs: sentence1 alone is encoded" in said.err
-
-
-# ---------------------------------------------------------------- questions
 
 
 def test_compare_says_what_each_word_adds(run: Run, folder: Path, model: Path):
@@ -193,9 +181,6 @@ def test_the_doctor_names_an_extra_only_if_nothing_of_it_is_missing(
     assert run("doctor", "--home", home, "--offline", "--json").json["extras"] == "ray"
 
 
-# ---------------------------------------------------------------- runs by name
-
-
 def test_runs_are_named_by_a_beginning_or_by_their_name(run: Run, tmp_path: Path):
     store, at = RunStore(tmp_path), ("--home", tmp_path)
     first, second = (store.create(RunConfig("regression", name=name)) for name in ("mine", "other"))
@@ -221,9 +206,6 @@ def test_a_run_whose_data_cannot_be_fetched_is_not_left_behind(run: Run, folder:
     said = run("train", "--objective", "classification", "--train-data", "snli", *at)
     assert (said.code, "snli" in said.complaint) == (cli.WRONG_INPUT, True)
     assert run("runs", "list", "--home", folder / "home", "--json").json == {"runs": []}
-
-
-# ---------------------------------------------------------------- options of every command
 
 
 def test_options_of_the_whole_line_may_stand_anywhere(run: Run, folder: Path, model: Path):
@@ -283,10 +265,3 @@ def test_bash_completes_the_names_of_models(typed: str):
     script = Path(sys.executable).with_name("sbert-lab")
     answer = subprocess.run([script], env=child_environment() | asked, capture_output=True, text=True)
     assert "all-MiniLM-L6-v2" in answer.stdout.split()
-
-
-def test_completion_is_offered(run: Run, monkeypatch: pytest.MonkeyPatch):
-    assert "--install-completion" in run("--help").out
-    from sbert_app.commands.options import complete_models
-
-    assert complete_models("all-Mini") == ["all-MiniLM-L6-v2"]

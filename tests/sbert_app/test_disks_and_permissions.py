@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from depth import first
-from paths import ROOT
+from paths import ROOT, linked_home
 
 NOBODY = 65_534
 SCRATCH = ("--model", "scratch:1x32")
@@ -32,13 +32,6 @@ def ended(argv: list[str], home: Path) -> tuple[int, str]:
     errors = [line for line in done.stderr.replace("\r", "\n").splitlines() if line.startswith("error: ")]
     assert len(errors) == (1 if done.returncode else 0), done.stderr
     return done.returncode, errors[0] if errors else done.stdout
-
-
-def borrowing(home: Path, folder: Path) -> Path:
-    """A home folder with models and data of ``home``."""
-    for kind in ("models", "data"):
-        (folder / kind).symlink_to(home / kind)
-    return folder
 
 
 def private_mounts() -> list[str] | None:
@@ -151,9 +144,7 @@ def closed(path: Path, mode: int) -> Path:
     ],
 )
 def test_a_home_of_another_is_named(home, tmp_path, arguments, mode):
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    closed(borrowing(home, theirs), mode)
+    theirs = closed(linked_home(home, tmp_path / "theirs"), mode)
     try:
         code, line = ended(without_powers(command(*arguments, "--home", theirs)), theirs)
     finally:

@@ -1,14 +1,10 @@
-"""`sbert-lab export`: what embedding-atlas reads, and nothing half-written where there is no room for it."""
+"""`sbert-lab export` writes the columns that embedding-atlas reads, into a new file."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,35 +57,3 @@ def test_it_writes_the_columns_that_embedding_atlas_reads(
     assert table["n"].to_pylist() == [str(n) for n in range(ROWS)]
     assert len(set(table["cluster"].to_pylist())) == 3
     assert written(tmp_path) == {"out.parquet"}
-
-
-def full(*_: object, **__: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-@pytest.mark.parametrize("what", ["the vectors", "the rows"])
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(
-    command: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    what: str,
-):
-    (tmp_path / "out.parquet").write_text("an older one")
-    if what == "the vectors":
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    else:
-        monkeypatch.setattr(pq, "write_table", full)
-    assert cli.main([*command, "--json"]) == cli.WRONG_INPUT
-    said = capsys.readouterr()
-    assert said.out == ""
-    [complaint] = [line for line in said.err.splitlines() if line.startswith("error: ")]
-    assert ("10 bytes free" if what == "the vectors" else "No space left on device") in complaint
-    assert (tmp_path / "out.parquet").read_text() == "an older one"
-    assert written(tmp_path) == {"out.parquet"}
-
-
-def test_a_folder_that_may_not_be_written_to_is_one_sentence(command: list[str], capsys: pytest.CaptureFixture[str]):
-    command[2] = "/proc/out.parquet"
-    assert cli.main(command) == cli.WRONG_INPUT
-    assert "/proc/out.parquet cannot be written" in capsys.readouterr().err

@@ -50,11 +50,8 @@ def test_counts_agree_with_their_noun(count: int, text: str):
     assert format_count(count, "pair") == text
 
 
-def test_an_irregular_plural_is_given():
+def test_missing_figures_are_a_dash_and_an_irregular_plural_is_given():
     assert format_count(2, "entry", "entries") == "2 entries"
-
-
-def test_missing_figures_are_a_dash():
     assert (format_number(None), format_number(84.967), format_number(1234.5, 0)) == ("–", "84.97", "1,234")
     assert (format_number(-0.001), format_number(-0.04, 1, "+"), format_number(-0.4, 1)) == ("0.00", "+0.0", "−0.4")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from sbert_app.cli import main
-from sbert_app.process import ENVIRONMENT, GC_THRESHOLD
+from sbert_app.process import ENVIRONMENT
 
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
 
@@ -25,15 +23,6 @@ def python(*arguments: str, environment: dict[str, str] | None = None, **streams
         [sys.executable, *arguments], cwd=ROOT, env=environment, text=True, check=False, timeout=1800, **options
     )
     return ended.returncode, ended.stdout, ended.stderr
-
-
-def test_every_command_collects_garbage_seldom(capsys: pytest.CaptureFixture[str]) -> None:
-    before = gc.get_threshold()
-    try:
-        assert main(["--help"]) == 0
-        assert gc.get_threshold() == (GC_THRESHOLD, *before[1:])
-    finally:
-        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,11 @@ def test_a_flag_wins_over_a_variable_over_the_default(monkeypatch, tmp_path):
     assert Settings.gather(home=str(tmp_path)).home == Path(tmp_path)
 
 
-def test_user_and_password_are_split_at_the_first_colon():
+def test_user_and_password_are_split_at_the_first_colon_and_never_repeated():
     assert Settings.gather(auth="ada:se:cret").auth == ("ada", "se:cret")
+    with pytest.raises(InputError) as error:
+        Settings.gather(auth="secret-without-user")
+    assert str(error.value) == "auth must be USER:PASSWORD"
 
 
 @pytest.mark.parametrize(
@@ -43,12 +46,6 @@ def test_user_and_password_are_split_at_the_first_colon():
 def test_nonsense_is_refused_by_name(flags, named):
     with pytest.raises(InputError, match=named):
         Settings.gather(**flags)
-
-
-def test_a_refused_password_is_not_repeated():
-    with pytest.raises(InputError) as error:
-        Settings.gather(auth="secret-without-user")
-    assert str(error.value) == "auth must be USER:PASSWORD"
 
 
 def test_hosts_and_folders_are_lists_in_the_environment(monkeypatch, tmp_path):
@@ -70,11 +67,9 @@ def test_endpoints_are_hosts_with_a_port(monkeypatch):
 
 
 class TestAuthFile:
-    def test_its_first_line_is_user_and_password(self, tmp_path):
+    def test_its_first_line_is_user_and_password_which_a_flag_wins_over(self, tmp_path, monkeypatch):
         (tmp_path / "auth").write_text("ada:se:cret\nmore\n")
         assert Settings.gather(auth_file=tmp_path / "auth").auth == ("ada", "se:cret")
-
-    def test_a_flag_wins_over_the_file_and_the_file_over_the_environment(self, tmp_path, monkeypatch):
         (tmp_path / "auth").write_text("ada:file")
         monkeypatch.setenv("SBERT_AUTH", "ada:environment")
         assert Settings.gather(auth_file=tmp_path / "auth").auth == ("ada", "file")

@@ -77,9 +77,6 @@ def test_few_blocks_are_marked_as_not_run_and_none_is_forgotten():
     assert written == len(BLOCKS)
 
 
-# ---------------------------------------------------------------- what the snippets find
-
-
 @pytest.fixture(scope="module")
 def own_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home folder with small things under the names that the pages use."""
@@ -164,9 +161,6 @@ def workplace(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -
 def app(own_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     with running_app(own_home, tmp_path_factory.mktemp("app")) as app:
         yield app
-
-
-# ---------------------------------------------------------------- how they are executed
 
 
 def small(line: str) -> str:

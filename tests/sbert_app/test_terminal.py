@@ -28,15 +28,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_an_answer_is_one_line_of_json_or_words(capsys: pytest.CaptureFixture[str]):
+def test_an_answer_is_one_line_of_json_or_words_and_prints_go_to_stderr(capsys: pytest.CaptureFixture[str]):
     print_result({"ρ": 0.5}, True, "half")
     print_result({"ρ": 0.5}, False, "half")
     first, second = capsys.readouterr().out.splitlines()
     assert (json.loads(first), second) == ({"ρ": 0.5}, "half")
     assert first.isascii()
-
-
-def test_prints_go_to_stderr_meanwhile(capsys: pytest.CaptureFixture[str]):
     with clean_stdout():
         print("advice")
     print("answer")
@@ -71,17 +68,6 @@ def test_a_terminal_shows_a_bar_in_one_line_and_removes_it(clock: list[float], c
     assert "20%  200 of 1,000 sentences  100.0/s  8 s left" in text
     assert "━" in text
     assert visible(written[written.rindex(ERASE_LINE) :]) == [], "the line is erased at the end"
-
-
-def test_a_narrow_terminal_shows_no_bar(clock: list[float], columns: Callable[[int], None]):
-    columns(60)
-    stream = Terminal()
-    with ProgressBar("encoding", "sentences", stream) as bar:
-        bar(0, 1_000)
-        clock[0] += 1
-        bar(100, 1_000)
-    assert "━" not in stream.getvalue()
-    assert "10%" in stream.getvalue()
 
 
 def test_an_interrupted_command_leaves_a_clean_line(clock: list[float], columns: Callable[[int], None]):

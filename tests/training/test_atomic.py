@@ -46,12 +46,18 @@ def names(folder: Path) -> list[str]:
 
 
 class TestFiles:
-    def test_text_is_utf8_and_bytes_are_as_given(self, tmp_path):
+    def test_text_and_line_ends_are_as_given_and_others_may_read_the_file(self, tmp_path):
         write_text(tmp_path / "text", "naïve\n")
         write_bytes(tmp_path / "bytes", b"\xff\n")
         assert (tmp_path / "text").read_bytes() == "naïve\n".encode()
         assert (tmp_path / "bytes").read_bytes() == b"\xff\n"
         assert names(tmp_path) == ["bytes", "text"]
+        with open_atomic(tmp_path / "file", newline="\r\n") as file:
+            file.write("a\nb\n")
+        assert (tmp_path / "file").read_bytes() == b"a\r\nb\r\n"
+        (tmp_path / "ordinary").touch()
+        write_text(tmp_path / "file", "")
+        assert (tmp_path / "file").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
     def test_the_old_text_is_there_until_the_new_one_is_complete(self, tmp_path):
         path = tmp_path / "file"
@@ -63,11 +69,6 @@ class TestFiles:
             assert all(name.startswith(".") for name in names(tmp_path) if name != "file")
         assert path.read_text() == "new"
         assert names(tmp_path) == ["file"]
-
-    def test_line_ends_are_written_as_asked(self, tmp_path):
-        with open_atomic(tmp_path / "file", newline="\r\n") as file:
-            file.write("a\nb\n")
-        assert (tmp_path / "file").read_bytes() == b"a\r\nb\r\n"
 
     @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
     @pytest.mark.parametrize("before", [["file"], []])
@@ -91,10 +92,6 @@ class TestFiles:
         assert names(tmp_path) == ["file"]
         assert (tmp_path / "file").read_text() == "new"
 
-    def test_a_library_that_wrote_nothing_is_an_error(self, tmp_path):
-        with pytest.raises(FileNotFoundError), replace_file(tmp_path / "file"):
-            pass
-
     def test_a_writer_commits_or_discards(self, tmp_path):
         for end, there in ((AtomicFile.discard, []), (AtomicFile.commit, ["file"])):
             file = AtomicFile(tmp_path / "file")
@@ -103,16 +100,13 @@ class TestFiles:
             file.discard()
             assert names(tmp_path) == there
 
-    def test_two_writers_of_one_file_do_not_meet(self, tmp_path):
+    def test_two_writers_do_not_meet_and_a_library_has_to_write_something(self, tmp_path):
         with open_atomic(tmp_path / "file") as first, open_atomic(tmp_path / "file") as second:
             first.write("first")
             second.write("second")
         assert (tmp_path / "file").read_text() == "first", "the last to end wins"
-
-    def test_others_may_read_the_file(self, tmp_path):
-        (tmp_path / "ordinary").touch()
-        write_text(tmp_path / "file", "")
-        assert (tmp_path / "file").stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+        with pytest.raises(FileNotFoundError), replace_file(tmp_path / "file"):
+            pass
 
 
 class TestLeftovers:
@@ -135,13 +129,11 @@ class TestLeftovers:
         sweep(tmp_path)
         assert names(tmp_path) == sorted(path.name for path in spared)
 
-    def test_writing_a_file_removes_what_was_left_of_it(self, tmp_path):
+    def test_writing_a_file_removes_what_was_left_of_it_in_a_folder_that_is_there(self, tmp_path):
         leftover(tmp_path, "[a].csv", dead_process())
         other = leftover(tmp_path, "b.csv", dead_process())
         write_text(tmp_path / "[a].csv", "")
         assert names(tmp_path) == [other.name, "[a].csv"]
-
-    def test_a_folder_that_is_not_there_holds_none(self, tmp_path):
         sweep(tmp_path / "nowhere")
 
 

@@ -8,13 +8,16 @@ from training.device import has_native_bfloat16, pick_device, pick_dtype
 from training.errors import InputError
 
 
-def test_auto_is_a_gpu_where_there_is_one():
+def test_auto_is_a_gpu_where_there_is_one_and_bfloat16_where_the_hardware_has_it(monkeypatch: pytest.MonkeyPatch):
+    assert pick_device("cpu") == torch.device("cpu")
     expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     assert pick_device("auto").type == expected
-
-
-def test_a_device_by_name():
-    assert pick_device("cpu") == torch.device("cpu")
+    cpu = torch.device("cpu")
+    assert pick_dtype("auto", cpu) == (torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32)
+    assert not has_native_bfloat16("mps")
+    # As with ATEN_CPU_CAPABILITY=avx2, where products in bfloat16 or of int8 to bfloat16 are a loop in C++.
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert not has_native_bfloat16.__wrapped__("cpu")
 
 
 @pytest.mark.parametrize("name", ["cuda:77", "meta", "tpu", "", "cpu:x", "CPU please"])
@@ -27,18 +30,6 @@ def test_a_device_that_is_not_there_is_named(name: str):
 @pytest.mark.parametrize("name", [name for name in DTYPES if name != AUTO])
 def test_a_dtype_by_name(name: str):
     assert str(pick_dtype(name, torch.device("cpu"))) == f"torch.{name}"
-
-
-def test_auto_is_bfloat16_only_where_the_hardware_has_it():
-    cpu = torch.device("cpu")
-    assert pick_dtype("auto", cpu) == (torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32)
-    assert not has_native_bfloat16("mps")
-
-
-def test_nor_where_pytorch_may_not_use_it(monkeypatch: pytest.MonkeyPatch):
-    """As with ATEN_CPU_CAPABILITY=avx2, where products in bfloat16 or of int8 to bfloat16 are a loop in C++."""
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    assert not has_native_bfloat16.__wrapped__("cpu")
 
 
 @pytest.mark.parametrize("name", ["float16", "int4", "", "FLOAT32"])

@@ -83,9 +83,11 @@ class TestMostSimilarPairs:
         assert [pair[:2] for pair in found] == [(i, j) for i in range(n) for j in range(i + 1, n)][:5]
         assert all(cosine == pytest.approx(1) and cosine <= 1 for *_, cosine in found)
 
-    def test_among_equals_the_first_come_first(self):
+    def test_among_equals_the_first_come_first_and_zero_pairs_are_refused(self):
         vectors = unit([[1, 0], [1, 0], [0, 1], [0, 1]])
         assert most_similar_pairs(vectors, 3) == [(0, 1, 1.0), (2, 3, 1.0), (0, 2, 0.0)]
+        with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
+            most_similar_pairs(unit(np.eye(3)), 0)
 
     @pytest.mark.usefixtures("small_blocks")
     def test_it_reports_progress_and_can_be_stopped(self):
@@ -94,10 +96,6 @@ class TestMostSimilarPairs:
         assert told == [(done, 6) for done in range(1, 7)]
         with pytest.raises(Stopped):
             most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
-
-    def test_zero_pairs_are_refused(self):
-        with pytest.raises(InputError, match="the number of pairs is 0; it must be at least 1"):
-            most_similar_pairs(unit(np.eye(3)), 0)
 
     def test_real_sentences_as_sentence_transformers_mines_them(self):
         from sentence_transformers import util

@@ -39,11 +39,16 @@ def test_a_wrong_setting_is_named(text, named):
         ModelName.parse(text)
 
 
-def test_in_words():
+def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
     assert ModelName.parse("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
     assert ModelName.parse("m?dtype=int8").label == "m, int8"
     assert ModelName.parse("m?prompt=").label == "m, prompt none"
     assert ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label == "m, query and document prompts"
+    encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
+    assert (encoder.dimension, encoder.prompt) == (8, "the ")
+    assert encoder.name == "scratch:2x32?dim=8&prompt=the+"
+    assert encoder.with_dimension(4).name == "scratch:2x32?dim=4&prompt=the+"
+    assert encoder.encode(["a"]).shape == (1, 8)
 
 
 def test_a_pooling_stands_behind_the_name():
@@ -58,12 +63,17 @@ def test_a_pooling_stands_behind_the_name():
     assert Encoder.load("scratch:2x32:max", device="cpu", dtype="float32").pooling == "max"
 
 
-def test_the_kinds_of_model_names():
+def test_the_kinds_of_names_of_models_and_data():
     assert ModelName.parse("run:a-b:max").run_id == "a-b"
     assert ModelName.of_run("a-b") == ModelName.parse("run:a-b")
     assert ModelName.parse("scratch:6x384:cls").scratch_shape == (6, 384)
     assert ModelName.parse("scratch:dan").scratch_shape is None
     assert ModelName.parse("m").run_id is None
+    assert DataName.parse("hf:org/name:config:dev").hub_parts == ["org/name", "config", "dev"]
+    assert DataName.parse("mteb:STSBenchmark").mteb_task == "STSBenchmark"
+    assert [DataName.parse(name).is_set for name in ("stsb:dev", "hf:org/name", "stsb.csv")] == [True, True, False]
+    names = ("stsb:test", "snli:dev", "sickr", "a/b.csv", "hf:org")
+    assert [DataName.parse(name).label for name in names] == ["STSb", "SNLI dev", "SICK-R", "b.csv", "hf:org"]
 
 
 def test_an_endpoint_is_an_address_and_a_model():
@@ -105,14 +115,6 @@ def test_a_folder_with_a_question_mark_is_a_folder(tmp_path):
     folder = tmp_path / "what?dim=3"
     folder.mkdir()
     assert ModelName.parse(str(folder)).name == str(folder)
-
-
-def test_an_encoder_takes_its_settings_from_its_name_and_states_them():
-    encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
-    assert (encoder.dimension, encoder.prompt) == (8, "the ")
-    assert encoder.name == "scratch:2x32?dim=8&prompt=the+"
-    assert encoder.with_dimension(4).name == "scratch:2x32?dim=4&prompt=the+"
-    assert encoder.encode(["a"]).shape == (1, 8)
 
 
 RUSSIAN = [("Кот спит на диване.", "Кошка дремлет."), ("Собака лает во дворе.", "Пёс шумит.")]
@@ -158,14 +160,6 @@ def test_a_path_that_exists_is_taken_as_it_is(tmp_path, monkeypatch):
     assert join_names(parts) == "a.csv?encoding=koi8-r+stsb:dev"
 
 
-def test_the_kinds_of_data_names():
-    assert DataName.parse("hf:org/name:config:dev").hub_parts == ["org/name", "config", "dev"]
-    assert DataName.parse("mteb:STSBenchmark").mteb_task == "STSBenchmark"
-    assert [DataName.parse(name).is_set for name in ("stsb:dev", "hf:org/name", "stsb.csv")] == [True, True, False]
-    names = ("stsb:test", "snli:dev", "sickr", "a/b.csv", "hf:org")
-    assert [DataName.parse(name).label for name in names] == ["STSb", "SNLI dev", "SICK-R", "b.csv", "hf:org"]
-
-
 def test_names_for_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.csv").touch()
@@ -179,16 +173,13 @@ def test_names_for_another_folder(tmp_path, monkeypatch):
     assert not names_file("stsb:dev+c.csv")
 
 
-def test_a_file_is_read_in_the_encoding_that_is_named(koi8):
+def test_a_file_is_read_in_the_encoding_that_is_named_and_what_was_found_out_is_noted(koi8):
     data = load_data(f"{koi8}?encoding=koi8-r")
     assert list(zip(*data.columns, strict=True)) == RUSSIAN
     assert data.name == "пары.csv"
     assert load_data(f"{koi8}?encoding=cp1251").columns != data.columns
     with pytest.raises(InputError, match="there is no text encoding 'klingon'"):
         load_data(f"{koi8}?encoding=klingon")
-
-
-def test_what_was_found_out_is_among_the_notes(koi8):
     [remark] = load_data(str(koi8)).notes
     assert remark.startswith("The text is not UTF-8; it is read as KOI8-R")
     assert not any("not UTF-8" in note for note in load_data(f"{koi8}?encoding=koi8-r").notes)

@@ -88,11 +88,14 @@ def test_classification_is_their_softmax_loss(concatenation):
     assert_same(ours(columns, labels), theirs(other, columns, labels), columns, *weights)
 
 
-def test_regression_is_their_cosine_similarity_loss():
+def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
     columns, gold = vectors(2), torch.linspace(0, 1, B)
     assert_same(
         Regression()(columns, gold), theirs(losses.CosineSimilarityLoss(Fixed(columns)), columns, gold), columns
     )
+    columns = vectors(2)
+    other = theirs(losses.CosineSimilarityLoss(Fixed(columns)), columns, GOLD)
+    assert_same(MeanSquaredError()(columns, GOLD), other, columns)
 
 
 @pytest.mark.parametrize("metric", DISTANCES)
@@ -130,18 +133,17 @@ def test_equal_texts_of_a_batch_are_no_negatives():
     assert both == pytest.approx((from_anchors + from_positives) / 2)
 
 
-def test_what_is_no_negative():
-    """The anchor's own text, its positive's text, and the positives of its other rows; their negatives stay."""
+def test_equal_texts_and_identical_vectors_have_nothing_to_learn():
+    # The anchor's own text, its positive's text, and the positives of its other rows; their negatives stay.
     texts = torch.tensor([[0, 1, 2], [0, 3, 4], [5, 0, 1]])
     expected = [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     assert false_negatives(texts).int().tolist() == expected
-
-
-def test_a_batch_of_equal_texts_has_nothing_to_learn():
     columns = vectors(2)
     loss = MultipleNegativesRanking()(columns, torch.zeros(B, 2, dtype=torch.int64))
     assert loss.item() == 0
     assert all(not gradient.any() for gradient in torch.autograd.grad(loss, columns))
+    ones = torch.ones(B, D)
+    assert MultipleNegativesRanking()([ones, ones]).item() == pytest.approx(math.log(B))
 
 
 GOLD = torch.tensor([0.2, 0.9, 0.9, 0.0, 0.55, 0.2, 1.0])  # with ties
@@ -177,12 +179,6 @@ def test_mse_of_vectors_is_their_mse_loss(columns):
     student, teacher = vectors(columns), torch.stack(vectors(columns, seed=1), dim=1).detach()
     other = losses.MSELoss(Fixed(student)).compute_loss_from_embeddings(student, list(teacher.unbind(1)))
     assert_same(MeanSquaredError()(student, teacher), other, student)
-
-
-def test_mse_of_scores_is_their_cosine_similarity_loss():
-    columns = vectors(2)
-    other = theirs(losses.CosineSimilarityLoss(Fixed(columns)), columns, GOLD)
-    assert_same(MeanSquaredError()(columns, GOLD), other, columns)
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
@@ -257,19 +253,10 @@ def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_pa
     assert Loss(whole, [4, D])(columns, labels).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
-def test_concatenations_by_hand():
+def test_concatenations_and_values_by_hand():
     u, v = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0]])
     assert concatenate(u, v, "uv+diff+mul").tolist() == [[1, 2, 3, -1, 2, 3, 3, -2]]
     assert concatenate(u, v, "diff").tolist() == [[2, 3]]
-
-
-@pytest.mark.parametrize("concatenation", CONCATENATIONS)
-def test_width_is_the_width(concatenation):
-    u, v = torch.zeros(2, 5), torch.zeros(2, 5)
-    assert concatenate(u, v, concatenation).shape == (2, 5 * width(concatenation))
-
-
-def test_values_by_hand():
     same, other = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 2.0]])
     assert Regression()([same, other], torch.tensor([0.5])).item() == pytest.approx(0.25)
     assert Triplet()([same, same, other]).item() == 0.0  # the negative is further by more than the margin
@@ -280,9 +267,10 @@ def test_values_by_hand():
     assert flat([same, other], torch.tensor([1])).item() == pytest.approx(math.log(4))
 
 
-def test_mnrl_of_identical_vectors_is_a_uniform_guess():
-    ones = torch.ones(B, D)
-    assert MultipleNegativesRanking()([ones, ones]).item() == pytest.approx(math.log(B))
+@pytest.mark.parametrize("concatenation", CONCATENATIONS)
+def test_width_is_the_width(concatenation):
+    u, v = torch.zeros(2, 5), torch.zeros(2, 5)
+    assert concatenate(u, v, concatenation).shape == (2, 5 * width(concatenation))
 
 
 @settings(max_examples=examples(30))
@@ -304,9 +292,13 @@ def test_the_order_of_the_rows_does_not_matter(seed):
         assert torch.allclose(objective(columns), objective([column[order] for column in columns]), atol=1e-5)
 
 
-def test_a_missing_target_is_not_taken_for_zero():
+def test_all_dimensions_are_trained_and_a_missing_target_is_not_zero():
     with pytest.raises(TypeError, match="target"):
         Regression()(vectors(2), None)
+    assert all_dims([4, 8], D) == [12, 8, 4]
+    assert all_dims([], D) == []
+    with pytest.raises(InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"):
+        all_dims([13], D)
 
 
 def test_the_table_builds_what_the_config_says():
@@ -344,10 +336,3 @@ def test_distillation_compares_unit_vectors_of_models_whose_output_is():
     columns = [column.detach() for column in vectors(3)]
     cosine = MarginMSE("cosine")(columns, GOLD)
     assert Loss(MarginMSE(), normalizes=True)(columns, GOLD).item() == pytest.approx(cosine.item())
-
-
-def test_all_dimensions_are_trained_beside_the_shorter_ones():
-    assert all_dims([4, 8], D) == [12, 8, 4]
-    assert all_dims([], D) == []
-    with pytest.raises(InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"):
-        all_dims([13], D)

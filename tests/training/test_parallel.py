@@ -17,8 +17,9 @@ from paths import ROOT
 from training import parallel
 
 
-def test_results_come_in_order():
+def test_results_come_in_order_and_a_single_piece_has_all_cores():
     assert list(parallel.imap(lambda x: x * x, range(100))) == [x * x for x in range(100)]
+    assert parallel.run_parallel([torch.get_num_threads]) == [torch.get_num_threads()]
 
 
 def test_there_are_as_many_as_pytorch_would_use_each_with_one_thread():
@@ -102,9 +103,6 @@ def test_a_forked_child_has_workers_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-# ---------------------------------------------------------------- pieces of one piece of work
-
-
 def test_pieces_are_done_once_each_and_their_results_come_in_order():
     done: list[int] = []
 
@@ -167,14 +165,18 @@ def test_single_threaded_ops_holds_for_its_thread_and_ends_with_the_block():
     assert torch.get_num_threads() == before
 
 
-def test_a_single_piece_has_all_cores():
-    assert parallel.run_parallel([torch.get_num_threads]) == [torch.get_num_threads()]
-
-
 class TestAhead:
-    def test_results_come_in_order(self):
+    def test_results_come_in_order_no_more_than_the_next_is_read_and_errors_come_at_their_place(self):
         assert list(parallel.ahead(lambda x: x * x, range(10))) == [x * x for x in range(10)]
         assert list(parallel.ahead(abs, [])) == []
+        taken: list[int] = []
+        results = parallel.ahead(abs, (taken.append(i) or i for i in range(100)))
+        assert next(results) == 0
+        assert taken == [0, 1]
+        results = parallel.ahead(lambda x: 1 // x, [1, 0, 1])
+        assert next(results) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(results)
 
     def test_the_next_is_computed_while_the_caller_is_busy(self):
         computed = [threading.Event() for _ in range(3)]
@@ -186,15 +188,3 @@ class TestAhead:
         results = parallel.ahead(compute, range(3))
         assert next(results) == 0
         assert computed[1].wait(timeout=60)
-
-    def test_no_more_than_the_next_is_read(self):
-        taken: list[int] = []
-        results = parallel.ahead(abs, (taken.append(i) or i for i in range(100)))
-        assert next(results) == 0
-        assert taken == [0, 1]
-
-    def test_an_error_comes_out_at_its_place(self):
-        results = parallel.ahead(lambda x: 1 // x, [1, 0, 1])
-        assert next(results) == 1
-        with pytest.raises(ZeroDivisionError):
-            next(results)

@@ -20,10 +20,17 @@ def vectors() -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def test_int8_is_that_of_sentence_transformers(vectors):
+def test_int8_and_bfloat16_are_those_of_the_libraries_in_stated_sizes(vectors):
     calibration = vectors[:200]
     expected = quantize_embeddings(vectors, "int8", calibration_embeddings=calibration)
     np.testing.assert_array_equal(quantize(vectors, "int8", ranges(calibration)), expected)
+    expected = torch.from_numpy(vectors).to(torch.bfloat16)
+    codes = quantize(vectors, "bfloat16", ranges(vectors))
+    np.testing.assert_array_equal(codes, expected.view(torch.uint16).numpy())
+    np.testing.assert_array_equal(restore(codes, "bfloat16", ranges(vectors)), expected.float().numpy())
+    assert [bytes_per_vector(384, name) for name in PRECISIONS] == [1536, 768, 384, 48]
+    with pytest.raises(InputError, match="calibrated on several vectors, not on 1"):
+        ranges(vectors[:1])
 
 
 @pytest.mark.parametrize("dimension", [40, 32, 13])
@@ -47,13 +54,6 @@ def test_int8_is_that_of_faiss(vectors):
     assert apart.max() < 1.01 * np.ptp(vectors, axis=0).max() / 255
 
 
-def test_bfloat16_is_that_of_torch(vectors):
-    expected = torch.from_numpy(vectors).to(torch.bfloat16)
-    codes = quantize(vectors, "bfloat16", ranges(vectors))
-    np.testing.assert_array_equal(codes, expected.view(torch.uint16).numpy())
-    np.testing.assert_array_equal(restore(codes, "bfloat16", ranges(vectors)), expected.float().numpy())
-
-
 def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vectors):
     u, v = vectors[:150], vectors[150:]
     errors = []
@@ -72,9 +72,3 @@ def test_int8_is_calibrated_on_what_is_quantized_unless_ranges_are_given(vectors
     np.testing.assert_array_equal(quantize(vectors[:1], "binary"), quantize_embeddings(vectors[:1], "ubinary"))
     with pytest.raises(InputError, match="precision 'int4' is unknown; choose float32, bfloat16, int8, binary"):
         quantize(vectors, "int4")
-
-
-def test_sizes_and_wrong_calibration(vectors):
-    assert [bytes_per_vector(384, name) for name in PRECISIONS] == [1536, 768, 384, 48]
-    with pytest.raises(InputError, match="calibrated on several vectors, not on 1"):
-        ranges(vectors[:1])

@@ -13,14 +13,7 @@ from training.clustering import community_detection
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
-from training.search import (
-    BITS,
-    QuantizedIndex,
-    SearchIndex,
-    checked_index,
-    semantic_search,
-    similarity,
-)
+from training.search import BITS, QuantizedIndex, SearchIndex, checked_index, semantic_search, similarity
 from training.similarities import SIMILARITIES
 
 DIMENSION = 96
@@ -43,8 +36,6 @@ def queries(vectors: np.ndarray) -> np.ndarray:
     draw = np.random.default_rng(1)
     return unit(vectors[draw.integers(0, len(vectors), 50)] + 0.03 * draw.standard_normal((50, DIMENSION)))
 
-
-# ---------------------------------------------------------------- as sentence-transformers has it
 
 THEIRS = {
     "cosine": util.cos_sim,
@@ -134,9 +125,6 @@ def test_few_communities_none_and_stopped(vectors):
         community_detection(vectors[:5], should_stop=lambda: True)
 
 
-# ---------------------------------------------------------------- the quantized index
-
-
 @pytest.mark.parametrize("bits", BITS)
 def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(vectors, queries, bits, monkeypatch):
     monkeypatch.setitem(search_index.CANDIDATES, bits, {1: 800, 8: 40}[bits])  # of 20,000
@@ -170,9 +158,11 @@ def test_few_vectors_are_all_found(vectors, bits, count):
     assert (cosines <= 1).all()
 
 
-def test_equal_vectors_come_in_the_order_of_their_rows(vectors):
+def test_equal_vectors_come_in_the_order_of_their_rows_and_bits_are_1_or_8(vectors):
     same = np.repeat(vectors[:1], 100, axis=0)
     assert QuantizedIndex(same).nearest(vectors[:1], 5)[1].tolist() == [[0, 1, 2, 3, 4]]
+    with pytest.raises(ValueError, match="1 or 8 bits a dimension, not 4"):
+        QuantizedIndex(vectors, 4)
 
 
 def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
@@ -202,8 +192,3 @@ def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dime
     best = np.argsort(-(loud[:20] @ loud.T), axis=1)[:, :10]
     found = index.nearest(loud[:20], 10)[1]
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, best, strict=True)]) >= 0.99
-
-
-def test_another_number_of_bits_is_an_error(vectors):
-    with pytest.raises(ValueError, match="1 or 8 bits a dimension, not 4"):
-        QuantizedIndex(vectors, 4)

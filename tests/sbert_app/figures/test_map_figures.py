@@ -33,17 +33,13 @@ def picture(dimensions=2, maps=1, colouring=None, lines=()):
 
 
 class TestColours:
-    def test_few_values_are_labels_the_largest_group_first(self):
+    def test_few_values_are_labels_and_numbers_of_many_kinds_a_scale(self):
         found = make_colouring("kind", ["b", "a", "b", None, ""])
         assert isinstance(found, Labels)
         assert found.names == ["b", "a", BLANK]
         assert found.groups.tolist() == [0, 1, 0, 2, 2]
-
-    def test_the_few_values_of_a_column_of_numbers_are_in_their_order(self):
         labels = make_colouring("gold", ["4", "5", "10", "4", "0", None, "4"])
         assert labels.names == ["0", "4", "5", "10", BLANK]
-
-    def test_numbers_of_many_kinds_are_a_scale_and_of_few_are_labels(self):
         many = make_colouring("length", [*map(str, range(20)), None])
         assert isinstance(many, Scale)
         assert many.values[:3].tolist() == [0, 1, 2]
@@ -122,12 +118,6 @@ class TestHover:
     @given(st.text())
     def test_no_tag_but_our_own(self, sentence):
         assert "<" not in hover_text(sentence).replace("<br>", "")
-
-
-def test_the_largest_map_is_less_than_20_mb_for_the_browser():
-    points = np.random.default_rng(0).standard_normal((50_000, 2)).astype(np.float32)
-    figure = single_map(MapData([points], ["map"], ["A long sentence of many words. " * 20] * 50_000))
-    assert len(figure.to_json()) < 20e6
 
 
 def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import ttest_rel
 
 from sbert_app.pages.ablation import page as views
-from sbert_app.pages.components.events import Output, changes
-from sbert_app.pages.components.experiments import ExperimentPanel, name_of, progress_of, status_of
+from sbert_app.pages.components.experiments import ExperimentPanel, name_of, status_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds, statistics
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
-from sbert_app.services.experiments.experiment import FOLDS, SWEEP, Experiments, new_sweep
+from sbert_app.services.experiments.experiment import FOLDS, Experiments, new_sweep
 from sbert_app.settings import Settings
 
 POOLING = ABLATIONS["pooling"]
@@ -62,9 +61,13 @@ def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
     assert not any(colour in html.lower() for colour in ("blue", "orange", "grey"))  # a mark is named as in the figure
 
 
-def test_one_variant_is_no_comparison():
+def test_one_variant_or_one_seed_is_no_comparison_and_what_is_not_precomputed_is_named():
     html = views.legend_of(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
     assert "Best:" not in html
+    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
+    assert "told apart" not in html
+    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
+    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
@@ -100,16 +103,6 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     assert "1–2" in html and "&gt; max" in html
 
 
-def test_with_one_seed_nothing_is_ranked():
-    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
-    assert "told apart" not in html
-
-
-def test_variants_that_are_not_precomputed_are_named():
-    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
-    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
-
-
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
     sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"}))
     html = views.grid_of(sweep)
@@ -139,23 +132,6 @@ def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
     html = views.plan_of(estimate, None, unknown="measuring")
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
     assert "measuring the throughput" in html
-
-
-def test_only_a_change_is_sent(sweeps):
-    with gr.Blocks():
-        panel, figure = ExperimentPanel(sweeps, SWEEP, "sweep", "Sweeps"), gr.Plot()
-
-    def sent_now(name: str, selected: str | None) -> dict:
-        return changes(panel.look(lambda sweep: {figure: Output(progress_of(sweep), "drawn")}, selected, name), sent)
-
-    sent = {}
-    assert sent_now("pooling", None)[panel.selected] is None, "no sweep"
-    sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
-    second = sent_now("pooling", None)
-    assert second[panel.selected] == sweep.id, "the newest is shown"
-    assert second[figure] == "drawn"
-    assert sent_now("pooling", sweep.id) == {}
-    assert sent_now("concat", None)[panel.selected] is None, "another ablation has sweeps of its own"
 
 
 def test_folds_are_stopped_resumed_and_deleted_as_sweeps_are(sweeps, tmp_path):

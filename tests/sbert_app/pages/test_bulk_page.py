@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
-from bag_encoder import BagEncoder, OverlapCrossEncoder
+from bag_encoder import AnyModel
 
 from sbert_app.pages.bulk.page import _Page
 from sbert_app.services.background.watch import Watch
@@ -16,20 +16,10 @@ from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
 
 
-class Models:
-    """Every name is the same bag of words."""
-
-    def get(self, name, type_, pooling=None, role=None):
-        return BagEncoder()
-
-    def cross_encoder_or_none(self, name):
-        return OverlapCrossEncoder() if name else None
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
-    object.__setattr__(services, "scoring", ScoreJobs(Models(), services.settings.temp_folder))
+    object.__setattr__(services, "scoring", ScoreJobs(AnyModel(), services.settings.temp_folder))
     with gr.Blocks():
         page = _Page(services)
         page.wire()

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
-from paths import ROOT
 
 from sbert_app.figures import bulk as figures_bulk
 from sbert_app.pages.bulk import results
@@ -15,7 +14,6 @@ from training.data.tables.columns import pick_columns
 from training.data.tables.table import open_table
 
 EVIL = "<script>alert(1)</script>"
-EXAMPLE = ROOT / "assets" / "examples" / "bulk-example.csv"
 
 
 @pytest.fixture
@@ -87,17 +85,6 @@ def test_what_happened_to_the_rows_is_said(summary, changes, remark):
     assert remark in results.outcome(replace(summary, **changes), 5_000)
 
 
-def test_the_example_has_sixty_pairs_of_all_kinds():
-    table = open_table(EXAMPLE)
-    rows = next(table.batches()).rows
-    assert table.row_estimate == len(rows["sentence1"]) == 60
-    assert len(set(rows["topic"])) >= 8
-    assert sum(not text for name in ("sentence1", "sentence2") for text in rows[name]) == 2
-    text = "".join(rows["sentence1"] + rows["sentence2"])
-    assert any(ord(letter) > 0x1F000 for letter in text), "emoji"
-    assert set("éüøŁ") & set(text), "accents"
-
-
 def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
     html = results.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
     assert 'role="progressbar"' in html
@@ -106,14 +93,10 @@ def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
 
 
 class TestFigures:
-    def test_the_histogram_holds_every_scored_pair(self, summary):
+    def test_the_figures_hold_every_scored_pair(self, summary):
         figure = figures_bulk.histogram(summary.report)
         assert sum(figure.data[0].y) == summary.scored == 20
-
-    def test_fewer_pairs_wider_bars(self, summary):
         assert figures_bulk.histogram(summary.report).data[0].width[0] == pytest.approx(0.1)
-
-    def test_a_point_for_every_pair_with_both_scores(self, summary):
         figure = figures_bulk.scatter(summary.report, "score")
         assert len(figure.data[0].x) == 20
         assert figure.layout.xaxis.title.text == "gold score (score)"

@@ -103,18 +103,6 @@ def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_pic
     assert load_data(more).name == "book.xlsx"
 
 
-def test_the_choice_is_the_name_of_a_copy_and_none_for_what_is_found_anyway(services, upload):
-    odd = upload("odd.csv", "no,left,right,rank\n1,a b,b c,3\n2,c d,d e,0\n")
-    copy = chosen_name(services, odd, "", None, "right", "left", "rank")
-    assert load_data(copy).name == "odd.csv", "the name of the file"
-    assert load_data(copy).columns == (["b c", "d e"], ["a b", "c d"])
-    services.access.check_data(copy)
-    plain = upload("plain.csv", "sentence1,sentence2,score\na,b,1\n")
-    assert chosen_name(services, plain, "", None, "sentence1", "sentence2", "score") == plain
-    other = chosen_name(services, plain, "", None, "left", "right", "rank")
-    assert other == plain, "the columns of another of several files"
-
-
 def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tmp_path):
     odd = upload("odd.csv", "no,left,right\n1,a,b\n")
     for second in ("right", ""):

@@ -4,10 +4,12 @@ import json
 import shlex
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from markup import HOSTILE
 
 from sbert_app.pages.compare import answers, page, scores
 from sbert_app.pages.compare.answers import Question
@@ -19,10 +21,9 @@ from sbert_app.services.models.cache import ModelCache
 from training.errors import NotFoundError
 from training.evaluation.attribution import WordAttribution
 from training.evaluation.calibration import Calibration
-from training.models.sparse import Term
+from training.models.sparse import SparseEncoder, Term
 from training.names import ModelName
 
-HOSTILE = "<script>alert(1)</script>"
 CURVE = Calibration((0.0, 1.0), (0.0, 5.0), (0.0, 5.0), (0.0, 5.0))
 
 
@@ -45,14 +46,12 @@ def comparison(**changes: object) -> Comparison:
 
 
 class TestScores:
-    def test_a_cosine_has_its_place_on_the_gold_scale(self):
+    def test_a_cosine_has_its_place_on_the_gold_scale_and_says_how_sure_it_is(self):
         html = scores.result([comparison()], [CURVE], gold=None)
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
         assert "3.0 of 5 on the gold scale" in html
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
-
-    def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
         html = scores.result([comparison()], [CURVE], gold=None)
         assert "8 of 10 pairs with this cosine lie from" in html
         assert "fitted on STSb train" in html
@@ -74,24 +73,22 @@ class TestScores:
         assert "Spearman 86.4 on STSb test" in html
         assert "the same meaning" in html
 
-    def test_of_a_truncated_sentence_it_says_how_much_had_no_effect(self):
+    def test_a_cut_sentence_another_language_and_another_pooling_are_said(self):
         long = replace(side("word", truncated=True), unread=340)
         html = scores.result([comparison(b=long)], [CURVE], None)
         assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words had no effect." in html
         assert "The first" not in html
-
-    def test_a_sentence_in_another_language_is_named(self):
         german = replace(side("Ein Hund bellt."), language="German")
         assert "The first sentence looks like German" in scores.result([comparison(a=german)], [CURVE], None)
-
-    def test_a_pooling_that_is_not_the_models_own_is_said(self):
         assert "made with max pooling" in scores.result([comparison(own_pooling="max")], [CURVE], None)
         assert "made with" not in scores.result([comparison(own_pooling="mean")], [CURVE], None)
 
-    def test_a_second_model_has_a_card_of_its_own(self):
+    def test_a_second_model_has_a_card_and_an_error_stands_below_the_scores(self):
         html = scores.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
         assert html.count("<section") == 2
         assert "Cosine · other · mean pooling" in html
+        html = scores.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
+        assert html.index("0.60") < html.index("No such cross-encoder")
 
     @pytest.mark.parametrize(
         ("gold", "expected", "said"),
@@ -109,10 +106,6 @@ class TestScores:
         assert ("wrong here" in html) == bool(said)
         assert said in html
 
-    def test_an_error_stands_below_the_scores_that_there_are(self):
-        html = scores.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
-        assert html.index("0.60") < html.index("No such cross-encoder")
-
     def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_a_bar_from_the_right(self):
         html = scores.poolings(comparison(), {"mean": CURVE, "max": None})
         assert html.count('<tr class="chosen">') == 1
@@ -126,18 +119,14 @@ class TestScores:
 class TestLeftOut:
     CHANGES = (LeftOut("a", "dog", 2, 5, -0.3, 0.1), LeftOut("b", "cat", 2, 5, 0.15, -0.2))
 
-    def test_each_word_has_a_colour_and_a_row(self):
+    def test_each_word_has_a_colour_and_a_row_if_there_are_any(self):
         html = scores.left_out(self.CHANGES, comparison())
         assert 'A <span style="background:rgba(0,114,178,0.63)" title="−0.300">dog</span> barks.' in html
         assert "rgba(213,94,0,0.36)" in html
         assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "the most harmful omission first"
         assert "cross-encoder" in html
-
-    def test_without_a_cross_encoder_its_column_is_absent(self):
         html = scores.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
         assert "cross-encoder" not in html
-
-    def test_without_words_a_note_says_so(self):
         assert "no word to leave out" in scores.left_out([], comparison())
 
 
@@ -178,7 +167,8 @@ def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
 
 def test_the_terms_of_a_sparse_encoder_are_its_map():
     terms = [Term("guitar", 1.5, 2.0, 3.0, True, False), Term("man", 1.0, 0.0, 0.0, True, False)]
-    model = SimpleNamespace(terms=lambda a, b: terms)
+    model = Mock(spec=SparseEncoder)
+    model.with_settings.return_value, model.terms.return_value = model, terms
     models = SimpleNamespace(get=lambda name, type_: model)
     found = score_tokens(models, ModelName("some/splade"), "a", "b")
     assert (found.score, found.rows) == (3.0, [("guitar", "1.50", "2.00 added", "+3.0000")])
@@ -230,25 +220,21 @@ def test_all_pairs_are_compared_with_the_case_of_the_paper(pairs_per_second):
 
 
 class TestSnippets:
-    def test_a_link_holds_every_input_that_is_given(self):
+    def test_a_link_holds_every_input_unless_no_address_could(self):
         link = answers.link("http://host/", Question("One & two", "drei", ModelName("m"), "max"))
         assert link.startswith("http://host/?")
         assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
-
-    def test_sentences_that_no_address_could_hold_are_said_to_be_too_long(self):
         assert (
             answers.link("http://host/", Question("word " * 2_000, "x", ModelName("m")))
             == "These sentences are too long for a link."
         )
 
-    def test_python_quotes_the_sentences_and_loads_a_cross_encoder_only_if_there_is_one(self):
+    def test_python_and_curl_quote_the_sentences(self):
         code = answers.as_python(Question('say "hi"', "it's", ModelName("m"), "mean"))
         compile(code, "snippet", "exec")
         assert "CrossEncoder" not in code
         asked = Question("a", "b", ModelName("m"), cross="minilm-stsb")
         assert "CrossEncoder.load('minilm-stsb')" in answers.as_python(asked)
-
-    def test_curl_survives_a_shell(self):
         asked = Question("it's", "b", ModelName("m"), "max")
         arguments = shlex.split(answers.as_curl("http://host", asked).replace("\\\n", ""))
         sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}

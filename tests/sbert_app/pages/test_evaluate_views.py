@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from markup import HOSTILE, assert_escaped
 from markupsafe import Markup
 
 from sbert_app.figures import evaluation as figures
@@ -15,13 +16,6 @@ from sbert_app.services.results.table import tabulate
 from sbert_app.services.store.documents import read_document
 from training.data.overlap import Overlap
 from training.evaluation.thresholds import DataDecision, decide
-
-HOSTILE = "<script>alert(1)</script>"
-
-
-def assert_escaped(html):
-    assert "<script" not in html
-    assert "&lt;script&gt;" in html
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +35,8 @@ def grid():
 
 
 class TestScoreTable:
-    def test_names_and_reasons_are_escaped(self, grid):
+    def test_names_and_reasons_are_escaped_and_what_was_measured_here_is_counted(self, grid):
         assert_escaped(sts.score_table(grid, tabulate(grid, Metric())))
-
-    def test_what_was_measured_here_is_counted(self, grid):
         html = sts.score_table(grid, tabulate(grid, Metric()))
         assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
         assert "✕" in html
@@ -56,13 +48,11 @@ class TestScoreTable:
         assert "are in the training data, 5 share a sentence with it" in html
         assert_escaped(html)
 
-    def test_the_shipped_table_names_its_machine_and_its_command(self, shipped):
+    def test_the_shipped_table_names_its_machine_its_command_and_cautions(self, shipped):
         html = sts.score_table(shipped, tabulate(shipped, Metric()))
         assert "<b>Shipped with the app</b>" in html
         assert shipped.command in html
         assert 'class="paper-row"' in html
-
-    def test_cautions_come_with_what_they_are_about(self, shipped):
         plain = sts.score_table(shipped, tabulate(shipped, Metric()))
         pearson = sts.score_table(shipped, tabulate(shipped, Metric("dot", "pearson")))
         assert "Reimers et al. (2016)" in pearson
@@ -72,18 +62,12 @@ class TestScoreTable:
 
 
 class TestDifferences:
-    def test_one_sentence_for_each_data_set(self, shipped):
+    def test_one_sentence_for_each_data_set_of_two_different_models(self, shipped):
         html = sts.differences(shipped, "tfidf", "glove", Metric())
         assert html.count("<li>") == len(shipped.data) + 1
         assert "points better than GloVe average, 50 d on STSb (paired bootstrap" in html
-
-    def test_a_model_is_not_compared_with_itself(self, shipped):
         assert "two different models" in sts.differences(shipped, "tfidf", "tfidf", Metric())
-
-    def test_without_a_test_the_button_is_named(self, shipped):
         assert "Press <b>Measure</b>" in sts.differences(shipped, "tfidf", "glove", Metric("dot"))
-
-    def test_nothing_is_said_while_a_model_is_missing(self, shipped):
         assert sts.differences(shipped, None, "tfidf", Metric()) == ""
 
 
@@ -95,10 +79,7 @@ def test_a_pair_is_escaped_and_its_note_is_kept():
 
 
 def test_slices_name_their_property_once_and_show_none_without_rho():
-    found = [
-        Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)),
-        Slice("negation", "in both", 3, None),
-    ]
+    found = [Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)), Slice("negation", "in both", 3, None)]
     html = error_analysis.slices(found)
     assert html.count("negation") == 1
     assert 'style="width:80.0%"' in html

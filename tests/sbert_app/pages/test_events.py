@@ -41,17 +41,6 @@ def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blo
     assert [where for where, listeners in waiting.items() if listeners > 1] == []
 
 
-def test_train_and_ablation_open_without_a_measurement(app: gr.Blocks):
-    asked = [getattr(function.fn, "args", ()) for function in app.fns.values()]
-    assert asked.count(("on change",)) == 3, "both when they open, and Train when a run begins or ends"
-
-
-def test_no_estimate_is_dropped_while_an_older_one_is_measured(app: gr.Blocks):
-    estimates = [fn for fn in app.fns.values() if getattr(fn.fn, "func", None).__class__.__name__ == "method"]
-    modes = {fn.trigger_mode for fn in estimates if fn.fn.func.__name__ == "_estimate"}
-    assert modes == {"multiple"}
-
-
 def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
     """By default Gradio drops one between the sight of an answer and the moment at which it is done with it."""
     modes = {

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markup import HOSTILE, assert_escaped
 
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search, unusual
@@ -15,18 +16,11 @@ from sbert_app.services.corpus.neighbours import Unusual
 from sbert_app.services.corpus.search import Hit, NearDuplicates, Nearest, SearchResult, SimilarPairs
 from sbert_app.services.maps.corpus_map import MapResult
 
-HOSTILE = "<script>alert(1)</script>"
-
 
 @pytest.fixture
 def embedded():
     corpus = Corpus(f"{HOSTILE}.csv", [HOSTILE, "A dog.", "A cat."], {HOSTILE: ["1", "2", "3"]}, notes=(HOSTILE,))
     return EmbeddedCorpus(corpus, np.eye(3, dtype=np.float32), HOSTILE, "mean", "key", 0.0)
-
-
-def assert_escaped(html):
-    assert "<script" not in html
-    assert "&lt;script&gt;" in html
 
 
 def test_texts_of_a_corpus_are_escaped(embedded):
@@ -48,12 +42,15 @@ def test_texts_of_a_corpus_are_escaped(embedded):
         assert_escaped(html)
 
 
-def test_the_nearest_sentences_come_without_the_clicked_one(embedded):
+def test_the_nearest_sentences_come_without_the_clicked_one_and_long_ones_are_cut(embedded):
     vectors = np.eye(3, dtype=np.float32)
     vectors[1] = [0.8, 0.6, 0]
     html = map_figure.nearest([replace(embedded, vectors=vectors)], 0)
     assert html.count("<tr>") == 2
     assert html.index("0.800") < html.index("0.000")
+    corpus = Corpus("long", ["word " * 200, "A dog."])
+    html = pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 2, 0, 0.1), corpus, 0.5)
+    assert html.count("word") == open_corpus.MAX_CHARACTERS // len("word ")
 
 
 @pytest.mark.parametrize(
@@ -69,10 +66,15 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
     assert "Before: " in html
 
 
-def test_the_summary_of_a_corpus(embedded):
+def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
     html = macro("explore/corpus")(embedded, True, "m")
     assert "an example · 3 sentences · column: " in html
     assert "embeddings from the cache" in html
+    groups = [Cluster(1, np.array([0]), ["dog"], [0], None), Cluster(0, np.array([1, 2]), [], [], None)]
+    status = clusters.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
+    assert "<b>1 cluster</b> of 3 sentences · 2 in none (67%) · 1 with a single sentence" in status
+    assert "In no cluster</b> 2 sentences, between the dense groups" in clusters.clusters(groups, embedded.corpus)
+    assert "No group is dense enough" in clusters.clusters([], embedded.corpus)
 
 
 def test_a_hit_that_the_cross_encoder_moved_names_its_rank_by_cosine():
@@ -80,12 +82,6 @@ def test_a_hit_that_the_cross_encoder_moved_names_its_rank_by_cosine():
     html = search.hits(SearchResult("q", [first, second], 2, True, 1.0, 1.0, [second, first], 1.0, 2, "cross"))
     assert '<small class="up">↑ from 2</small>' in html
     assert '<small class="down">↓ from 1</small>' in html
-
-
-def test_long_sentences_are_cut(embedded):
-    corpus = Corpus("long", ["word " * 200, "A dog."])
-    html = pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 2, 0, 0.1), corpus, 0.5)
-    assert html.count("word") == open_corpus.MAX_CHARACTERS // len("word ")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +101,3 @@ def test_no_pairs_is_explained(embedded, compared, reason):
 )
 def test_near_duplicates_are_counted(embedded, owner, words):
     assert words in pairs.near_duplicates(NearDuplicates(np.array(owner), 0.95, 0.1), embedded.corpus)
-
-
-def test_clusters_singletons_and_the_rest_are_counted(embedded):
-    groups = [Cluster(1, np.array([0]), ["dog"], [0], None), Cluster(0, np.array([1, 2]), [], [], None)]
-    status = clusters.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
-    assert "<b>1 cluster</b> of 3 sentences · 2 in none (67%) · 1 with a single sentence" in status
-    assert "In no cluster</b> 2 sentences, between the dense groups" in clusters.clusters(groups, embedded.corpus)
-    assert "No group is dense enough" in clusters.clusters([], embedded.corpus)

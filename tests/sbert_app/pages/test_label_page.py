@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 import pytest
+from paths import linked_home
 
-from sbert_app.pages.label import page as label
 from sbert_app.pages.label.page import _LabelPage
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -17,9 +17,7 @@ MODELS = ("scratch:1x32", "scratch:2x32")
 
 @pytest.fixture(scope="module")
 def page(home, tmp_path_factory):
-    own = tmp_path_factory.mktemp("home")
-    for kind in ("models", "data"):
-        (own / kind).symlink_to(home / kind)
+    own = linked_home(home, tmp_path_factory.mktemp("home"))
     with gr.Blocks():
         page = _LabelPage(Services.start(Settings(home=own)))
         page.wire()
@@ -76,36 +74,6 @@ def test_what_is_no_number_is_one_sentence_and_no_rating(page, project, sent):
     assert project.ratings() == {}
 
 
-@pytest.mark.parametrize(("pair", "score"), [(-1, 3), (15, 3), (0, 6), (0, -1), (10**30, 3)])
-def test_numbers_beyond_the_pairs_and_the_scale_are_refused(page, project, pair, score):
-    shown = page.judge(project.id, "Ann", gr.EventData(None, {"pair": pair, "score": score}))
-    assert "problem" in shown[page.error]
-    assert project.ratings() == {}
-
-
-@pytest.mark.parametrize("project_id", ["", "none", "../runs", "a/b", "x" * 5_000])
-def test_what_is_no_project_is_said(page, project_id):
-    event = gr.EventData(None, {"pair": 0, "score": 1})
-    shown = page.judge(project_id, "Ann", event)[page.error]
-    assert "There is no project" in shown
-    assert len(shown) < 500
-
-
-def test_a_damaged_project_is_a_sentence_on_a_page_that_opens(page):
-    made = make(page, "damaged", "stsb:dev")
-    project = page.projects.open(made[page.project]["value"])
-    (project.folder / "training.json").write_bytes(b"\xff")
-    opened = page.opened(project.id, "Ann")
-    assert "training.json cannot be read" in opened[page.results.training]
-    assert "data-pair" in opened[page.card]
-    (project.folder / "pairs.jsonl").write_bytes(b"{")
-    assert "line 1 is damaged" in page.opened(project.id, "Ann")[page.error]
-    (project.folder / "project.json").write_bytes(b"{")
-    opened = page.opened("", "Ann")
-    assert "amaged/project.json cannot be read" in opened[page.error]
-    assert str(page.services.settings.home) not in opened[page.error]
-
-
 def test_from_ratings_to_a_decision(page):
     project = page.projects.open(make(page, "decide", "stsb:dev")[page.project]["value"])
     opened = page.opened(project.id, "Ann")
@@ -127,19 +95,6 @@ def test_from_ratings_to_a_decision(page):
     assert (
         "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
     )
-
-
-def test_a_pair_that_cannot_be_judged_is_marked_and_left_out(page):
-    project = page.projects.open(make(page, "cannot", "stsb:dev")[page.project]["value"])
-    assert "Pair 2 of 15 · 1 judged" in press(page, project, "Ann", pair=0, score="none")[page.card]
-    back = page.turn(project.id, "Ann", gr.EventData(None, {"pair": 1, "step": -1}))[page.card]
-    assert 'data-act="cannot" aria-pressed="true"' in back
-    assert project.ratings() == {}
-
-
-def test_what_pairs_are_enough_for_is_said_before_the_work(page):
-    assert "training needs 40 judged pairs" in label.how_many_are_enough(15)
-    assert "Training keeps 12 of them to compare before and after, to about ±27 points" in label.how_many_are_enough(60)
 
 
 def test_words_of_users_are_text(page):

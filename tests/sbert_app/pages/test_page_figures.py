@@ -28,21 +28,15 @@ def test_a_choice_of_data_names_its_size(label, name, home):
         assert label.endswith(f": {size}")
 
 
-def test_a_download_names_its_size():
+def test_sizes_speeds_and_what_was_seen_of_the_semeval_sets_are_as_stated(home: Path):
     size = f"{MPNET.megabytes} MB"
     teachers = {name: label for label, name in form.TEACHERS}
     assert size in CROSS_ENCODER_REMARKS["mpnet-stsb"] and size in teachers["mpnet-stsb"]
     assert DOWNLOADS["all-mpnet-base-v2"] == size
-
-
-def test_what_trained_cross_encoders_have_seen_of_the_semeval_sets_is_counted(home: Path):
+    assert f"within {SPEED_NOISE:.0%} count as equal" in sts.SCATTER_NOTE
+    assert f"take {1_000_000 * 384 * 4 / 1e9:.1f} GB" in cost.INTRO
     lines = (stsb_folder(home).path / "sts-train.csv").read_text(encoding="utf-8").splitlines()
     years = [line.split("\t")[YEAR] for line in lines]
     assert years.count("2012test") / PAPER_SIZES["sts12"] == pytest.approx(1 / 3, abs=0.03)
     assert years.count("2014") / PAPER_SIZES["sts14"] == pytest.approx(1 / 2, abs=0.03)
     assert "about a third of STS12 and half of STS14" in sts.SEEN_NOTE
-
-
-def test_the_noise_of_a_speed_and_the_size_of_a_million_vectors():
-    assert f"within {SPEED_NOISE:.0%} count as equal" in sts.SCATTER_NOTE
-    assert f"take {1_000_000 * 384 * 4 / 1e9:.1f} GB" in cost.INTRO

@@ -45,12 +45,14 @@ def finished(store: RunStore, name: str):
     return store.get(run.id)
 
 
-def test_text_of_users_is_escaped_and_a_figure_cannot_end_its_element():
+def test_text_of_users_is_escaped_and_nothing_is_no_report():
     figure = go.Figure(go.Scatter(x=[1], y=[2], name=EVIL))
     html = Report(EVIL, {EVIL: EVIL}, {EVIL: [Markup("<p>fine</p>"), plot(figure)]}, command=EVIL).html()
     assert "<img" not in html
     source = re.search(r'<script type="application/json" class="plot">(.*?)</script>', html)[1]
     assert json.loads(source)["data"][0]["name"] == EVIL
+    with pytest.raises(InputError, match="no result to report"):
+        Report("Nothing", {"a": 1}, {"Result": [Markup()]}).html()
 
 
 @pytest.mark.parametrize("parts", [[Markup("<p>text</p>")], [plot(go.Figure(go.Bar(y=[1])))]])
@@ -63,11 +65,6 @@ def test_a_browser_asks_no_host_and_runs_no_other_script(parts):
     assert re.findall(r"'sha256-([^']+)'", policy) == hashes
     assert ("Plotly" in scripts[0] and len(scripts) == 2) == ('class="plot"' in parts[0])
     assert not re.search(r"<(link|iframe|img)\b|\ssrc=", re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
-
-
-def test_a_report_of_nothing_says_so():
-    with pytest.raises(InputError, match="no result to report"):
-        Report("Nothing", {"a": 1}, {"Result": [Markup()]}).html()
 
 
 def test_what_a_page_shows_is_reported_with_the_words_of_its_controls():

@@ -10,7 +10,6 @@ import pytest
 
 from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.pages.components.events import changes
-from sbert_app.pages.components.messages import error_of
 from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import page as train_page
@@ -63,9 +62,6 @@ def finished(store: RunStore, name: str = "a run", **settings: object):
     return store.get(run.id)
 
 
-# ---------------------------------------------------------------- the form
-
-
 ACCESS = AccessPolicy()
 
 
@@ -74,13 +70,10 @@ def values(**changes: object) -> dict:
     return RunConfig("regression", pooling="mean").to_dict() | {"teacher": "minilm-stsb"} | changes
 
 
-def test_the_form_says_what_a_config_says():
+def test_the_form_says_what_a_config_says_and_hints_what_an_empty_field_means():
     found = train_form.to_config(values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS)
     assert (found.learning_rate, found.pooling, found.eval_data, found.max_steps) == (5e-5, None, None, None)
-
-
-def test_a_hint_says_what_an_empty_field_shows_and_means():
-    """Gradio's Number shows 0 for None."""
+    # Gradio's Number shows 0 for None.
     start = RunConfig("regression")
     hints = {name: train_form.component(start, name).info for name in ("patience", "mini_batch_size", "query_prompt")}
     assert hints["patience"].endswith("; 0: all steps are done")
@@ -122,9 +115,6 @@ def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed(
     assert shown("all-MiniLM-L6-v2", "0.001") == ["2e-5", None]
     assert shown("scratch:6x384", "2e-5") == [None, None]
     assert shown(None, "0.001") == ["2e-5", None]
-
-
-def test_the_bases_offered_include_the_networks_over_word_vectors():
     names = [name for _, name in train_form.base_choices([])]
     assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "scratch:bilstm", "scratch:dan"]
 
@@ -183,9 +173,6 @@ def test_an_upload_is_kept_under_its_content_and_may_be_trained_on(tmp_path):
     assert train_form.to_config(values(train_data=str(kept)), AccessPolicy([home / "data"])).train_data == str(kept)
 
 
-# ---------------------------------------------------------------- the views
-
-
 def test_uploads_kept_for_runs_have_their_limit(tmp_path):
     services = Services.start(Settings(home=tmp_path / "home", temp_limit_mb=1))
     file, small = tmp_path / "mine.csv", tmp_path / "small.csv"
@@ -229,25 +216,16 @@ def test_every_state_has_its_words_and_hostile_names_stay_text(services, state):
     assert "<img" not in shown
 
 
-def test_a_collapse_is_said_in_words(services):
+def test_a_collapse_and_the_gain_over_the_base_are_said(services):
+    shown = train_runs.status(finished(services.jobs.store), 0)
+    assert "85.0" in shown
+    assert "+5.0" in shown
+    assert "the space is open" in shown
     store = services.jobs.store
     run = finished(store)
     write(store, run.id, evaluation(11, 0.4, collapsed="collapsed: random pairs have a mean cosine of 0.97"))
     shown = train_runs.status(store.get(run.id), 0)
     assert "Collapsed: random pairs have a mean cosine of 0.97." in shown
-
-
-def test_the_gain_over_the_base_is_shown(services):
-    shown = train_runs.status(finished(services.jobs.store), 0)
-    assert "85.0" in shown
-    assert "+5.0" in shown
-    assert "the space is open" in shown
-
-
-def test_a_run_in_the_queue_says_how_many_are_ahead(services):
-    run = services.jobs.store.create(RunConfig("regression"))
-    assert "1 run ahead in the queue" in train_runs.status(run, 1)
-    assert "next in the queue" in train_runs.status(run, 0)
 
 
 def test_the_list_marks_the_opened_run_and_those_whose_curves_are_drawn(services):
@@ -303,22 +281,11 @@ def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
     assert len(run_groups(services.settings.home)) == 3  # a single seed is a single run
 
 
-def test_a_filter_that_hides_runs_says_how_many():
-    assert "No run matches the filter; 2 runs are not shown." in train_runs.run_list([], "", {}, hidden=2)
-
-
 def test_a_run_names_itself_as_a_model_and_offers_its_settings(services):
     run = finished(services.jobs.store)
     html = train_runs.status(run, 0)
     assert f"<code>run:{run.id}</code>" in html
     assert f"train?run={run.id}&amp;settings={run.id}" in html
-
-
-def test_the_settings_of_a_run_fill_the_form():
-    config = RunConfig("regression", pooling=None, eval_data=None, learning_rate=3e-5, batch_size=8, name="old")
-    names = ["pooling", "eval_data", "learning_rate", "batch_size", "name"]
-    values = [update["value"] for update in train_form.updates(config.to_dict() | {"name": ""}, names)]
-    assert values == ["base", "none", "3e-5", 8, ""]
 
 
 def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(services):
@@ -337,8 +304,12 @@ def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_
     assert train_form.from_address("[1", fields) == train_form.from_address("[1]", fields) == {}
 
 
-def test_without_runs_the_list_says_where_they_will_be():
+def test_an_empty_list_a_filter_and_the_place_in_the_queue_are_said(services):
     assert "Runs appear here" in train_runs.run_list([], "", {})
+    assert "No run matches the filter; 2 runs are not shown." in train_runs.run_list([], "", {}, hidden=2)
+    run = services.jobs.store.create(RunConfig("regression"))
+    assert "1 run ahead in the queue" in train_runs.status(run, 1)
+    assert "next in the queue" in train_runs.status(run, 0)
 
 
 class TestEstimate:
@@ -348,22 +319,15 @@ class TestEstimate:
     def estimate(self, **changes: object) -> RunEstimate:
         return replace(RunEstimate(self.CONFIG, 5_749, 2, "scored pairs", ("one <b>note</b>",)), **changes)
 
-    def test_rows_steps_time_and_notes(self):
+    def test_rows_steps_time_and_notes_or_that_they_are_unknown(self):
         html = train_runs.plan(self.estimate(), self.RATE)
         assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
         assert "from 8 steps measured &lt;just&gt; now" in html
         assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
-
-    def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
         assert "<b>time unknown</b>" in train_runs.plan(self.estimate(), None)
         assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
-
-    def test_unknown_data_has_unknown_steps(self):
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
         assert "known once the data is loaded" in train_runs.plan(unknown, self.RATE)
-
-
-# ---------------------------------------------------------------- the curves
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -375,6 +339,21 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several(services, name):
     one, two = FIGURES[name]([curve]), FIGURES[name]([curve, curve])
     assert len(two.data) == 2 * len(one.data) > 0
     assert "<img" not in one.to_json().replace("\\u003c", "<")
+
+
+@pytest.mark.parametrize("value", [9e99, [{}], "text"], ids=str)
+def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_figure(services, value):
+    store = services.jobs.store
+    sound, odd = finished(store), finished(store)
+    events = [json.loads(line) for line in (odd.folder / "events.jsonl").read_text().splitlines()]
+    for at, event in enumerate(events[:3]):  # one of each kind
+        for name in event:
+            changed = [*events[:at], {**event, name: value}, *events[at + 1 :]]
+            (odd.folder / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
+            run = RunStore(store.home).get(odd.id)
+            assert sound.id in train_runs.run_list([store.get(sound.id), run], "", {})
+            curve = Curve(run.name, "#0072B2", run.events, run.progress.steps, run.progress.measure)
+            assert train_runs.status(run, 0) and all(draw([curve]).to_json() for draw in FIGURES.values())
 
 
 def test_the_loss_of_several_data_sets_is_a_line_each():
@@ -398,9 +377,6 @@ def test_a_run_judged_by_something_else_is_not_drawn_among_the_others(services):
     assert len(FIGURES["measure"]([spearman, accuracy]).data) == 1
 
 
-# ---------------------------------------------------------------- the updates
-
-
 @pytest.fixture
 def panel(services) -> train_live.RunPanel:
     with gr.Blocks():
@@ -417,23 +393,6 @@ def test_only_what_has_changed_is_sent(services, panel):
     assert {panel.status, panel.runs, panel.name} <= set(updated)
     assert not {panel.log, panel.stop, panel.current} & set(updated)
     assert "another name" in updated[panel.runs]
-
-
-def test_the_list_is_not_rendered_again_until_a_run_has_changed(services, panel, monkeypatch):
-    """Of 300 runs it takes 30 ms, in each open tab each second."""
-    store, sent = services.jobs.store, {}
-    run, listed = store.create(RunConfig("regression", name="one")), []
-    monkeypatch.setattr(train_live, "run_list", lambda runs, *_: listed.append([each.state for each in runs]) or "")
-    changes(panel.look("", ()), sent)
-    changes(panel.look("", ()), sent)
-    assert listed == [["queued"]]
-    with store.lease(run.id):
-        changes(panel.look("", ()), sent)
-        store.stop(run.id)
-        changes(panel.look("", ()), sent)
-        changes(panel.look("", ()), sent)
-    changes(panel.look("", [run.id]), sent)
-    assert listed == [["queued"], ["running"], ["running"], ["interrupted"]], "the second time it says that it stops"
 
 
 def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(services, panel):
@@ -462,13 +421,6 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(ser
     monkeypatch.setattr(store, "list", read_and_delete)
     assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
     assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
-
-
-def test_what_the_disk_refuses_is_said_in_the_page(services):
-    run = finished(services.jobs.store)
-    (run.folder / "name.txt").unlink()
-    (run.folder / "name.txt").mkdir()
-    assert "Is a directory" in error_of(services.jobs.store.rename, run.id, "another name")
 
 
 def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):

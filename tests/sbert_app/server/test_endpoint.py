@@ -11,13 +11,7 @@ import pytest
 
 from sbert_app.server import app as server
 from sbert_app.server import endpoint as endpoints
-from sbert_app.server.endpoint import (
-    LONGEST_NAME,
-    MOST_CHARACTERS,
-    MOST_SENTENCES,
-    Between,
-    endpoint,
-)
+from sbert_app.server.endpoint import LONGEST_NAME, MOST_CHARACTERS, MOST_SENTENCES, Between, endpoint
 from sbert_app.services.access import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -55,9 +49,21 @@ def test_a_full_disk_is_told_without_the_folders_of_the_machine():
     assert error.value.message == "out.csv cannot be written: No space left on device"
 
 
-def test_what_fits_is_passed_on_as_declared():
+def test_arguments_are_passed_on_as_declared_within_stated_types_and_lengths():
     assert search("q", "m", ["a"], 5.0, 1, "true", {"a": 1})["k"] == 5
     assert search("q")["sentences"] is None
+    assert refusal("x" * (MOST_CHARACTERS + 1)) == "query has 100,001 characters; at most 100,000 are taken"
+    assert refusal("q", "x" * 1_000_000) == f"model has 1,000,000 characters; at most {LONGEST_NAME:,} are taken"
+    assert (
+        refusal("q", sentences=["a"] * (MOST_SENTENCES + 1)) == "sentences holds 10,001 texts; at most 10,000 are taken"
+    )
+    assert refusal("q", sentences=["a", "x" * 200_000]).startswith("sentences, number 2, has 200,000 characters")
+    assert refusal(None) == "query is 'None', but must be text"
+    assert refusal("q", sentences="abc") == "sentences is 'abc', but must be a list of texts"
+    assert refusal("q", sentences=["a", 5]) == "sentences, number 2, is '5', but must be text"
+    assert refusal("q", flag="maybe") == "flag is 'maybe', but must be true or false"
+    assert refusal("q", options=[1]).startswith("options is '[1]', but must be an object")
+    assert refusal("q", format="exe") == "format is 'exe', but must be 'csv' or 'parquet'"
 
 
 @pytest.mark.parametrize("k", [10**9, -1, 0, 1e308, "NaN", None, "5; drop", [1], float("inf"), float("nan"), 1.5])
@@ -70,24 +76,6 @@ def test_numbers_have_a_stated_range(k):
 def test_fractions_too(share):
     assert refusal("q", share=share).endswith("must be a number from 0 to 1")
     assert len(refusal("q", share=share)) < 200
-
-
-def test_texts_and_lists_have_a_stated_length():
-    assert refusal("x" * (MOST_CHARACTERS + 1)) == "query has 100,001 characters; at most 100,000 are taken"
-    assert refusal("q", "x" * 1_000_000) == f"model has 1,000,000 characters; at most {LONGEST_NAME:,} are taken"
-    assert (
-        refusal("q", sentences=["a"] * (MOST_SENTENCES + 1)) == "sentences holds 10,001 texts; at most 10,000 are taken"
-    )
-    assert refusal("q", sentences=["a", "x" * 200_000]).startswith("sentences, number 2, has 200,000 characters")
-
-
-def test_other_types_are_named():
-    assert refusal(None) == "query is 'None', but must be text"
-    assert refusal("q", sentences="abc") == "sentences is 'abc', but must be a list of texts"
-    assert refusal("q", sentences=["a", 5]) == "sentences, number 2, is '5', but must be text"
-    assert refusal("q", flag="maybe") == "flag is 'maybe', but must be true or false"
-    assert refusal("q", options=[1]).startswith("options is '[1]', but must be an object")
-    assert refusal("q", format="exe") == "format is 'exe', but must be 'csv' or 'parquet'"
 
 
 def test_a_fault_of_the_app_is_not_shown(caplog):

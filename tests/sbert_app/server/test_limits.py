@@ -57,9 +57,11 @@ class TestBodies:
         assert json.loads(limits._with_whole_characters(body))["data"] == ["? half", "😀", "\\ud800", 1e-7]
         assert limits._with_whole_characters(b'"\\ud800') == b'"\\ud800', "no JSON"
 
-    def test_every_path_is_bounded(self, tmp_path):
+    def test_every_path_is_bounded_and_v1_answers_as_openai_does(self, tmp_path):
         for path in ("/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):
             assert client(tmp_path).post(path, content=b" " * (MOST_BODY + 1)).status_code == 413
+        answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
+        assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
 
     @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])
     def test_one_that_trickles_in_or_never_comes_holds_nothing_for_long(self, tmp_path, monkeypatch, announced):
@@ -88,22 +90,16 @@ class TestBodies:
         for content in (body, (body[at : at + 1000] for at in range(0, len(body), 1000))):
             assert client(tmp_path).post(COMPARE, content=content).json() == {"arrived": len(body)}
 
-    def test_what_is_refused_at_v1_is_said_as_openai_does(self, tmp_path):
-        answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
-        assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
-
 
 class TestUploads:
     path = "/gradio_api/upload"
 
-    def test_the_limit_holds_for_all_files_of_a_request_together(self, tmp_path):
+    def test_the_limit_holds_for_all_files_together_and_for_what_is_streamed(self, tmp_path):
         files = [("files", (f"{n}.csv", b"x" * MB)) for n in range(4)]
         answer = client(tmp_path).post(self.path, files=files)
         assert answer.status_code == 413
         assert "all files together" in answer.json()["error"]
         assert client(tmp_path).post(self.path, files=files[:2]).status_code == 200
-
-    def test_it_holds_for_what_is_streamed_without_a_size(self, tmp_path):
         answer = client(tmp_path).post(self.path, content=(b"x" * MB for _ in range(8)))
         assert answer.status_code == 413
 
@@ -120,12 +116,10 @@ class TestUploads:
         assert answer.status_code == 507
         assert "disk is full" in answer.json()["error"]
 
-    def test_an_address_may_upload_so_much_in_an_hour(self, tmp_path):
+    def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(self, tmp_path):
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
         assert codes == [200] * 10 + [429]
-
-    def test_one_that_does_not_say_its_size_counts_as_the_largest(self, tmp_path):
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=iter([b"x"])).status_code for _ in range(8)]
         assert codes == [200] * 6 + [429] * 2  # of 20 MB, each may have had 2 and an envelope of 1

@@ -69,7 +69,7 @@ def test_behind_a_proxy_the_form_and_what_follows_have_its_path():
     assert lab.post("/login", data={**RIGHT, "page": "/train"}, headers=HTML).headers["location"] == "/lab/train"
 
 
-def test_a_program_logs_in_without_a_form():
+def test_a_program_logs_in_without_a_form_and_over_tls_the_cookie_stays_there():
     lab = client()
     assert lab.post("/login", data={**RIGHT, "password": "wrong"}).status_code == 401
     answer = lab.post("/login", data=RIGHT)
@@ -77,22 +77,16 @@ def test_a_program_logs_in_without_a_form():
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Secure" not in cookie
     assert lab.get("/config").status_code == 200
-
-
-def test_over_tls_the_cookie_stays_there():
     lab = client()
     assert "Secure" in lab.post("https://testserver/login", data=RIGHT).headers["set-cookie"]
 
 
-def test_a_cookie_that_nobody_got_is_no_login():
+def test_a_machine_shows_its_token_and_a_cookie_that_nobody_got_is_no_login():
     lab = client()
     name = lab.post("/login", data=RIGHT).headers["set-cookie"].partition("=")[0]
     lab.cookies.clear()
     for value in ("", "other", "None"):
         assert lab.get("/config", headers={"Cookie": f"{name}={value}"}).status_code == 401
-
-
-def test_a_machine_shows_its_token():
     lab = client(token="secret")
     assert lab.post(MCP, headers={"Authorization": "Bearer secret"}).status_code == 200
     for wrong in ("Bearer other", "Basic secret", "secret", "Bearer "):
@@ -111,16 +105,13 @@ def test_guessing_is_slowed_down():
         assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_passwords_are_compared_whole():
+def test_passwords_are_compared_whole_and_no_token_is_never_right():
     account = Account("teacher", "pässword")
     assert account.is_right("teacher", "pässword")
     assert not account.is_right("teacher", "password")
     assert not account.is_right("Teacher", "pässword")
     assert not account.is_right("", "\ud800")
     assert "pässword" not in repr(vars(account))
-
-
-def test_no_token_is_never_right():
     assert has_token("Bearer x", "x")
     assert not has_token("Bearer ", "")
     assert not has_token("", None)

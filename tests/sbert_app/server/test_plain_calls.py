@@ -32,13 +32,10 @@ def client():
         yield client
 
 
-def test_a_request_without_a_session_gets_the_shared_one(client):
+def test_a_request_without_a_session_gets_the_shared_one_and_others_keep_theirs(client):
     answer = client.post("/gradio_api/run/compare", json={"data": ["é", 1]}).json()
     assert json.loads(answer["got"]) == {"data": ["é", 1], "session_hash": SESSION}
     assert int(answer["length"]) == len(answer["got"].encode())
-
-
-def test_a_request_that_names_its_session_keeps_it():
     asked = {"data": [], "session_hash": "mine"}
     assert completed(asked) == asked
 
@@ -57,8 +54,11 @@ def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(client, way
     assert len(answer.json()["error"]) < 200
 
 
-def test_a_call_by_names_is_left_to_gradio(client):
+def test_calls_by_names_and_other_paths_are_left_alone_and_large_bodies_arrive_whole(client):
     assert client.post("/gradio_api/call/v2/compare", content=b'{"a": 1}').json()["got"] == '{"a": 1}'
+    assert client.post("/other", content=b'{"data": []}').json()["got"] == '{"data": []}'
+    data = ["x" * 3_000_000]
+    assert json.loads(client.post("/gradio_api/run/compare", json={"data": data}).json()["got"])["data"] == data
 
 
 @pytest.fixture
@@ -78,15 +78,6 @@ def test_arguments_that_were_added_later_are_filled_in_for_everybody():
         assert completed(asked, "score", None) == {"data": ["a.csv", ""], **session}
     answer = behind("/gradio_api/call/{name}").post("/gradio_api/call/score", json={"data": ["a.csv"]}).json()
     assert json.loads(answer["got"]) == {"data": ["a.csv", ""]}
-
-
-def test_other_paths_are_left_alone(client):
-    assert client.post("/other", content=b'{"data": []}').json()["got"] == '{"data": []}'
-
-
-def test_a_large_body_arrives_whole(client):
-    data = ["x" * 3_000_000]
-    assert json.loads(client.post("/gradio_api/run/compare", json={"data": data}).json()["got"])["data"] == data
 
 
 @pytest.mark.usefixtures("_endpoints")

@@ -143,21 +143,15 @@ def test_a_local_folder_is_not_a_model_for_visitors(policy, files, monkeypatch):
     assert AccessPolicy([files / "org"]).check_model(str(files / "org/model"))
 
 
-def test_so_many_sets_may_be_joined(policy):
+def test_the_number_of_sets_the_size_of_random_weights_and_the_models_of_a_run_are_checked(policy):
     assert policy.check_data("+".join(["stsb:dev"] * 20))
     with pytest.raises(InputError, match="200,001 data sets are joined; at most 20"):
         policy.check_data("stsb+" * 200_000)
-
-
-def test_random_weights_are_bounded_in_size(policy):
     assert policy.check_model("scratch:12x768")
     assert policy.check_model("scratch:24x384")
     for name in ("scratch:24x1024", "scratch:13x768", "scratch:99x9999"):
         with pytest.raises(InputError, match="larger than scratch:12x768"):
             policy.check_model(name)
-
-
-def test_the_base_and_the_teacher_of_a_run_are_checked(policy):
     assert policy.check_run(RunConfig("mse", teacher="minilm-stsb")).teacher == "minilm-stsb"
     for names in ({"base": "/etc/passwd"}, {"teacher": "/etc/passwd"}):
         with pytest.raises(InputError, match="model '/etc/passwd' cannot be used here"):

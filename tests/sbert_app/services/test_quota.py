@@ -69,12 +69,10 @@ class TestDelay:
         failures.give_back("a")
         assert failures.seconds_to_wait("a") == 0
 
-    def test_it_stays_a_number_after_days_of_guessing(self):
+    def test_it_stays_a_number_after_days_of_guessing_and_old_mistakes_are_forgotten(self):
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: 0.0)
         failures.add("a", 5_000)
         assert failures.seconds_to_wait("a") == LONGEST_DELAY
-
-    def test_old_mistakes_are_forgotten(self):
         now = [0.0]
         failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY, clock=lambda: now[0])
         for _ in range(FREE_ATTEMPTS - 1):

@@ -9,19 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import SHARED_DATA
 
 from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset, join, parse_dataset
 from training.data.gold import to_gold
 from training.data.load import check_data_name, load_data
 from training.data.tables import table as table_module
-from training.data.transforms import (
-    EXAMPLES,
-    FORMS,
-    NEAREST_FORM,
-    POSITIVE_FROM,
-)
+from training.data.transforms import EXAMPLES, FORMS, NEAREST_FORM, POSITIVE_FROM
 from training.errors import InputError
 from training.objectives import OBJECTIVES, training_data
 from training.sources import hub_dataset, resolve
@@ -41,26 +35,17 @@ def pairs(n: int, **more) -> Dataset:
     return Dataset("toy", ([f"a{i}" for i in range(n)], [f"b{i}" for i in range(n)]), **more)
 
 
-# ---------------------------------------------------------------- a Dataset
-
-
-def test_a_dataset_says_its_form():
+def test_a_dataset_says_its_form_and_a_selection_keeps_everything():
     assert Dataset("x", (["one"],)).kind == SENTENCES
     assert pairs(2).kind == PAIRS
     assert pairs(2, scores=[0.0, 5.0]).kind == SCORED
     assert pairs(2, labels=[0, 1], label_names=("no", "yes")).kind == LABELLED
     assert Dataset("x", (["a"], ["p"], ["n"])).kind == TRIPLETS
-
-
-def test_selecting_rows_keeps_everything_that_belongs_to_them():
     chosen = pairs(4, scores=[0.0, 1.0, 2.0, 3.0]).select([3, 1], "two of four")
     assert chosen.columns == (["a3", "a1"], ["b3", "b1"])
     assert chosen.scores == [3.0, 1.0]
     assert list(chosen.rows) == [4, 2]
     assert chosen.notes == ("two of four",)
-
-
-# ---------------------------------------------------------------- named sets
 
 
 @pytest.fixture
@@ -139,65 +124,36 @@ def test_sections_of_wikipedia_are_triplets(hub):
     assert (sections.kind, sections.name, sections.columns[0]) == (TRIPLETS, "wiki-sections:dev", ["a", "b"])
 
 
-def test_a_split_that_the_hub_does_not_have():
+def test_every_named_set_has_an_address_and_splits():
+    assert {"stsb", "sts12", "sts16", "sickr", "snli", "mnli", "all-nli", "wiki-sections"} <= set(DATA_SETS)
+    assert all(source.repo.count("/") == 1 and source.splits for source in DATA_SETS.values() if source.repo)
     with pytest.raises(InputError, match="sts12 has no split 'dev'; choose test"):
         load_data("sts12:dev")
 
 
-def test_every_named_set_has_an_address():
-    assert {"stsb", "sts12", "sts16", "sickr", "snli", "mnli", "all-nli", "wiki-sections"} <= set(DATA_SETS)
-    assert all(source.repo.count("/") == 1 and source.splits for source in DATA_SETS.values() if source.repo)
-
-
-@pytest.mark.skipif(not (SHARED_DATA / "snli-dev.csv").exists(), reason="the shared data is not here")
-def test_real_files_have_the_rows_that_they_are_known_to_have():
-    assert len(load_data(str(SHARED_DATA / "sts12.csv"))) == 3108
-    assert len(load_data(str(SHARED_DATA / "sts16.csv"))) == 1186
-    nli = load_data(str(SHARED_DATA / "snli-dev.csv"))
-    assert (nli.kind, len(nli), nli.label_names) == (LABELLED, 9842, NLI_LABELS)
-    assert [nli.labels.count(i) for i in range(3)] == [3329, 3235, 3278]
-    assert len(training_data(f"{SHARED_DATA}/snli-dev.csv+{SHARED_DATA}/snli-test.csv", "classification")) == 19_666
-
-
-# ---------------------------------------------------------------- users' files
-
-
-def test_a_file_of_scored_pairs(tmp_path):
+def test_the_columns_of_a_file_say_its_form(tmp_path):
     mine = load_data(write(tmp_path, "mine.csv", "sentence1,sentence2,score\nOne.,Two.,4\nThree.,Four.,1.5\n"))
     assert (mine.kind, mine.name, mine.scores) == (SCORED, "mine.csv", [4.0, 1.5])
-
-
-def test_triplets_and_single_sentences(tmp_path):
     assert load_data(write(tmp_path, "t.csv", "anchor,positive,negative\na,p,n\n")).kind == TRIPLETS
     assert load_data(write(tmp_path, "s.csv", "sentence\nHello there.\n")).kind == SENTENCES
-
-
-def test_two_columns_need_no_names():
     assert parse_dataset("x", {"left": ["a"], "right": ["b"]}).kind == PAIRS
-
-
-def test_columns_that_fit_no_form(tmp_path):
     with pytest.raises(InputError, match=r"odd.csv has the columns id, headline, score; it needs sentence1"):
         load_data(write(tmp_path, "odd.csv", "id,headline,score\n1,Hello.,3\n"))
 
 
-def test_rows_that_cannot_be_used_are_left_out_and_counted():
+def test_rows_that_cannot_be_used_are_left_out_and_counted_or_named():
     mine = parse_dataset(
         "mine", {"sentence1": ["a", "", "c", "d"], "sentence2": ["b", "x", None, "e"], "score": [1, 2, 3, ""]}
     )
     assert mine.columns == (["a"], ["b"])
     assert mine.notes[:2] == ("2 rows with an empty sentence left out", "1 rows without a score left out")
     assert list(mine.rows) == [1]
-
-
-def test_a_score_that_is_no_number_names_its_row():
     with pytest.raises(InputError, match=r"mine, row 2, column score: 'high'"):
         parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]})
-
-
-def test_nothing_left_is_an_error():
     with pytest.raises(InputError, match="holds no usable row; 1 rows with an empty sentence left out"):
         parse_dataset("mine", {"sentence1": [" "], "sentence2": ["b"]})
+    with pytest.raises(InputError, match="run from -40 to 7"):
+        to_gold("mine", [-40, 7])
 
 
 @pytest.mark.parametrize(
@@ -212,11 +168,6 @@ def test_nothing_left_is_an_error():
 )
 def test_scores_become_gold_scores(scores, gold, note):
     assert to_gold("mine", scores) == (gold, note)
-
-
-def test_a_range_that_no_scale_has():
-    with pytest.raises(InputError, match="run from -40 to 7"):
-        to_gold("mine", [-40, 7])
 
 
 @given(st.lists(st.floats(-1, 100, allow_subnormal=False), min_size=1))
@@ -236,64 +187,40 @@ def labelled(cells: list) -> Dataset:
     return parse_dataset("x", {"sentence1": ["a"] * n, "sentence2": ["b"] * n, "label": cells})
 
 
-def test_labels_of_inference_keep_their_order():
+def test_labels_are_numbered_in_order_and_fractions_are_scores():
     assert labelled(["neutral", "Contradiction", "entailment"]).labels == [1, 2, 0]
     numbered = labelled([2, 0, 1])
     assert (numbered.labels, numbered.label_names) == ([2, 0, 1], NLI_LABELS)
     assert numbered.notes == ("labels 0, 1, 2 read as entailment, neutral, contradiction",)
-
-
-def test_other_labels_are_numbered_in_order():
     assert labelled(["spam", "ham", "spam"]).labels == [1, 0, 1]
     many = labelled([10, 9, "9", 10.0])
     assert (many.labels, many.label_names) == ([1, 0, 0, 1], ("9", "10"))
-
-
-def test_fractions_under_the_name_label_are_scores():
     similar = labelled([0.5, 1.0, 0.0])
     assert (similar.kind, similar.scores) == (SCORED, [2.5, 5.0, 0.0])
     assert "fractions" in similar.notes[0]
-
-
-def test_sentences_in_the_label_column_are_refused():
     with pytest.raises(InputError, match="1,001 different labels"):
         labelled([f"label {i}" for i in range(1001)])
 
 
-# ---------------------------------------------------------------- joining
-
-
-def test_two_sets_of_one_form_join(tmp_path):
+def test_sets_of_one_form_and_its_labels_join(tmp_path):
     a = write(tmp_path, "a.csv", "sentence1,sentence2,score\na,b,1\nc,d,5\n")
     b = write(tmp_path, "b.csv", "sentence1,sentence2,score\ne,f,3\n")
     both = load_data(f"{a}+{b}")
     assert (both.name, both.scores) == ("a.csv+b.csv", [1, 5, 3])
     assert both.notes == ("a.csv: 2 rows", "b.csv: 1 rows")
-
-
-def test_a_file_may_have_a_plus_in_its_name(tmp_path):
     assert len(load_data(write(tmp_path, "a+b.csv", "sentence1,sentence2\na,b\n"))) == 1
-
-
-def test_different_forms_or_labels_do_not_join():
     with pytest.raises(InputError, match="holds scored pairs and toy pairs"):
         join([pairs(1, scores=[1.0]), pairs(1)])
     with pytest.raises(InputError, match="labels of toy are no, yes, those of toy low, high"):
         join([pairs(1, labels=[0], label_names=("no", "yes")), pairs(1, labels=[0], label_names=("low", "high"))])
 
 
-# ---------------------------------------------------------------- views
-
-
-def test_thirds_of_the_scale():
+def test_scores_become_thirds_or_pairs_that_belong_together():
     scored = pairs(6, scores=[0.0, 1.66, 1.67, 3.33, 3.34, 5.0])
     seen = transformed(scored, "classification")
     assert seen.labels == [0, 0, 1, 1, 2, 2]
     assert seen.label_names == ("low", "middle", "high")
     assert seen.notes == ("labels are the thirds of the gold scores 0–5: 2 low, 2 middle, 2 high",)
-
-
-def test_positive_pairs_are_those_from_four_on():
     seen = transformed(pairs(4, scores=[5.0, 4.0, 3.99, 0.0]), "mnrl")
     assert (seen.kind, seen.columns[0]) == (PAIRS, ["a0", "a1"])
     assert "2 of 4 with a gold score of at least 4" in seen.notes[0]
@@ -320,9 +247,15 @@ def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
     assert seen == transformed(data, "triplet", seed)
 
 
-def test_too_few_sentences_to_draw_from():
+def test_what_an_objective_cannot_learn_from_is_said():
     with pytest.raises(InputError, match="too few different sentences"):
         transformed(Dataset("toy", (["a"], ["b"])), "triplet")
+    with pytest.raises(InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"):
+        transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
+    with pytest.raises(InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"):
+        transformed(pairs(3), "classification")
+    with pytest.raises(InputError, match="gives no rows for mnrl"):
+        transformed(pairs(2, scores=[0.0, 1.0]), "mnrl")
 
 
 NLI = Dataset(
@@ -341,32 +274,14 @@ def test_entailment_and_contradiction_of_one_premise_make_triplets(objective):
     assert seen.labels is None
 
 
-def test_without_contradictions_mnrl_takes_the_positive_pairs():
+def test_mnrl_takes_the_positive_pairs_of_labels_that_it_understands():
     seen = transformed(NLI.select([0, 3, 4]), "mnrl")
     assert seen.columns == (["p", "q"], ["yes1", "yes3"])
-
-
-def test_paraphrase_labels_one_and_zero_are_understood():
     data = pairs(3, labels=[1, 0, 1], label_names=("0", "1"))
     assert transformed(data, "mnrl").columns[0] == ["a0", "a2"]
 
 
-def test_labels_that_do_not_say_what_belongs_together():
-    with pytest.raises(InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"):
-        transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
-
-
-def test_a_form_that_cannot_work_says_the_nearest_that_can():
-    with pytest.raises(InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"):
-        transformed(pairs(3), "classification")
-
-
-def test_a_view_without_rows_is_an_error():
-    with pytest.raises(InputError, match="gives no rows for mnrl"):
-        transformed(pairs(2, scores=[0.0, 1.0]), "mnrl")
-
-
-def test_contrastive_takes_the_clear_pairs():
+def test_contrastive_takes_the_clear_pairs_and_two_of_a_triplet():
     seen = transformed(pairs(5, scores=[5.0, 4.0, 3.9, 1.5, 0.0]), "contrastive")
     assert (seen.columns[0], seen.labels) == (["a0", "a1", "a3", "a4"], [1, 1, 0, 0])
     assert seen.label_names == ("apart", "together")
@@ -374,12 +289,9 @@ def test_contrastive_takes_the_clear_pairs():
     seen = transformed(NLI, "contrastive")
     assert list(zip(*seen.columns, seen.labels, strict=True))[:2] == [("p", "yes1", 1), ("p", "no", 0)]
     assert len(seen) == 5  # without the neutral pair
-
-
-def test_a_triplet_is_a_pair_that_belongs_together_and_one_that_does_not():
     seen = transformed(Dataset("toy", (["a", "b"], ["p", "q"], ["n", "m"])), "contrastive")
     assert list(zip(*seen.columns, seen.labels, seen.rows, strict=True)) == [
-        *(("a", "p", 1, 1), ("b", "q", 1, 2), ("a", "n", 0, 1), ("b", "m", 0, 2)),
+        *(("a", "p", 1, 1), ("b", "q", 1, 2), ("a", "n", 0, 1), ("b", "m", 0, 2))
     ]
 
 
@@ -394,15 +306,12 @@ def test_labels_with_an_order_are_scores_for_a_ranking(objective):
         transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), objective)
 
 
-def test_simcse_takes_each_different_sentence_twice():
+def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():
     data = Dataset("toy", (["a", "b", "a"], ["c", "a", "d"]), scores=[1.0, 2.0, 3.0])
     seen = transformed(data, "simcse")
     assert seen.columns == (["a", "b", "c", "d"], ["a", "b", "c", "d"])
     assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
     assert transformed(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
-
-
-def test_distillation_leaves_scores_and_labels_to_the_teacher():
     seen = transformed(pairs(2, scores=[1.0, 2.0]), "mse")
     assert (seen.kind, seen.notes[-1]) == (PAIRS, "the gold scores are not used: the teacher gives the target")
     assert transformed(Dataset("toy", (["a", "b"],)), "mse").kind == SENTENCES
@@ -422,20 +331,14 @@ def test_every_objective_and_form_is_decided():
                     objective.transform(example)
 
 
-def test_parts_of_different_forms_join_where_the_objective_can_use_both(tmp_path):
+def test_parts_join_where_the_objective_can_use_both_and_the_benchmark_has_its_views(tmp_path):
     scored = write(tmp_path, "s.csv", "sentence1,sentence2,score\na,b,5\nc,d,0\n")
     plain = write(tmp_path, "p.csv", "sentence1,sentence2\ne,f\n")
     joined = training_data(f"{scored}+{plain}", "mnrl")
     assert joined.columns == (["a", "e"], ["b", "f"])
-
-
-def test_the_views_of_the_real_benchmark():
     train = load_data("stsb:train")
     assert len(train) == 5749
     assert sum(score >= POSITIVE_FROM for score in train.scores) == len(transformed(train, "mnrl")) == 1406
-
-
-# ---------------------------------------------------------------- names
 
 
 @pytest.mark.parametrize(

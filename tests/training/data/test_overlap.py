@@ -15,21 +15,15 @@ from training.models.model import default_encode
 TRAINING = Dataset("training", (["A cat sleeps.", "It rains."], ["A dog barks.", "A man sings."]))
 
 
-def test_rows_are_equal_in_either_order_and_share_single_sentences():
+def test_rows_are_equal_in_either_order_share_sentences_or_nothing():
     firsts = ["a dog  BARKS.", "A cat sleeps.", "It rains.", "It snows."]
     seconds = ["A cat sleeps.", "A man sings.", "Somebody else", "Nobody"]
     found = overlap(Dataset("dev", (firsts, seconds), scores=[5, 0, 0, 0]), [TRAINING])
     assert (found.rows, found.equal, found.shared) == (4, 1, 3)
     assert str(found) == "1 of 4 scored pairs of dev are in the training data, 3 share a sentence with it"
-
-
-def test_a_pair_of_a_training_triplet_is_in_the_training_data():
     triplets = Dataset("triplets", (["a"], ["b"], ["c"]))
     assert overlap(Dataset("dev", (["c", "a"], ["a", "d"])), [TRAINING, triplets]).equal == 1
     assert overlap(triplets, [Dataset("pairs", (["a"], ["b"]))]).equal == 0
-
-
-def test_nothing_in_common_is_said_too():
     found = overlap(Dataset("dev", (["x"], ["y"])), [TRAINING])
     assert str(found) == "none of the 1 pairs of dev share a sentence with the training data"
 

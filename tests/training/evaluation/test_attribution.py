@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.errors import InputError
-from training.evaluation.attribution import (
-    attribute,
-    attribute_tokens,
-    has_exact_map,
-    integrated_gradients,
-    words_of,
-)
+from training.evaluation.attribution import attribute, attribute_tokens, has_exact_map, integrated_gradients, words_of
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder, TokenVectors
 from training.models.modules import Dense, EncoderParts, Normalize
@@ -62,23 +56,17 @@ def test_shares_say_how_much_of_the_vector_each_word_is(encoder, pooling):
     assert (found.shares_a >= 0).all()
 
 
-def test_sub_words_are_merged_to_words_and_special_tokens_stay(encoder):
+def test_sub_words_are_merged_to_words_that_say_where_they_stand(encoder):
     sentence = "unbelievably antidisestablishmentarian"
     (vectors,) = encoder.token_vectors([sentence])
     words = words_of(sentence, vectors)
     assert [word.text for word in words] == ["[CLS]", "unbelievably", "antidisestablishmentarian", "[SEP]"]
     assert len(words[2].tokens) > 1
     assert sorted(token for word in words for token in word.tokens) == list(range(len(vectors.tokens)))
-
-
-def test_words_say_where_they_stand(encoder):
     (vectors,) = encoder.token_vectors([B])
     for word in words_of(B, vectors):
         if word.end > word.start:
             assert B[word.start : word.end] == word.text
-
-
-def test_equal_words_hold_the_sentences_together(encoder):
     found = attribute(encoder, "The guitar is old.", "An old guitar.")
     strongest = np.unravel_index(found.matrix.argmax(), found.matrix.shape)
     assert (found.words_a[strongest[0]], found.words_b[strongest[1]]) in {("guitar", "guitar"), ("old", "old")}
@@ -122,9 +110,6 @@ def test_the_map_leaves_out_a_prompt_that_is_not_pooled(encoder, pooling):
     (vectors,) = model.token_vectors([A])
     for word in words_of(A, vectors):
         assert word.end == word.start or A[word.start : word.end] == word.text
-
-
-# ---------------------------------------------------------------- integrated gradients
 
 
 def nonlinear():
@@ -182,16 +167,16 @@ def test_for_mean_pooling_integrated_gradients_agree_in_kind_with_the_exact_map(
     )
 
 
-def test_odd_sentences_and_too_few_steps(encoder):
+def test_odd_sentences_and_too_few_steps_and_a_notebook_shows_escaped_text(encoder):
     model = encoder.with_pooling("cls")
     for a, b in (("", "a"), ("\ud800 😀", "no " * 30), ("!?", "…")):
         found = attribute(model, a, b, 2)
         assert np.isfinite([*found.added_a, *found.added_b]).all()
     with pytest.raises(InputError, match="at least 1 step, not 0"):
         attribute(model, A, B, 0)
-
-
-# ---------------------------------------------------------------- occlusion
+    html = attribute(encoder, "a <b>cat</b>", "a dog")._repr_html_()
+    assert "&lt;" in html and "<b>" not in html
+    assert "<th>cat</th>" in html and "<th>dog</th>" in html
 
 
 def test_a_word_of_a_cross_encoder_adds_what_the_score_loses_when_it_is_masked():
@@ -205,9 +190,3 @@ def test_a_word_of_a_cross_encoder_adds_what_the_score_loses_when_it_is_masked()
     assert found.added_a[1] == pytest.approx(whole - masked, abs=1e-5)
     assert found.added_b.argmax() == found.words_b.index("dog")
     assert "occlusion" in repr(found) and "<th>barks</th>" in found._repr_html_()
-
-
-def test_a_notebook_shows_the_map_with_all_text_escaped(encoder):
-    html = attribute(encoder, "a <b>cat</b>", "a dog")._repr_html_()
-    assert "&lt;" in html and "<b>" not in html
-    assert "<th>cat</th>" in html and "<th>dog</th>" in html

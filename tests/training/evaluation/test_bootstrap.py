@@ -57,8 +57,16 @@ def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(statistic, ra
     assert formula[:2] == pytest.approx((low, high), abs=0.003)
 
 
-def test_pairs_on_one_line_leave_nothing_open():
+def test_two_models_see_the_same_resamples_and_degenerate_ones_have_no_correlation():
     assert bootstrap_interval(np.arange(9.0), 2 * np.arange(9.0), "pearson")[:2] == pytest.approx((1, 1))
+    random = np.random.default_rng(0)
+    gold = random.standard_normal(100)
+    scores = gold + random.standard_normal(100)
+    first, second = bootstrap_replicates(scores, gold), bootstrap_replicates(3 * scores - 1, gold)
+    np.testing.assert_allclose(first, second)
+    replicates = bootstrap_replicates(np.arange(3.0), np.arange(3.0), resamples=200)
+    assert np.isnan(replicates).any()
+    assert replicates[~np.isnan(replicates)] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("statistic", ["spearman", "pearson"])
@@ -70,20 +78,6 @@ def test_replicates_are_the_correlations_of_the_drawn_pairs(statistic):
     drawn = np.random.default_rng(3).integers(40, size=(50, 40))
     expected = [correlation(x[row], y[row]).statistic for row in drawn]
     assert bootstrap_replicates(x, y, statistic, resamples=50, seed=3) == pytest.approx(expected)
-
-
-def test_two_models_see_the_same_resamples():
-    random = np.random.default_rng(0)
-    gold = random.standard_normal(100)
-    scores = gold + random.standard_normal(100)
-    first, second = bootstrap_replicates(scores, gold), bootstrap_replicates(3 * scores - 1, gold)
-    np.testing.assert_allclose(first, second)
-
-
-def test_a_resample_of_one_repeated_pair_has_no_correlation():
-    replicates = bootstrap_replicates(np.arange(3.0), np.arange(3.0), resamples=200)
-    assert np.isnan(replicates).any()
-    assert replicates[~np.isnan(replicates)] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("x", "y"), [([1, 2, 3], [1, 2, 3]), ([1, 1, 1, 1], [1, 2, 3, 4])])

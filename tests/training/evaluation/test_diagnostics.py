@@ -28,22 +28,23 @@ def draw(n: int, dimension: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, dimension)).astype(np.float32)
 
 
-def test_random_cosines_are_those_of_all_pairs():
+def test_random_cosines_are_those_of_all_pairs_and_plain_sentences_all_different():
     vectors = draw(6, 4)
     cosines = [float(normalize_rows(vectors)[i] @ normalize_rows(vectors)[j]) for i in range(6) for j in range(i)]
     mean, std = random_cosines(vectors)
     assert mean == pytest.approx(np.mean(cosines), abs=1e-6)
     assert std == pytest.approx(np.std(cosines), abs=1e-6)
+    sentences = plain_sentences()
+    assert len(sentences) >= 400
+    assert len(set(sentences)) == len(sentences)
+    assert all(10 < len(sentence) < 120 and not sentence.startswith("#") for sentence in sentences)
 
 
-def test_uniformity_is_wang_and_isolas():
-    """Their code, https://github.com/SsnL/align_uniform: pdist(x).pow(2).mul(-t).exp().mean().log(), t = 2."""
+def test_uniformity_and_alignment_are_wang_and_isolas():
+    # Their code, https://github.com/SsnL/align_uniform: pdist(x).pow(2).mul(-t).exp().mean().log(), t = 2.
     x = torch.nn.functional.normalize(torch.tensor(draw(20, 8)), dim=1)
     expected = torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log()
     assert uniformity(x.numpy()) == pytest.approx(expected.item(), abs=1e-5)
-
-
-def test_alignment_is_wang_and_isolas():
     x, y = draw(10, 8), draw(10, 8, seed=1)
     assert alignment(x, x * 3) == pytest.approx(0, abs=1e-6)
     assert alignment(np.eye(2), np.eye(2)[::-1]) == pytest.approx(2)
@@ -74,10 +75,13 @@ def test_lengths_do_not_matter(factor):
     assert diagnose(vectors * factor, vectors) == pytest.approx(diagnose(vectors, vectors), abs=1e-4)
 
 
-def test_a_healthy_cloud_is_not_flagged():
+def test_a_healthy_cloud_is_not_flagged_and_too_few_sentences_give_no_figure():
     figures = diagnose(draw(100, 64), draw(100, 64, 1))
     assert abs(figures["random_cosine"]) < 0.05
     assert collapsed(figures) is None
+    assert math.isnan(uniformity(draw(1, 4)))
+    assert math.isnan(random_cosines(draw(1, 4))[0])
+    assert collapsed({"random_cosine": float("nan")}) is None
 
 
 def test_one_direction_is_a_collapse_and_the_reason_says_where():
@@ -89,16 +93,3 @@ def test_one_direction_is_a_collapse_and_the_reason_says_where():
     elsewhere = collapsed(diagnose(draw(50, 16), narrow))
     assert "plain sentences from other domains" in elsewhere
     assert "training" not in elsewhere
-
-
-def test_too_few_sentences_give_no_figure():
-    assert math.isnan(uniformity(draw(1, 4)))
-    assert math.isnan(random_cosines(draw(1, 4))[0])
-    assert collapsed({"random_cosine": float("nan")}) is None
-
-
-def test_plain_sentences_are_many_short_and_all_different():
-    sentences = plain_sentences()
-    assert len(sentences) >= 400
-    assert len(set(sentences)) == len(sentences)
-    assert all(10 < len(sentence) < 120 and not sentence.startswith("#") for sentence in sentences)

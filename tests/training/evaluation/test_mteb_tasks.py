@@ -75,9 +75,11 @@ def test_without_the_hub_the_sts_benchmark_is_that_of_the_home_folder(monkeypatc
     assert list(found["scores"]) == ["test"]
 
 
-def test_an_unknown_task_is_one_sentence():
+def test_an_unknown_task_and_a_cross_encoder_are_one_sentence(stsb):
     with pytest.raises(InputError, match=r"^mteb has no task 'STSBenchmurk'; did you mean STSBenchmark\?$"):
         find_task("STSBenchmurk")
+    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
+        evaluate_task(open_model("minilm-stsb"), stsb[0])
 
 
 def unreachable(**_):
@@ -95,11 +97,6 @@ def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch, failing):
     told = r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
     with pytest.raises(InputError, match=told):
         evaluate_task(open_model("scratch:1x32"), task)
-
-
-def test_a_cross_encoder_is_refused(stsb):
-    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
-        evaluate_task(open_model("minilm-stsb"), stsb[0])
 
 
 def test_without_mteb_it_is_said_what_to_install(monkeypatch):

@@ -109,13 +109,11 @@ class TestPrecision:
         assert answered + few >= 195  # in the others the highest scores are no matches
         assert answered >= {("beta", 200): 120, ("beta", 1_000): 190, ("normal", 1_000): 30}.get((model, n), 0)
 
-    def test_more_pairs_come_near_the_highest_recall_that_has_the_precision(self):
+    def test_more_pairs_come_near_the_highest_recall_and_the_missing_ones_are_estimated(self):
         scores, matches = beta_drawn(400_000, seed=10_000)
         best = max(t for t in np.linspace(0.3, 0.9, 121) if matches[scores >= t].mean() < 0.95)
         few, many = (choose_threshold(*beta_drawn(n)) for n in (500, 20_000))
         assert best < many < best + 0.03 < few
-
-    def test_the_pairs_that_are_said_to_be_missing_are_about_those_that_it_takes(self):
         with pytest.raises(InputError, match="about") as error:
             choose_threshold(*beta_drawn(100))
         more = int(re.search(r"about (\d+) more", str(error.value))[1])
@@ -175,18 +173,14 @@ class TestIntervals:
         found = [decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(150)]
         assert sum(each.low <= truth <= each.high for each in found) >= 135
 
-    def test_with_few_pairs_the_threshold_of_the_best_f1_has_no_interval(self):
+    def test_few_pairs_have_no_interval_or_a_wide_one_and_the_same_answer_each_time(self):
         few, many = (decide(*drawn(2 * n), (BEST_F1,)).choices[0].threshold for n in (100, INTERVAL_FROM))
         assert np.isnan(few.low)
         assert many.low <= many.value <= many.high
-
-    def test_a_precision_of_one_is_not_certain(self):
-        """Of 5 pairs above 0.9 all are matches: Wilson's lower limit of 5 of 5."""
+        # Of 5 pairs above 0.9 all are matches: Wilson's lower limit of 5 of 5.
         scores = np.array([0.95] * 5 + [0.5] * 20)
         choice = decide(scores, np.arange(25) < 10, ("0.9",)).choices[0]
         assert choice.precision == pytest.approx((1.0, binomtest(5, 5).proportion_ci(method="wilson").low, 1.0))
-
-    def test_the_same_pairs_give_the_same_answer(self):
         assert decide(*drawn()) == decide(*drawn())
 
 
@@ -263,16 +257,13 @@ class TestMatches:
             match_labels(data)
 
 
-def test_the_answer_is_plain_json_without_the_curve():
+def test_the_answer_is_plain_json_of_no_more_criteria_than_allowed():
     import json
 
     values = decide(*drawn()).to_dict()
     assert json.loads(json.dumps(values))["choices"][0]["threshold"]["low"] > 0
     assert [each["criterion"] for each in values["choices"]] == list(CRITERIA)
     assert "curve" not in values
-
-
-def test_not_any_number_of_criteria_is_measured_at_once():
     scores, matches = np.array([0.1, 0.9]), np.array([False, True])
     assert len(decide(scores, matches, ["0.5"] * MOST_CRITERIA).choices) == MOST_CRITERIA
     with pytest.raises(InputError, match="2,000 thresholds are asked for; at most 20"):

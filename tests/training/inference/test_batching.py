@@ -38,11 +38,8 @@ def test_the_longest_come_first(lengths: list[int], budget: int):
     assert in_order == sorted(lengths, reverse=True)
 
 
-def test_rows_of_one_length_keep_their_order():
+def test_rows_of_one_length_keep_their_order_and_nothing_makes_no_batch():
     assert [rows.tolist() for rows in plan([3, 3, 3, 3, 3], 6)] == [[0, 1], [2, 3], [4]]
-
-
-def test_nothing_makes_no_batch():
     assert list(plan([], 100)) == []
 
 

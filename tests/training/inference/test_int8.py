@@ -103,10 +103,15 @@ def test_the_shipped_cross_encoder_in_int8():
     np.testing.assert_allclose(rounded.predict(pairs), exact.predict(pairs), atol=0.05)
 
 
-def test_models_that_cannot_are_refused_by_name(tmp_path: Path):
+def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Path):
     folder = str(make_model(tmp_path / "modern", "modernbert"))
     with pytest.raises(InputError, match="cannot compute in int8: that is for BERT's family, not for modernbert"):
         Encoder.load(folder, dtype="int8", device="cpu")
+    if not has_int8("cpu"):
+        pytest.skip("PyTorch has no 8-bit products here")
+    encoder = Encoder.load("scratch:1x32?dtype=int8", device="cpu")
+    with pytest.raises(InputError, match="int8 is for inference"):
+        TrainingModel(encoder, Regression())
 
 
 def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -127,11 +132,3 @@ def test_weights_leave_room_where_two_products_are_added_in_16_bits(product, mon
     linear, observed, x = product
     monkeypatch.setattr(layers, "weight_max", lambda: 63)
     assert relative_error(Int8Linear(observed, smooth=True)(x), linear(x)) < 0.04
-
-
-def test_a_model_in_int8_is_not_trained():
-    if not has_int8("cpu"):
-        pytest.skip("PyTorch has no 8-bit products here")
-    encoder = Encoder.load("scratch:1x32?dtype=int8", device="cpu")
-    with pytest.raises(InputError, match="int8 is for inference"):
-        TrainingModel(encoder, Regression())

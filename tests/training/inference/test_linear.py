@@ -33,11 +33,7 @@ def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
         pytest.skip("no oneDNN here")
     layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
     plain, fast = (kind([layer], 1.0, dtype) for kind in (FusedLinear, OneDnnLinear))
-    for a, b in [
-        (plain(x), fast(x)),
-        (plain.gelu(x), fast.gelu(x)),
-        (plain.plus(x, residual), fast.plus(x, residual)),
-    ]:
+    for a, b in [(plain(x), fast(x)), (plain.gelu(x), fast.gelu(x)), (plain.plus(x, residual), fast.plus(x, residual))]:
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 

@@ -46,10 +46,13 @@ def test_no_gap_is_left_that_another_row_could_have_filled(lengths: list[int]):
         assert room[a] < shortest[b] or room[b] < shortest[a]
 
 
-def test_a_gap_is_closed_by_a_wider_row():
+def test_a_gap_is_closed_by_a_wider_row_and_a_mask_exists_only_where_it_is_needed():
     assert list(plan_rows([20, 20, 20], 64)) == [[[0, 1, 2]]]  # 32 would hold one, 64 hold all three
     assert list(plan_rows([TOKEN_MULTIPLE - GAP, 33], 64)) == [[[1, 0]]]
     assert list(plan_rows([TOKEN_MULTIPLE - GAP, 32], 64)) == [[[1], [0]]]
+    full = collate([[7] * 64, [8] * 64], [[0], [1]])
+    assert full.mask is None
+    assert full.attention_bias(torch.float32) is None
 
 
 def test_sentences_of_a_benchmark_leave_almost_nothing_empty():
@@ -91,12 +94,6 @@ def test_widths_are_whole_steps(sentences: list[list[int]]):
         packed = collate(sentences, rows)
         assert packed.ids.shape == packed.positions.shape == packed.sequence_ids.shape
         assert packed.ids.shape[1] % TOKEN_MULTIPLE == 0
-
-
-def test_a_mask_and_a_bias_exist_only_where_something_is_kept_apart():
-    full = collate([[7] * 64, [8] * 64], [[0], [1]])
-    assert full.mask is None
-    assert full.attention_bias(torch.float32) is None
 
 
 @pytest.mark.parametrize("sentence", [1, 31, 32])

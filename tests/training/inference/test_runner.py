@@ -178,10 +178,11 @@ def test_many_threads_get_what_one_gets(model: nn.Module):
             assert_close(mine, theirs, tolerance=1e-6)
 
 
-def test_each_sentence_comes_once_and_a_small_job_is_cut_for_all_workers(model: nn.Module):
+def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
     batches = [rows for rows, _ in build_runner(model, torch.float32, 0).map(sentences([60] * 8), lambda *_: None)]
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
     assert len(batches) >= min(8, parallel.num_threads())
+    assert run(build_runner(model, torch.float32, pad_id=0), []) == []
 
 
 def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
@@ -193,10 +194,6 @@ def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
         ):
             done.extend(rows)
     assert 0 < len(done) < 200
-
-
-def test_nothing_needs_no_batch(model: nn.Module):
-    assert run(build_runner(model, torch.float32, pad_id=0), []) == []
 
 
 def test_real_text_of_all_lengths_in_float32():

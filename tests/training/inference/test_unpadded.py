@@ -70,13 +70,10 @@ def test_each_sentence_is_computed_as_if_it_were_alone(
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_local_layers_see_their_window_alone(tmp_path: Path, emulated: None):
+def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
     model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
     ids = sentences([300, 5, 30])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
-
-
-def test_a_bias_between_positions_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
     model, ids = backbone(tmp_path, "mpnet"), sentences([9, 30, 1])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert not runner.transformer.unpadded
@@ -121,8 +118,13 @@ def test_the_padding_at_the_end_is_a_sentence_of_its_own():
 
 
 class TestTheCapabilityCheck:
-    def test_a_cpu_has_no_such_operator(self):
+    def test_a_cpu_has_no_such_operator_and_the_reference_is_pytorchs(self):
         assert not has_varlen(CPU, torch.bfloat16, 64)
+        projected = torch.randn(5, 3 * 2 * 8)
+        query, key, value = projected.view(5, 3, 2, 8).unbind(1)
+        weights = torch.einsum("qhd,khd->hqk", query, key).softmax(-1)
+        expected = torch.einsum("hqk,khd->qhd", weights, value).flatten(1)
+        torch.testing.assert_close(attention_alone(projected, 2, [5]), expected)
 
     @pytest.mark.parametrize("window", [None, 8])
     def test_an_operator_that_computes_attention_is_taken(self, emulated: None, window: int | None):
@@ -151,10 +153,3 @@ class TestTheCapabilityCheck:
         monkeypatch.setattr(layers, "varlen_agrees", lambda *_: True)
         assert has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
         assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.float32, 64), "it takes 16 bits alone"
-
-    def test_the_reference_is_pytorchs_attention(self):
-        projected = torch.randn(5, 3 * 2 * 8)
-        query, key, value = projected.view(5, 3, 2, 8).unbind(1)
-        weights = torch.einsum("qhd,khd->hqk", query, key).softmax(-1)
-        expected = torch.einsum("hqk,khd->qhd", weights, value).flatten(1)
-        torch.testing.assert_close(attention_alone(projected, 2, [5]), expected)

@@ -64,9 +64,6 @@ def make_cross_encoder(folder, architecture="bert", **config):
     return folder
 
 
-# ---------------------------------------------------------------- any cross-encoder
-
-
 def test_scores_are_float32_in_order_and_between_0_and_1(adapter):
     together = adapter.predict(PAIRS)
     assert together.dtype == np.float32
@@ -75,14 +72,13 @@ def test_scores_are_float32_in_order_and_between_0_and_1(adapter):
     np.testing.assert_allclose(together, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
 
 
-def test_similar_pairs_score_above_unrelated_ones(adapter):
+def test_similar_pairs_score_above_unrelated_ones_the_same_each_time_and_none_for_none(adapter):
     similar, unrelated = adapter.predict(PAIRS[:2])
     assert similar > 0.7
     assert unrelated < 0.2
-
-
-def test_the_same_call_gives_the_same_scores(adapter):
     np.testing.assert_array_equal(adapter.predict(PAIRS), adapter.predict(PAIRS))
+    assert adapter.predict([("\ud83d dogs", "a")])[0] == adapter.predict([("? dogs", "a")])[0]
+    assert adapter.predict([]).shape == (0,)
 
 
 words = st.lists(st.sampled_from(TOPICS), max_size=12).map(" ".join)
@@ -105,21 +101,10 @@ def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second)
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_half_a_character_is_read_as_a_question_mark(adapter):
-    assert adapter.predict([("\ud83d dogs", "a")])[0] == adapter.predict([("? dogs", "a")])[0]
-
-
-def test_no_pairs_no_scores(adapter):
-    assert adapter.predict([]).shape == (0,)
-
-
-def test_repeated_pairs_are_scored_once_and_cuts_are_counted(adapter):
+def test_repeated_pairs_are_scored_once_and_progress_ends_at_all_of_them(adapter, monkeypatch):
     report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
     assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
-
-
-def test_progress_ends_at_all_pairs_across_chunks(adapter, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 3)
     seen = []
     whole = adapter.predict(PAIRS, on_progress=lambda done, total: seen.append((done, total)))
@@ -128,9 +113,10 @@ def test_progress_ends_at_all_pairs_across_chunks(adapter, monkeypatch):
     np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
 
 
-def test_it_can_be_stopped(adapter):
+def test_it_can_be_stopped_and_its_repr_is_one_line(adapter):
     with pytest.raises(Stopped):
         adapter.predict(PAIRS, should_stop=lambda: True)
+    assert repr(adapter) == f"CrossEncoder('minilm-stsb', 256 tokens, float32, {adapter.device})"
 
 
 @pytest.mark.parametrize("wrong", ["ab", ("one",), ("one", None), ("a", "b", "c")])
@@ -146,9 +132,6 @@ def test_bfloat16_agrees_with_float32_to_a_hundredth(adapter):
     difference = np.abs(low.predict(pairs) - adapter.predict(pairs))
     assert np.quantile(difference, 0.95) < 1e-2
     assert difference.max() < 3e-2
-
-
-# ---------------------------------------------------------------- models of the Hub
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert", "modernbert"])
@@ -179,10 +162,6 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path, opti
     expected = Theirs(folder, device="cpu").rank(query, documents, **options)
     assert [{**hit, "score": 0} for hit in found] == [{**hit, "score": 0} for hit in expected]
     np.testing.assert_allclose([hit["score"] for hit in found], [hit["score"] for hit in expected], atol=1e-5)
-
-
-def test_its_repr_is_one_line(adapter):
-    assert repr(adapter) == f"CrossEncoder('minilm-stsb', 256 tokens, float32, {adapter.device})"
 
 
 @pytest.mark.parametrize(
@@ -241,8 +220,6 @@ def test_a_name_that_is_nothing_is_refused(alone):
     with pytest.raises(InputError, match="no-such-model"):
         CrossEncoder.load("no-such-model")
 
-
-# ---------------------------------------------------------------- the adapters
 
 SHIPPED = sorted(folder.name for folder in asset("cross-encoder").iterdir())
 

@@ -3,10 +3,9 @@
 import json
 import logging
 import sys
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -50,17 +49,12 @@ def settle(folder: Path, **files: dict) -> Path:
     return folder
 
 
-# ---------------------------------------------------------------- shape and order
-
-
-def test_float32_of_n_by_d(encoder: Encoder):
+def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encoder: Encoder):
     vectors = encoder.encode(SENTENCES)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
     assert vectors.flags["C_CONTIGUOUS"]
-
-
-def test_nothing_in_nothing_out(encoder: Encoder):
+    assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
     assert encoder.encode([]).shape == (0, encoder.dimension)
     assert list(encoder.encode_stream(iter(()))) == []
     assert encoder.tokenize([]) == []
@@ -88,10 +82,6 @@ def test_the_size_of_the_chunks_changes_nothing(encoder: Encoder, chunk: int):
     streamed = list(encoder.encode_stream(iter(sentences), chunk=chunk))
     assert [len(part) for part in streamed[:-1]] == [chunk] * (len(streamed) - 1)
     np.testing.assert_allclose(np.concatenate(streamed), encoder.encode(sentences), **SAME)
-
-
-def test_the_same_call_gives_the_same_bits(encoder: Encoder):
-    assert np.array_equal(encoder.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
 def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(encoder: Encoder, monkeypatch):
@@ -143,13 +133,17 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(tmp_path: Path, archite
         encoder.encode(sentences, batch_size=0)
 
 
-def test_a_progress_bar_counts_the_sentences_beside_the_callback(encoder: Encoder, capsys):
+def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(encoder: Encoder, capsys):
     seen = []
     encoder.encode(SENTENCES, on_progress=lambda *figures: seen.append(figures), show_progress_bar=True)
     assert "Encoding: 100%" in capsys.readouterr().err
     assert seen[-1] == (len(SENTENCES), len(SENTENCES))
     encoder.encode(SENTENCES)
     assert capsys.readouterr().err == ""
+    seen: list[tuple[int, int | None]] = []
+    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: seen.append(step))
+    assert seen[-1] == (4, 4)
+    assert {total for _, total in seen} == {4}
 
 
 def test_its_repr_says_which_model_and_how_it_is_used(encoder: Encoder, folder: Path):
@@ -181,8 +175,6 @@ def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(encoder: Encoder, t
         encoder.push_to_hub("tiny", token="hf_s3cret")
 
 
-# ---------------------------------------------------------------- any text
-
 AWKWARD = {
     "empty": "",
     "white space": " \t\r\n\u00a0\u2003",
@@ -207,24 +199,12 @@ def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder, text: str):
     np.testing.assert_allclose(plain, encoder.encode(["the cat"])[0], **SAME)
 
 
-@given(text=ANY_TEXT)
-@settings(max_examples=examples(60))
-def test_any_unicode(encoder: Encoder, text: str):
-    assert np.isfinite(encoder.encode([text])).all()
-
-
 @pytest.mark.parametrize("bad", [None, 3, float("nan"), b"bytes", ["nested"], np.str_], ids=str)
 def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
     with pytest.raises(InputError, match=r"^sentence 4 is \w+, not text$"):
         encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^sentence 4 is"):
         list(encoder.encode_stream(["a", "a", "b", bad], chunk=2))  # type: ignore[list-item]
-
-
-def test_one_string_is_not_a_list_of_letters(encoder: Encoder):
-    with pytest.raises(InputError, match="list of sentences"):
-        list(encoder.encode_stream("the cat"))
-    np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
 def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path: Path):
@@ -235,9 +215,6 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
     assert bare.tokenize(["", "the"])[0] == [bare.tokenizer.pad_token_id]
     assert np.isfinite(bare.encode(["", "the"])).all()
     assert bare.token_vectors([""])[0].hidden.shape == (0, bare.dimension)
-
-
-# ---------------------------------------------------------------- truncation and the report
 
 
 def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: pytest.LogCaptureFixture):
@@ -251,23 +228,17 @@ def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: py
     assert {len(ids) for ids in encoder.tokenize([words])} == {encoder.max_length}
 
 
-def test_a_sentence_that_just_fits_is_not_cut(encoder: Encoder, caplog: pytest.LogCaptureFixture):
+def test_a_sentence_that_just_fits_is_not_cut_and_the_report_counts(encoder: Encoder, caplog: pytest.LogCaptureFixture):
     report = ReadReport()
     encoder.encode(["the " * (encoder.max_length - 2)], report=report)
     assert report.truncated == 0
     assert not caplog.records
-
-
-def test_the_report_counts(encoder: Encoder):
     report = ReadReport()
     encoder.encode(["the cat", "the cat", "dog"], report=report)
     assert (report.inputs, report.unique, report.tokens) == (3, 2, 4 + 3)
     encoder.encode(["dog"], report=report)
     assert (report.inputs, report.unique) == (4, 3)
     assert report.seconds > 0
-
-
-# ---------------------------------------------------------------- progress, stopping, streaming
 
 
 @pytest.mark.parametrize("chunk", [3, 50, 1_000])
@@ -280,13 +251,6 @@ def test_progress_rises_and_ends_at_all(encoder: Encoder, chunk: int):
     done = [step for step, _ in seen]
     assert done == sorted(done)
     assert done[-1] == 101
-
-
-def test_encode_knows_how_many_there_are(encoder: Encoder):
-    seen: list[tuple[int, int | None]] = []
-    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: seen.append(step))
-    assert seen[-1] == (4, 4)
-    assert {total for _, total in seen} == {4}
 
 
 def test_stop_is_asked_before_each_batch_and_obeyed(encoder: Encoder):
@@ -324,32 +288,13 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
         assert len(read) == 4 * chunks
 
 
-class Sentence(str):
-    """Text whose deletion can be observed."""
-
-    __slots__ = ("__weakref__",)
-
-
-def test_a_stream_holds_one_chunk_at_a_time(encoder: Encoder):
-    alive: weakref.WeakSet[Sentence] = weakref.WeakSet()
-
-    def million() -> Iterator[str]:
-        for i in range(1_000_000):
-            sentence = Sentence(f"dog {i}")
-            alive.add(sentence)
-            yield sentence
-
-    for _ in islice(encoder.encode_stream(million(), chunk=50), 20):
-        assert len(alive) <= 2 * 50
-
-
-# ---------------------------------------------------------------- length, prompt, case, pooling, precision
-
-
-def test_normalize_is_the_callers_choice(encoder: Encoder):
+def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encoder: Encoder):
     raw, unit = encoder.encode(SENTENCES, normalize=False), encoder.encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)  # the folder has no Normalize
+    with pytest.raises(InputError, match="list of sentences"):
+        list(encoder.encode_stream("the cat"))
+    np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
 def test_the_models_own_prompt_comes_first(encoder: Encoder, tmp_path: Path):
@@ -387,13 +332,16 @@ def test_bfloat16_is_close(folder: Path, encoder: Encoder):
     assert next(half.backbone.parameters()).dtype == torch.float32  # the truth stays whole
 
 
-# ---------------------------------------------------------------- tokens
-
-
-def test_tokens_are_those_of_transformers(encoder: Encoder):
+def test_tokens_are_those_of_transformers_and_pool_to_the_sentence_vector(encoder: Encoder):
     texts = [*SENTENCES, "naïve café 北京", "the " * 200]
     theirs = encoder.tokenizer(texts, truncation=True, max_length=encoder.max_length)["input_ids"]
     assert encoder.tokenize(texts) == theirs
+    texts = [*SENTENCES, "the " * 200]
+    vectors = encoder.encode(texts, normalize=False)
+    for found, vector in zip(encoder.token_vectors(texts), vectors, strict=True):
+        assert found.hidden.dtype == np.float32
+        assert len(found.tokens) == len(found.words) == len(found.offsets) == len(found.hidden)
+        np.testing.assert_allclose(found.hidden.mean(axis=0), vector, **SAME)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
@@ -413,15 +361,6 @@ def test_gradients_reach_every_layer(folder: Path):
     assert all(name.startswith("pooler.") for name in missed)
 
 
-def test_token_vectors_pool_to_the_sentence_vector(encoder: Encoder):
-    texts = [*SENTENCES, "the " * 200]
-    vectors = encoder.encode(texts, normalize=False)
-    for found, vector in zip(encoder.token_vectors(texts), vectors, strict=True):
-        assert found.hidden.dtype == np.float32
-        assert len(found.tokens) == len(found.words) == len(found.offsets) == len(found.hidden)
-        np.testing.assert_allclose(found.hidden.mean(axis=0), vector, **SAME)
-
-
 def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
     text = "The CAT ate guitars"
     found = encoder.token_vectors([text])[0]
@@ -431,9 +370,6 @@ def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
         if word is not None:
             words[word] = words.get(word, "") + text[start:end]
     assert list(words.values()) == text.split()
-
-
-# ---------------------------------------------------------------- training, random weights, names
 
 
 def test_encoding_in_training_mode_is_refused_and_new_weights_are_seen(folder: Path):
@@ -490,9 +426,6 @@ def test_loading_leaves_no_model_code_behind(folder: Path):
     before = set(sys.modules)
     Encoder.load(str(folder))
     assert not {name for name in set(sys.modules) - before if name.startswith("transformers_modules")}
-
-
-# ---------------------------------------------------------------- saving
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])

@@ -59,9 +59,6 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-# ---------------------------------------------------------------- reading
-
-
 def test_a_folder_without_modules_is_a_plain_transformer(plain: Path):
     assert read_format(plain) == ModelFormat(plain, pooling=None, normalizes=False, max_length=None)
 
@@ -82,11 +79,7 @@ def test_todays_layout(model: Path):
 
 @pytest.mark.parametrize(
     ("flag", "pooling"),
-    [
-        ("pooling_mode_mean_tokens", "mean"),
-        ("pooling_mode_max_tokens", "max"),
-        ("pooling_mode_cls_token", "cls"),
-    ],
+    [("pooling_mode_mean_tokens", "mean"), ("pooling_mode_max_tokens", "max"), ("pooling_mode_cls_token", "cls")],
 )
 def test_the_older_layout_with_flags(model: Path, flag: str, pooling: str):
     flags = {"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": False, "pooling_mode_cls_token": False}
@@ -115,9 +108,12 @@ def test_normalize_prompt_and_length_are_read(model: Path):
     assert found.prompt == "query: "
 
 
-def test_the_number_of_dimensions_to_keep_is_read(model: Path):
+def test_the_dimensions_to_keep_and_a_prompt_that_is_not_pooled_are_read(model: Path):
     write(model, {"config_sentence_transformers.json": {"truncate_dim": 4}})
     assert read_format(model).dimension == 4
+    assert read_format(model).include_prompt
+    write(model, {"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}})
+    assert not read_format(model).include_prompt
 
 
 def test_modules_before_and_after_the_pooling(model: Path):
@@ -149,9 +145,6 @@ def test_no_default_prompt_means_none(model: Path, general: dict[str, Any]):
     assert read_format(model).prompt == ""
 
 
-# ---------------------------------------------------------------- refusing
-
-
 @pytest.mark.parametrize("weights", ["pytorch_model.bin", "model.pt", "model.ckpt"])
 def test_pickled_weights_are_refused_unread(model: Path, weights: str):
     (model / "model.safetensors").rename(model / weights)
@@ -176,12 +169,6 @@ def test_a_module_of_another_kind_is_named(model: Path, kind: str):
 def test_a_pooling_of_another_kind_is_named(model: Path, config: dict[str, Any], named: str):
     write(model, {"1_Pooling/config.json": config})
     assert f"pools by {named}" in refusal(model)
-
-
-def test_a_prompt_can_be_left_out_of_the_pooling(model: Path):
-    assert read_format(model).include_prompt
-    write(model, {"1_Pooling/config.json": {"pooling_mode": "mean", "include_prompt": False}})
-    assert not read_format(model).include_prompt
 
 
 @pytest.mark.parametrize("dotted", ["custom_st.Transformer", "modeling.Pooling", "pylate.models.Dense.Dense"])
@@ -258,9 +245,6 @@ def test_a_file_in_another_encoding_is_one_clear_line(model: Path):
 def test_a_missing_file_is_named(model: Path, missing: str):
     (model / missing).unlink()
     assert "config.json" in refusal(model)
-
-
-# ---------------------------------------------------------------- writing
 
 
 @given(

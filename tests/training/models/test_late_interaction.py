@@ -102,9 +102,6 @@ def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> No
     np.testing.assert_allclose(ours.similarity(QUERIES, DOCUMENTS), every, rtol=1e-5, atol=1e-5)
 
 
-# ---------------------------------------------------------------- folders
-
-
 @pytest.mark.parametrize("kind", first(3, KINDS))
 def test_a_folder_of_sentence_transformers_scores_as_there(tmp_path: Path, kind: str):
     theirs = save(tmp_path, KINDS[kind])
@@ -186,22 +183,16 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(
         LateInteraction.load(str(folder))
 
 
-def test_a_length_beyond_the_positions_is_the_longest_possible(colbert: Path, tmp_path: Path):
+def test_it_has_no_sentence_vectors_and_no_more_tokens_than_positions(colbert: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="MultiVectorEncoder, not a model of sentence vectors"):
+        Encoder.load(str(colbert))
+    with pytest.raises(InputError, match="late interaction; for sentence vectors load scratch:1x32"):
+        Encoder.load(UNTRAINED)
     folder = tmp_path / "long"
     shutil.copytree(colbert, folder)
     write_json(folder / "sentence_bert_config.json", {"document_length": 10**9, **filled("fixed", 10**9)})
     long = LateInteraction.load(str(folder))
     assert (len(long.encode_query(["a"])[0]), long.document.max_length) == (64, 64)
-
-
-def test_it_has_no_sentence_vectors(colbert: Path):
-    with pytest.raises(InputError, match="MultiVectorEncoder, not a model of sentence vectors"):
-        Encoder.load(str(colbert))
-    with pytest.raises(InputError, match="late interaction; for sentence vectors load scratch:1x32"):
-        Encoder.load(UNTRAINED)
-
-
-# ---------------------------------------------------------------- any encoder
 
 
 @pytest.fixture(scope="module")
@@ -219,18 +210,13 @@ def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(unt
     assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_is_symmetric_and_lies_between_minus_1_and_1(untrained: LateInteraction):
+def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(untrained: LateInteraction):
     scores, swapped = untrained.predict(PAIRS), untrained.predict([(b, a) for a, b in PAIRS])
     np.testing.assert_allclose(scores, swapped, atol=1e-6)
     assert np.abs(scores).max() <= 1
     assert untrained.predict([("the cat", "the cat")])[0] == pytest.approx(1)
-
-
-def test_a_text_without_tokens_scores_0(untrained: LateInteraction):
     assert untrained.predict([("", "the cat"), ("", "")]).tolist() == [0, 0]
-
-
-# ---------------------------------------------------------------- retrieval
+    assert untrained.predict([]).shape == (0,)
 
 
 @pytest.fixture(scope="module")
@@ -292,29 +278,21 @@ def test_progress_is_reported_and_it_can_be_stopped(untrained: LateInteraction, 
         untrained.predict(PAIRS, should_stop=lambda: True)
 
 
-def test_no_pairs_no_scores(untrained: LateInteraction):
-    assert untrained.predict([]).shape == (0,)
-
-
-def test_it_is_evaluated_by_name(home: Path):
+def test_it_is_evaluated_by_name_and_its_kind_is_known_without_loading(
+    home: Path, colbert: Path, untrained: LateInteraction
+):
     from training.data.dataset import Dataset
 
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
     found = evaluate(open_model(UNTRAINED, home=home), data)
     assert found["model"] == UNTRAINED
     assert found["spearman"].keys() == {"score"}
+    assert opener_of(UNTRAINED).group == opener_of(str(colbert)).group == "late interaction"
+    shown = "LateInteraction(name='maxsim:scratch:1x32', normalizes=True, takes_mean=True, is_symmetric=True)"
+    assert repr(untrained) == shown
 
 
 @pytest.mark.parametrize("name", [f"{UNTRAINED}:cls", f"{UNTRAINED}?dim=8", f"{UNTRAINED}?prompt=a"])
 def test_a_name_with_a_pooling_dimensions_or_a_prompt_is_refused(name: str):
     with pytest.raises(InputError, match="leave"):
         LateInteraction.load(name)
-
-
-def test_its_kind_is_known_without_loading(colbert: Path):
-    assert opener_of(UNTRAINED).group == opener_of(str(colbert)).group == "late interaction"
-
-
-def test_its_repr_is_one_line(untrained: LateInteraction):
-    shown = "LateInteraction(name='maxsim:scratch:1x32', normalizes=True, takes_mean=True, is_symmetric=True)"
-    assert repr(untrained) == shown

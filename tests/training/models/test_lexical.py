@@ -30,13 +30,10 @@ def test_tfidf_is_what_its_equation_says(texts):
     assert TfIdf().encode(texts) == pytest.approx(rows / np.where(norms == 0, 1, norms), abs=1e-6)
 
 
-def test_tfidf_rows_have_length_one_and_one_without_words_is_zero():
+def test_tfidf_rows_have_length_one_or_zero_and_a_matrix_has_to_fit(monkeypatch):
     vectors = TfIdf().encode(["a man plays", "...", "a dog"])
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 0, 1])
     assert vectors.dtype == np.float32
-
-
-def test_tfidf_refuses_a_matrix_that_would_not_fit(monkeypatch):
     monkeypatch.setattr("training.models.lexical.MAX_DENSE_BYTES", 100)
     with pytest.raises(InputError, match="give fewer sentences"):
         TfIdf().encode(["a b c d e f", "g h i j k l", "m n o p q r"])
@@ -100,15 +97,12 @@ def test_words_and_numbers_that_do_not_match_are_said(tmp_path):
         WordVectors.load(str(tmp_path / "v.npy"))
 
 
-def test_a_baseline_has_no_other_pooling(vectors):
+def test_names_say_their_kind_and_a_baseline_has_no_other_pooling(vectors, tmp_path):
     for name in ("tfidf", str(vectors)):
         with pytest.raises(InputError, match="leave the pooling out"):
             open_model(name, "cls")
     with pytest.raises(InputError, match="pools nothing"):
         open_model("minilm-stsb", "mean")
-
-
-def test_names_say_their_kind(vectors, tmp_path):
     names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS, str(tmp_path / "absent.txt"))
     groups = [opener_of(name).group for name in names]
     assert groups == ["baseline"] * 3 + ["encoder"] * 3 + ["cross-encoder"] * 2 + ["encoder"]
@@ -128,26 +122,11 @@ def test_progress_is_reported_and_work_can_be_stopped():
             encoder.encode(["a"], should_stop=lambda: True)
 
 
-def test_tfidf_on_the_sts_benchmark():
-    """69.12 on STSb test: fitted on the sentences that it scores."""
+def test_glove_and_tfidf_on_the_sts_benchmark():
+    # 69.12 on STSb test: fitted on the sentences that it scores.
     found = evaluate(open_model("tfidf"), "stsb:test")
     assert (found["model"], found["pooling"], found["n"]) == ("tfidf", "none", 1379)
     assert found["spearman"]["cosine"] == pytest.approx(0.6912, abs=0.0005)
-
-
-def test_glove_on_the_sts_benchmark():
-    """41.09 on STSb test with 50 dimensions (the paper's 300 have 58.02)."""
+    # 41.09 on STSb test with 50 dimensions (the paper's 300 have 58.02).
     found = evaluate(open_model("glove"), "stsb:test")
     assert found["spearman"]["cosine"] == pytest.approx(0.4109, abs=0.0005)
-
-
-def test_the_command_line_takes_baselines(home, tmp_path, monkeypatch, capsys):
-    from sbert_app import cli
-
-    monkeypatch.setenv("HF_HUB_OFFLINE", "")  # whatever it becomes, it is put back
-    file = tmp_path / "pairs.csv"
-    file.write_text("sentence1,sentence2,score\na dog,a dog,5\na dog,the cat,1\none dog,a dog barks,3\n")
-    assert cli.main(["evaluate", "--model", "tfidf", "--data", str(file), "--home", str(home)]) == cli.GOOD
-    assert "tfidf on pairs.csv: n = 3" in capsys.readouterr().out
-    assert cli.main(["evaluate", "--model", "tfidf", "--pooling", "max", "--data", str(file)]) == 2
-    assert "leave the pooling out" in capsys.readouterr().err

@@ -55,11 +55,6 @@ def test_a_damaged_tokenizer(folder: Path, text: str):
     assert "tokenizer" in refusal(open_tokenizer, folder)
 
 
-def test_a_missing_tokenizer(folder: Path):
-    (folder / "tokenizer.json").unlink()
-    assert "tokenizer" in refusal(open_tokenizer, folder)
-
-
 @pytest.mark.parametrize("keep", [0, 7, 5_000])
 def test_weights_that_broke_off(folder: Path, keep: int):
     file = folder / "model.safetensors"
@@ -67,24 +62,29 @@ def test_weights_that_broke_off(folder: Path, keep: int):
     assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
 
 
-def test_weights_that_are_something_else(folder: Path):
-    (folder / "model.safetensors").write_bytes(b"<html>please log in</html>" * 40)
-    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            lambda folder: (folder / "model.safetensors").write_bytes(b"<html>log in</html>" * 40),
+            "cannot be opened as a",
+        ),
+        (lambda folder: without(folder, "layer.1."), "lacks the weights encoder.layer.1"),
+        (lambda folder: configure(folder, hidden_size=64), "do not fit its config.json"),
+        (lambda folder: configure(folder, model_type="zork", architectures=["ZorkModel"]), "cannot be opened as a"),
+    ],
+    ids=["something else", "missing weights", "another shape", "an unknown architecture"],
+)
+def test_what_is_no_whole_transformer_is_refused(folder: Path, damage: Callable[[Path], object], said: str):
+    damage(folder)
+    assert said in refusal(open_backbone, folder)
 
 
-def test_missing_weights_are_not_made_up(folder: Path):
-    without(folder, "layer.1.")
-    assert "lacks the weights encoder.layer.1" in refusal(open_backbone, folder)
-
-
-def test_the_head_that_nobody_reads_may_be_missing(folder: Path):
+def test_a_tokenizer_is_needed_and_the_head_that_nobody_reads_is_not(folder: Path):
     without(folder, "pooler.")
     assert isinstance(open_backbone(folder), torch.nn.Module)
-
-
-def test_weights_of_another_shape(folder: Path):
-    configure(folder, hidden_size=64)
-    assert "do not fit its config.json" in refusal(open_backbone, folder)
+    (folder / "tokenizer.json").unlink()
+    assert "tokenizer" in refusal(open_tokenizer, folder)
 
 
 def test_a_process_that_ends_while_it_loads_is_no_fault_of_the_files(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -99,11 +99,6 @@ def test_a_lack_of_memory_is_called_that(folder: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", load)
     assert refusal(open_backbone, folder).endswith("can't allocate memory")
-
-
-def test_an_unknown_architecture(folder: Path):
-    configure(folder, model_type="zork", architectures=["ZorkModel"])
-    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
 
 
 def test_code_that_comes_with_a_model_is_never_run(folder: Path):
@@ -168,9 +163,6 @@ def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_st
     finally:
         if not had_bars:
             logging.disable_progress_bar()
-
-
-# ---------------------------------------------------------------- code that comes with a model
 
 
 def name_code(folder: Path, **changes: object) -> None:

@@ -17,7 +17,7 @@ from torch import nn
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.files import read_json, write_json
-from training.models.modules import LSTM, MODULES, Dense
+from training.models.modules import LSTM, Dense
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,19 +50,15 @@ def dense(modules: Any, size: int, out: int, activation: nn.Module, **settings: 
 # Each stands for published models; the name says which.
 KINDS: dict[str, Kind] = {
     "LaBSE": Kind(
-        "bert",
-        lambda m: [m.Pooling(DIMENSION, "cls"), dense(m, DIMENSION, DIMENSION, nn.Tanh()), m.Normalize()],
+        "bert", lambda m: [m.Pooling(DIMENSION, "cls"), dense(m, DIMENSION, DIMENSION, nn.Tanh()), m.Normalize()]
     ),
     "distiluse": Kind("distilbert", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 24, nn.Tanh())]),
     "sentence-t5": Kind(
-        "t5",
-        lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 40, nn.Identity(), bias=False), m.Normalize()],
+        "t5", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 40, nn.Identity(), bias=False), m.Normalize()]
     ),
     "bge": Kind("bert", lambda m: [m.Pooling(DIMENSION, "cls"), m.Normalize()], {"prompts": PROMPTS}),
     "e5": Kind(
-        "roberta",
-        lambda m: [m.Pooling(DIMENSION), m.Normalize()],
-        {"prompts": PROMPTS, "default_prompt_name": "query"},
+        "roberta", lambda m: [m.Pooling(DIMENSION), m.Normalize()], {"prompts": PROMPTS, "default_prompt_name": "query"}
     ),
     "all-mpnet": Kind("mpnet", lambda m: [m.Pooling(DIMENSION), m.Normalize()]),
     "gte-modernbert": Kind("modernbert", lambda m: [m.Pooling(DIMENSION, "cls")], {"truncate_dim": 20}),
@@ -203,15 +199,12 @@ def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
     assert not list((tmp_path / "saved").rglob("*.bin"))
 
 
-def test_token_vectors_pool_to_the_sentence_vectors(folder: Path):
+def test_token_vectors_and_embed_are_encode_before_and_with_gradients(folder: Path):
     mine = ours(folder)
     expected = mine.encode(SENTENCES, normalize=False)
     for tokens, vector in zip(mine.token_vectors(SENTENCES), expected, strict=True):
         pooled = mine.pool(torch.from_numpy(tokens.hidden)[None], None)[0, : mine.dimension]
         assert_same(pooled.detach().numpy(), vector)
-
-
-def test_embed_is_encode_with_gradients(folder: Path):
     mine = ours(folder)
     embedded = mine.embed(mine.tokenize(SENTENCES))
     assert_same(embedded.detach().numpy()[:, : mine.dimension], mine.encode(SENTENCES, normalize=False))
@@ -221,12 +214,6 @@ def test_embed_is_encode_with_gradients(folder: Path):
 def test_a_text_without_a_known_word_is_the_zero_vector(tmp_path: Path):
     for kind in ("average word embeddings", "static"):
         assert not ours(word_folder(kind, tmp_path / kind.replace(" ", "-"))).encode([""]).any()
-
-
-def test_every_module_but_the_transformer_and_the_pooling_is_in_the_table():
-    assert set(MODULES) == {
-        *("WordEmbeddings", "StaticEmbedding", "LSTM", "Dense", "LayerNorm", "Normalize", "Dropout")
-    }
 
 
 @pytest.mark.parametrize(
@@ -281,13 +268,6 @@ def test_weights_that_do_not_fit_are_refused(labse: Path, tmp_path: Path):
         ours(model)
 
 
-def test_poolings_that_the_next_module_does_not_take_are_refused(labse: Path):
-    encoder = ours(labse)
-    assert encoder.with_pooling("max").dimension == DIMENSION
-    with pytest.raises(InputError, match="Dense layer takes vectors of 32 dimensions, but gets 64"):
-        encoder.with_pooling("mean+max")
-
-
 @pytest.mark.parametrize("dimension", [0, -1, 33])
 def test_a_dimension_out_of_range_is_refused(labse: Path, dimension: int):
     with pytest.raises(InputError, match="keep 1 to 32"):
@@ -299,14 +279,15 @@ def test_a_static_model_has_no_other_pooling(tmp_path: Path):
         ours(word_folder("static", tmp_path / "static"), pooling="max")
 
 
-# ---------------------------------------------------------------- prompts
-
-
-def test_an_unknown_prompt_and_two_at_once_are_refused(labse: Path):
+def test_prompts_and_poolings_that_the_model_does_not_take_are_refused(labse: Path):
     with pytest.raises(InputError, match="no prompt named 'title'"):
         ours(labse, prompt_name="title")
     with pytest.raises(InputError, match="not both"):
         ours(labse, prompt="a", prompt_name="b")
+    encoder = ours(labse)
+    assert encoder.with_pooling("max").dimension == DIMENSION
+    with pytest.raises(InputError, match="Dense layer takes vectors of 32 dimensions, but gets 64"):
+        encoder.with_pooling("mean+max")
 
 
 def test_a_model_that_needs_a_prompt_says_so_unless_it_has_one(labse: Path, tmp_path: Path, caplog):

@@ -138,9 +138,6 @@ def test_a_shorter_maximum_means_the_same(tmp_path: Path):
     assert_same(ours(folder), referee(folder), SENTENCES)
 
 
-# ---------------------------------------------------------------- the embedded model, on all of STSb
-
-
 @pytest.fixture(scope="module")
 def minilm(home: Path) -> tuple[Encoder, SentenceTransformer]:
     """all-MiniLM-L6-v2, in the layout of sentence-transformers 2."""

@@ -43,7 +43,7 @@ def test_the_vectors_are_those_of_one_process_in_the_same_order(encoder: Encoder
     )
     np.testing.assert_allclose(several, one, atol=1e-6)
     assert (several.dtype, several.shape) == (np.float32, (302, 20))
-    assert (reports[1].sentences, reports[1].truncated) == (302, reports[0].truncated) == (302, 1)
+    assert (reports[1].inputs, reports[1].truncated) == (302, reports[0].truncated) == (302, 1)
     assert seen[-1] == (302, 302)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 

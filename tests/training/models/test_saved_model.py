@@ -90,14 +90,11 @@ def test_what_is_no_encoder_is_said_in_one_sentence(tf, tmp_path):
         open_model(f"use:{tmp_path / 'broken'}")
 
 
-def test_without_tensorflow_it_says_what_to_install(tmp_path, monkeypatch):
+def test_without_tensorflow_or_a_saved_model_it_says_so(tmp_path, monkeypatch):
     (tmp_path / "saved_model.pb").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     assert opener_of(f"use:{tmp_path}").group == "baseline"
     with pytest.raises(InputError, match=r"pip install 'sbert-lab\[use\]'"):
         open_model(f"use:{tmp_path}")
-
-
-def test_a_folder_without_a_saved_model_is_said(tmp_path):
     with pytest.raises(InputError, match=r"there is no saved_model\.pb"):
         open_model(f"use:{tmp_path / 'absent'}")

@@ -97,21 +97,20 @@ def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncode
     assert any(not term.in_first and term.first > 0 for term in terms)  # added
 
 
-def test_dense_and_sparse_are_the_same(encoder: SparseEncoder):
+def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEncoder):
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), encoder.encode_sparse(SENTENCES).toarray())
     lengths = np.linalg.norm(encoder.encode(SENTENCES), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
-
-
-def test_no_sentences_no_vectors_and_it_can_be_stopped(encoder: SparseEncoder):
     assert encoder.encode_sparse([]).shape == (0, encoder.dimension)
     with pytest.raises(Stopped):
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 
 
-def test_it_is_evaluated_by_name(splade: Path):
+def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
     assert evaluate(open_model(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
+    with pytest.raises(InputError, match="SparseEncoder, not a model of sentence vectors"):
+        Encoder.load(str(splade))
 
 
 @pytest.mark.parametrize("kind", ["SPLADE v2", "SPLADE"])  # the second has a prompt for queries
@@ -128,11 +127,6 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, kind: 
     found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
     for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
         assert found.estimate(figure).value == pytest.approx(expected[f"x_dot_{figure}"], abs=1e-6)
-
-
-def test_it_is_no_dense_encoder(splade: Path):
-    with pytest.raises(InputError, match="SparseEncoder, not a model of sentence vectors"):
-        Encoder.load(str(splade))
 
 
 @pytest.mark.parametrize(

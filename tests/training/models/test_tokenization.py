@@ -55,12 +55,9 @@ def test_the_tokens_are_those_of_the_whole_text(encoder, tokenizer, name):
     assert [vectors.offsets for vectors in encoder.token_vectors([text])] == [tokenizer.encode(whole).offsets]
 
 
-def test_little_of_a_long_text_is_tokenised(tokenizer):
+def test_little_of_a_long_text_is_tokenised_and_it_counts_as_truncated(tokenizer, encoder):
     assert len(read_part("word " * 10_000_000, tokenizer)) <= 20_000
     assert len(read_part("w" * 50_000_000, tokenizer)) == LONGEST_TEXT
-
-
-def test_a_long_text_counts_as_truncated(encoder):
     report = ReadReport()
     encoder.tokenize(["word " * 100_000, "short"], report)
     assert report.truncated == 1
@@ -85,19 +82,17 @@ class TestWordRows:
         assert [row.tolist() for row in rows] == wanted
         assert rows.lengths.tolist() == [len(ids) for ids in wanted]
 
-    def test_what_is_remembered_is_bounded_and_changes_nothing(self, rust, monkeypatch):
+    def test_what_is_remembered_is_bounded_and_other_tokenizers_are_left_to_themselves(self, rust, monkeypatch):
+        assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
+        other = Tokenizer.from_str(rust.to_str())
+        other.pre_tokenizer = pre_tokenizers.Metaspace()
+        assert WordRows.of(other, STATIC) is None
         monkeypatch.setattr(word_rows, "MOST_WORDS", 3)
         words = WordRows.of(rust, STATIC)
         first = words.rows(["one two three four", "two"])
         words.rows(["five six"])
         assert len(words._numbers) == 2
         np.testing.assert_array_equal(words.rows(["one two three four", "two"]).flat, first.flat)
-
-    def test_a_tokenizer_that_joins_words_or_cuts_texts_is_left_to_itself(self, rust):
-        assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
-        other = Tokenizer.from_str(rust.to_str())
-        other.pre_tokenizer = pre_tokenizers.Metaspace()
-        assert WordRows.of(other, STATIC) is None
 
 
 def test_a_regular_expression_that_gives_up_is_one_sentence():

@@ -14,8 +14,6 @@ from remote import model, visible, write
 
 from training.sources import hub
 
-# ---------------------------------------------------------------- models from the Hub
-
 
 def test_a_model_comes_from_the_hub_and_then_from_its_cache(client, tmp_path):
     with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
@@ -90,9 +88,6 @@ def test_what_others_left_in_the_cache_serves_when_there_is_no_hub(client):
     found = client.call("model_folder", "org/tiny")
     assert found["path"] == str(repo / "snapshots/abc")
     assert found["log"].index("not from Hub http") < found["log"].index("from Hub cache in part:")
-
-
-# ---------------------------------------------------------------- no Hub
 
 
 @pytest.mark.parametrize(

@@ -218,18 +218,27 @@ def kind(found: dict) -> str:
     return SCORED if found["scores"] is not None else LABELLED
 
 
-def test_nanobeir_by_name(answers):
+def test_nanobeir_by_name_and_parts_join(answers):
     found = answers["nanobeir:SciFact"]
     assert (found["queries"], found["documents"], found["relevant"]) == (["dogs"], ["A dog.", "A cat."], [{"0": 1.0}])
+    found = answers["hf:org/nli:train+hf:org/nli:dev"]
+    assert found["name"] == "hf:org/nli:default:train+hf:org/nli:default:validation"
+    assert found["labels"] == [2, 1, 0, 0, 2]
 
 
-def test_class_labels_are_known_by_their_names(answers, server):
+def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(answers, server):
     found = answers["hf:org/nli"]
     assert found["name"] == "hf:org/nli:default:train"
     assert found["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
     assert (found["labels"], tuple(found["label_names"])) == ([2, 1, 0], NLI_LABELS)
     assert found["notes"] == ["1 rows without a gold label left out"]
     assert found["source"] == f"Hub {server.url}"
+    scored = answers["hf:org/configs:en:test"]
+    assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])
+    assert scored["notes"] == ["scores from 0 to 1 stretched to 0–5"]
+    assert kind(answers["hf:org/sentences"]) == SENTENCES
+    assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
+    assert kind(answers["hf:org/triplets"]) == TRIPLETS
 
 
 @pytest.mark.parametrize(
@@ -249,15 +258,6 @@ def test_a_name_chooses_configuration_and_split(answers, name, chosen):
     assert answers[name]["name"] == chosen
 
 
-def test_columns_are_found_as_in_files(answers):
-    scored = answers["hf:org/configs:en:test"]
-    assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])
-    assert scored["notes"] == ["scores from 0 to 1 stretched to 0–5"]
-    assert kind(answers["hf:org/sentences"]) == SENTENCES
-    assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
-    assert kind(answers["hf:org/triplets"]) == TRIPLETS
-
-
 def test_built_in_sets_are_data_sets_of_the_hub(answers, server):
     labelled, scored, stsb = answers["snli:dev"], answers["sts13"], answers["stsb:dev"]
     assert (labelled["name"], labelled["source"]) == ("snli:dev", f"Hub {server.url}")
@@ -267,12 +267,6 @@ def test_built_in_sets_are_data_sets_of_the_hub(answers, server):
     assert (stsb["name"], stsb["columns"][0], stsb["scores"]) == ("stsb:dev", ["validation", "a"], [3.5, 0.0])
 
 
-def test_parts_join(answers):
-    found = answers["hf:org/nli:train+hf:org/nli:dev"]
-    assert found["name"] == "hf:org/nli:default:train+hf:org/nli:default:validation"
-    assert found["labels"] == [2, 1, 0, 0, 2]
-
-
 @pytest.mark.parametrize(("name", "words"), REFUSED.items())
 def test_what_cannot_be_had_is_one_clear_sentence(answers, name, words):
     error = answers[name]["error"]
@@ -280,20 +274,17 @@ def test_what_cannot_be_had_is_one_clear_sentence(answers, name, words):
     assert "\n" not in error
 
 
-def test_no_script_is_fetched(answers, server):
+def test_a_set_is_downloaded_once_and_no_script_is_fetched(answers, server, client):
     assert not [request for request in server.requests if request.startswith("GET") and request.endswith(".py")]
+    before = len(server.requests)
+    assert client.load("hf:org/nli")[0]["labels"] == [2, 1, 0]
+    assert not [asked for asked in server.requests[before:] if asked.endswith(".parquet")]
 
 
 def test_a_split_is_the_callers_where_the_set_has_it(client, answers):
     dev, first = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
     assert dev["name"] == "hf:org/nli:default:validation"
     assert first["name"] == "hf:org/configs:de:test"
-
-
-def test_a_set_is_downloaded_once(client, answers, server):
-    before = len(server.requests)
-    assert client.load("hf:org/nli")[0]["labels"] == [2, 1, 0]
-    assert not [asked for asked in server.requests[before:] if asked.endswith(".parquet")]
 
 
 def test_what_was_downloaded_is_there_offline(client, answers, server):
@@ -343,12 +334,9 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     assert labelled["labels"] == [0, 2]
 
 
-def test_without_a_hub_the_reason_is_given_at_once(alone):
+def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):
     with pytest.raises(InputError, match=r"not in the Hub cache .* there is no connection to http://127.0.0.1:\d+"):
         read_dataset("org/nli", (), "train", list)
-
-
-def test_a_connection_that_breaks_off_is_one_sentence():
     told = r"data set org/pairs: the connection to .* broke off \(connection reset by peer\)"
     with pytest.raises(InputError, match=told), hub_dataset._explained("org/pairs"):
         raise HTTPError("connection reset by peer")  # of the HTTP client that huggingface_hub has

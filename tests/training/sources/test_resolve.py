@@ -14,8 +14,6 @@ from training.sources import resolve
 from training.sources.home import home_folder, is_offline, set_offline
 from training.sources.resolve import ResolvedFolder
 
-# ---------------------------------------------------------------- the home folder
-
 
 def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, monkeypatch):
     monkeypatch.setenv("SBERT_HOME", str(tmp_path / "variable"))
@@ -29,16 +27,10 @@ def test_home_is_the_argument_then_the_variable_then_the_platforms(tmp_path, mon
     assert home_folder() == Path.home() / "Library/Application Support/sbert-lab"
 
 
-# ---------------------------------------------------------------- on this machine
-
-
-def test_a_folder_is_a_model(alone, tmp_path):
+def test_a_folder_is_a_model_by_its_path_or_in_home(alone, tmp_path):
     folder = model(tmp_path / "mine")
     assert resolve.model_folder(str(folder)) == ResolvedFolder(folder, "local folder")
     assert resolve.model_folder("mine").path == folder
-
-
-def test_a_folder_in_home_is_a_model(alone):
     folder = model(alone / "models/org/small")
     assert resolve.model_folder("org/small") == ResolvedFolder(folder, "home folder")
 

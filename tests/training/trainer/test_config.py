@@ -17,18 +17,12 @@ from training.pooling import POOLINGS
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig
 
 
-def test_the_defaults_are_the_papers():
+def test_the_defaults_are_the_papers_and_immutable():
     config = RunConfig("regression")
     assert (config.batch_size, config.learning_rate, config.warmup, config.epochs) == (16, 2e-5, 0.1, 1)
     assert (config.concatenation, config.triplet_metric, config.triplet_margin) == ("uv+diff", "euclidean", 1.0)
     assert (config.base, config.pooling, config.lora_rank) == ("all-MiniLM-L6-v2", None, 0)
-
-
-def test_it_shows_what_differs_from_the_defaults():
     assert repr(RunConfig("regression", seed=3)) == "RunConfig(objective='regression', seed=3)"
-
-
-def test_a_config_is_immutable():
     with pytest.raises(ValidationError, match="frozen"):
         RunConfig("mnrl").seed = 3
 
@@ -118,11 +112,19 @@ def test_a_mistake_is_one_sentence(field, value, message):
         assert "pydantic" not in str(raised.value)
 
 
-def test_a_single_row_has_no_negatives():
+def test_numbers_and_words_mean_what_people_mean_by_them():
     for objective in ("mnrl", "simcse"):
         with pytest.raises(InputError, match=f"at least 2 for {objective}"):
             RunConfig(objective, batch_size=1)
     assert RunConfig("triplet", batch_size=1).batch_size == 1
+    assert RunConfig("mnrl", eval_data="none").eval_data is None
+    assert RunConfig("mnrl", eval_data="").eval_data is None
+    # JSON from a browser has no whole numbers.
+    config = RunConfig("regression", batch_size=8.0, max_steps=20.0)
+    assert (config.batch_size, config.max_steps) == (8, 20)
+    assert isinstance(config.batch_size, int)
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
+    assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
 
 
 @pytest.mark.parametrize("objective", NEEDS_TEACHER)
@@ -139,28 +141,15 @@ def test_dimensions_may_be_a_text_or_a_list(dims):
     assert config.to_dict()["matryoshka_dims"] == [256, 64]
 
 
-def test_none_is_a_word_for_no_data_to_evaluate_on():
-    assert RunConfig("mnrl", eval_data="none").eval_data is None
-    assert RunConfig("mnrl", eval_data="").eval_data is None
-
-
-def test_whole_numbers_may_come_as_floats():
-    """JSON from a browser has no integers."""
-    config = RunConfig("regression", batch_size=8.0, max_steps=20.0)
-    assert (config.batch_size, config.max_steps) == (8, 20)
-    assert isinstance(config.batch_size, int)
-
-
-def test_a_run_is_evaluated_about_every_hundred_steps_but_four_to_twenty_times():
-    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
-    assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
-
-
-def test_fields_that_are_unknown_or_missing_are_named():
+def test_unknown_and_missing_fields_are_named_and_all_are_documented():
     with pytest.raises(InputError, match=r"no field batchsize; the fields are objective, base"):
         RunConfig("mnrl", batchsize=3)
     with pytest.raises(InputError, match="needs an objective: classification"):
         RunConfig()
+    rows = [(f"`{each.option}`", each.sentence(), each.words or "–") for each in SETTINGS.values()]
+    table = "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
+    document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
+    assert table in document, f"the table of docs/train.md has to be:\n{table}"
 
 
 def test_copies_are_equal_and_validated():
@@ -179,7 +168,7 @@ def test_copies_are_equal_and_validated():
 
 def test_settings_are_those_of_the_model():
     assert set(CHOICES) == {
-        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity", "mix", "head"),
+        *("objective", "pooling", "concatenation", "dtype", "triplet_metric", "margin_similarity", "mix", "head")
     }
     assert CHOICES["pooling"] == (None, *POOLINGS)
     assert list(SETTINGS) == list(RunConfig.model_fields)
@@ -203,10 +192,3 @@ def test_settings_are_those_of_the_model():
 
 def escaped(cell: str) -> str:
     return cell.replace("|", r"\|").replace("<", "&lt;")
-
-
-def test_the_documentation_has_every_setting():
-    rows = [(f"`{each.option}`", each.sentence(), each.words or "–") for each in SETTINGS.values()]
-    table = "\n".join(f"| {' | '.join(map(escaped, row))} |" for row in rows)
-    document = (ROOT / "docs/train.md").read_text(encoding="utf-8")
-    assert table in document, f"the table of docs/train.md has to be:\n{table}"

@@ -85,9 +85,6 @@ def test_a_stopped_run_resumes_to_the_same_curve(cross, rank, tmp_path):
     assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
 
 
-# ---------------------------------------------------------------- a head that starts as the bi-encoder
-
-
 @pytest.fixture(scope="module")
 def bi_encoder(tmp_path_factory) -> str:
     """The folder of a bi-encoder with mean pooling, without dropout."""

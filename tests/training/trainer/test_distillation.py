@@ -54,14 +54,13 @@ def test_wider_vectors_are_projected_to_their_principal_components():
     assert np.allclose(other[slice(0, 1)][0, 0].numpy(), vectors[0] @ projection, atol=1e-5)
 
 
-def test_narrower_vectors_are_refused():
+def test_a_teacher_has_vectors_of_a_fixed_meaning_as_wide_as_the_students():
     with pytest.raises(InputError, match=r"scratch:1x32 have 32 dimensions, fewer than the 64 of the base"):
         teacher("mse", "scratch:1x32", "scratch:1x64").label(PAIRS)
-
-
-def test_vectors_for_a_student_of_unit_vectors_are_unit_vectors():
     targets = teacher("mse", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2").label(PAIRS).targets
     assert torch.allclose(targets.values.norm(dim=1), torch.ones(4), atol=1e-5)
+    with pytest.raises(InputError, match="tfidf cannot be a teacher"):
+        teacher("mse", "tfidf")
 
 
 def test_scores_and_margins_of_a_cross_encoder():
@@ -85,11 +84,6 @@ def test_margins_of_a_bi_encoder(similarity):
     )
     expected = (vectors * vectors[::-1]).sum(1) - (vectors * np.roll(vectors, -1, axis=0)).sum(1)
     assert np.allclose(margins.values.numpy(), expected, atol=1e-4)
-
-
-def test_what_has_no_vectors_of_a_fixed_meaning_is_no_teacher():
-    with pytest.raises(InputError, match="tfidf cannot be a teacher"):
-        teacher("mse", "tfidf")
 
 
 def test_targets_of_data():

@@ -31,13 +31,16 @@ def test_a_mask_has_the_shape_asked_for(shape):
     assert set(mask.flatten().tolist()) <= {0.0, 2.0}
 
 
-def test_dropout_is_seeded_by_pytorch_and_differs_between_calls():
+def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():
     x, dropout = torch.ones(64, 64), Dropout(0.3)
     torch.manual_seed(4)
     one, two = dropout(x), dropout(x)
     torch.manual_seed(4)
     assert torch.equal(one, dropout(x))
     assert not torch.equal(one, two)
+    x = torch.randn(5, 5)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
 
 
 def test_inside_use_generator_dropout_draws_from_that_generator_alone():
@@ -55,22 +58,13 @@ def test_inside_use_generator_dropout_draws_from_that_generator_alone():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_there_is_no_dropout_in_evaluation_mode_or_with_probability_zero():
-    x = torch.randn(5, 5)
-    assert torch.equal(Dropout(0.5).eval()(x), x)
-    assert torch.equal(Dropout(0.0)(x), x)
-
-
-def test_attention_equals_that_of_pytorch():
+def test_attention_equals_that_of_pytorch_and_drops_weights_in_training_mode():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
     mask = torch.zeros(2, 1, 5, 5).masked_fill(torch.rand(2, 1, 1, 5) < 0.3, torch.finfo(torch.float32).min)
     context, _ = attention(nn.Module().eval(), q, k, v, mask, dropout=0.5)
     expected = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     assert torch.allclose(context, expected.transpose(1, 2), atol=1e-6)
-
-
-def test_attention_drops_weights_in_training_mode():
     ones = torch.ones(1, 1, 400, 1)
     with use_generator(np.random.default_rng(0)):
         context, _ = attention(nn.Module(), ones, ones, ones, None, dropout=0.25)

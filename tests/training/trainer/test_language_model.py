@@ -92,18 +92,14 @@ class TestMasking:
         assert is_near((after == 4).sum(), chosen, 0.8)
         assert is_near((after == before).sum(), chosen, 0.1 + 0.1 / 1_000)
 
-    def test_special_tokens_padding_and_all_others_stay(self):
+    def test_special_tokens_and_padding_stay_and_masks_depend_on_the_generator(self):
         inputs, positions = self.masked()
         assert self.CAN.flatten()[positions].all()
         others = np.ones(self.IDS.size, bool)
         others[positions] = False
         assert (inputs.flatten()[others] == self.IDS.flatten()[others]).all()
-
-    def test_masks_depend_on_the_generator_alone(self):
         assert np.array_equal(self.masked()[1], self.masked()[1])
         assert not np.array_equal(self.masked(0)[1], self.masked(1)[1])
-
-    def test_a_text_of_one_token_has_one_to_predict(self):
         can = np.array([[False, True, False]])
         for seed in range(20):
             assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(seed))[1].tolist() == [1]
@@ -202,17 +198,13 @@ class TestRefusals:
         with pytest.raises(InputError, match=message):
             RunConfig("mlm", **settings)
 
-    def test_a_base_without_masks(self, tmp_path: Path):
+    def test_a_base_without_masks_a_head_or_positions_is_refused(self, tmp_path: Path):
         base = make_model(tmp_path, "t5")
         with pytest.raises(InputError, match=r"no token \[MASK\]"):
             load(base)
-
-    def test_a_model_that_no_transformer_head_fits(self, tmp_path: Path):
         base = make_model(tmp_path, "qwen3")
         with pytest.raises(InputError, match="cannot be opened as a transformer"):
             load(base)
-
-    def test_lengths_beyond_the_positions(self, tmp_path: Path):
         with pytest.raises(InputError, match=r"max_length is 65, but .* takes 64 tokens at most"):
             load(make_model(tmp_path), max_length=65)
 

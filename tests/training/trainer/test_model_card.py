@@ -33,14 +33,11 @@ def test_the_test_figure_stands_beside_that_of_the_data_that_chose_the_checkpoin
     ]
 
 
-def test_it_is_added_once_and_only_if_there_is_a_figure():
+def test_a_figure_is_added_once_also_to_a_card_without_a_header():
     once = with_model_index(CARD, CONFIG, {"spearman": 0.8}, "org/name")
     assert with_model_index(once, CONFIG, {"spearman": 0.9}, "org/other") == once
     assert with_model_index(CARD, CONFIG, {"loss": 0.1}, "org/name") == CARD
     assert with_model_index(CARD, CONFIG.replace(eval_data=None), {"spearman": 0.8}, "org/name") == CARD
-
-
-def test_a_card_without_a_header_gets_one():
     card = ModelCard(with_model_index("# A model\n", CONFIG, {"accuracy": 0.75}, "org/name"))
     assert card.data.eval_results[0].metric_type == "cosine_accuracy"
     assert card.text.strip() == "# A model"

@@ -39,12 +39,20 @@ def test_the_negative_is_the_nearest_beyond_the_margin():
     assert nearer.columns[2][0] == "false negative"
 
 
-def test_a_known_positive_is_no_negative():
-    """Of the anchor, whichever row says so, and whichever side it stands on."""
+def test_a_known_positive_is_no_negative_and_scored_pairs_have_none():
+    # Of the anchor, whichever row says so, and whichever side it stands on.
     rows = [("a", "near a"), ("b", "near b"), ("b", "easy")]
     assert mined(*rows, ("b", "hard")).data.columns[2][0] == "hard"
     assert mined(*rows, ("b", "hard"), ("a", "hard")).data.columns[2][0] != "hard"
     assert mined(*rows, ("b", "hard"), ("hard", "a")).data.columns[2][0] != "hard"
+    found = mined(("a", "near a"), ("b", "hard"))
+    assert found.cosines[0] == pytest.approx(np.cos(np.deg2rad([10, 40])), abs=1e-6)
+    [example] = found.examples(1)
+    assert (example.anchor, example.positive, example.negative) == ("a", "near a", "hard")
+    assert example.negative_cosine == pytest.approx(np.cos(np.deg2rad(40)), abs=1e-6)
+    data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
+    with pytest.raises(InputError, match="mined for pairs that belong together, but mine holds scored pairs"):
+        mine_negatives(Compass(), data, 0.05)
 
 
 def test_a_pair_without_a_negative_is_left_out_and_counted():
@@ -56,14 +64,6 @@ def test_a_pair_without_a_negative_is_left_out_and_counted():
         mined(("a", "easy"))
 
 
-def test_cosines_are_those_of_the_positive_and_the_negative():
-    found = mined(("a", "near a"), ("b", "hard"))
-    assert found.cosines[0] == pytest.approx(np.cos(np.deg2rad([10, 40])), abs=1e-6)
-    [example] = found.examples(1)
-    assert (example.anchor, example.positive, example.negative) == ("a", "near a", "hard")
-    assert example.negative_cosine == pytest.approx(np.cos(np.deg2rad(40)), abs=1e-6)
-
-
 def test_they_are_read_as_they_were_written(tmp_path):
     found = mined(("a", "near a"), ("b", "hard"), ("b", "near b"))
     found.write(tmp_path)
@@ -72,12 +72,6 @@ def test_they_are_read_as_they_were_written(tmp_path):
     assert (list(read.data.rows), read.data.notes) == (list(found.data.rows), found.data.notes)
     assert np.allclose(read.cosines, found.cosines)
     assert MinedNegatives.read(tmp_path / "other", found.data) is None
-
-
-def test_scored_pairs_have_no_negatives():
-    data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
-    with pytest.raises(InputError, match="mined for pairs that belong together, but mine holds scored pairs"):
-        mine_negatives(Compass(), data, 0.05)
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):

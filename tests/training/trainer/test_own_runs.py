@@ -31,6 +31,17 @@ class Squared(nn.Module):
         return nn.functional.mse_loss(torch.cosine_similarity(first, second), target)
 
 
+class Scaled(Squared):
+    """An objective with a weight of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, vectors: list[torch.Tensor], target: torch.Tensor | None) -> torch.Tensor:
+        return self.scale * super().forward(vectors, target)
+
+
 class Recorder:
     """A callback that notes what it is called with, and calls ``stop`` at step 3; it stops the run if that is true."""
 
@@ -74,6 +85,12 @@ def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(sh
     result, from_rows = run(short.replace(max_steps=1), train_data=rows, eval_data=rows[:9])
     assert curve(from_rows)[1] == {**curve(named)[1], "steps": 1, "lr": 0}
     assert "spearman" in result.final
+
+
+def test_the_weights_of_an_own_objective_are_trained(short):
+    objective = Scaled()
+    result, _ = run(short, objective=objective)
+    assert result.status == "finished" and objective.scale.item() != 1.0
 
 
 def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tmp_path):
@@ -166,10 +183,7 @@ def test_a_fault_in_an_object_of_the_caller_is_raised_and_the_run_has_failed(sho
 
 @pytest.mark.slow
 def test_own_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_path):
-    own = {
-        "optimizer": partial(torch.optim.SGD, lr=0.5, momentum=0.9),
-        "schedule": lambda step, steps: 1 / (1 + step),
-    }
+    own = {"optimizer": partial(torch.optim.SGD, lr=0.5, momentum=0.9), "schedule": lambda step, steps: 1 / (1 + step)}
     _, whole = run(short, tmp_path / "whole", **own)
     assert [event["lr"] for event in of_kind(whole, "train")] == pytest.approx([0.5, 0.25, 0.5 / 3, 0.125])
     assert "the optimizer is torch.optim.sgd:SGD" in (tmp_path / "whole/model/README.md").read_text()

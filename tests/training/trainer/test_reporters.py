@@ -12,14 +12,13 @@ from training.trainer.config import REPORTERS
 from training.trainer.reporters import TRACKERS, figures_of
 
 
-def test_each_name_has_its_tracker():
+def test_each_name_has_its_tracker_of_the_numbers_of_train_and_eval_events(config):
     assert set(TRACKERS) == set(REPORTERS)
-
-
-def test_figures_are_the_numbers_of_train_and_eval_events():
     event = {"t": 1.0, "step": 3, "kind": "eval", "spearman": 0.5, "loss": None, "best": True, "seconds_left": 2.0}
     assert figures_of({**event, "by_dimension": {"16": 0.25}}) == {"eval/spearman": 0.5, "eval/by_dimension/16": 0.25}
     assert figures_of({"kind": "state", "step": 0, "rows": 5}) == {}
+    with pytest.raises(InputError, match="writes into the run's folder"):
+        run(config.replace(report_to=("tensorboard",)))
 
 
 @pytest.mark.parametrize("package", REPORTERS)
@@ -28,11 +27,6 @@ def test_a_missing_package_is_said_with_what_to_install(config, tmp_path, monkey
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=rf"needs the package {package}.*pip install 'sbert-lab\[{package}\]'"):
         run(config.replace(report_to=(package,)), tmp_path / "run")
-
-
-def test_tensorboard_needs_a_folder(config):
-    with pytest.raises(InputError, match="writes into the run's folder"):
-        run(config.replace(report_to=("tensorboard",)))
 
 
 def test_tensorboard_has_the_figures_of_the_events_also_after_resuming(config, tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
-import time
 import weakref
 from dataclasses import replace
 from itertools import pairwise
@@ -85,9 +83,6 @@ def evaluation_loss(encoder: Encoder) -> float:
     """The loss of regression without dropout."""
     vectors = torch.from_numpy(encoder.encode(SENTENCES))
     return Regression()(vectors.chunk(2), GOLD).item()
-
-
-# ---------------------------------------------------------------- gradients
 
 
 def expected_gradients(
@@ -305,30 +300,6 @@ def test_what_is_dropped_carries_no_gradient(tmp_path):
     assert zeros(0.999) > 0.5 > zeros(0.0)
 
 
-def test_a_step_frees_its_graph_without_the_garbage_collector(encoder, monkeypatch):
-    model, graphs = TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2), []
-    forward = model.replica.forward
-
-    def recorded(batch):
-        output = forward(batch)
-        graphs.append(weakref.ref(output.vectors))
-        return output
-
-    monkeypatch.setattr(model.replica, "forward", recorded)
-    gc.disable()
-    try:
-        forward_backward(model, columns(encoder), GOLD)
-        deadline = time.monotonic() + 10  # a worker releases its task an instant after it is done
-        while any(graph() is not None for graph in graphs) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert [graph() for graph in graphs] == [None, None]
-    finally:
-        gc.enable()
-
-
-# ---------------------------------------------------------------- dropout
-
-
 def test_dropout_is_a_function_of_seed_step_and_micro_batch(encoder):
     ids = encoder.tokenize(SENTENCES[:1])[0]
     same = [[ids, ids], [ids, ids]]  # both micro-batches hold the same sentences
@@ -354,9 +325,6 @@ def test_micro_batches_in_parallel_threads_repeat_exactly(rank):
     first = losses(5)
     assert all(losses(5) == first for _ in range(4))
     assert losses(6) != first
-
-
-# ---------------------------------------------------------------- micro-batches
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=200), st.integers(1, 12))
@@ -386,19 +354,12 @@ def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
 
 
-# ---------------------------------------------------------------- word embeddings, exporting
-
-
-def test_training_the_rows_in_use_equals_training_all_rows():
-    encoder, other = load(), load()
-    compact, whole = TrainingModel(encoder, Regression(), used(encoder)), TrainingModel(other, Regression())
+def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encoder):
+    compact, whole = TrainingModel(load(), Regression(), used(encoder)), TrainingModel(load(), Regression())
     assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
     with compact.export_encoder() as one, whole.export_encoder() as two:
         tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
         assert torch.allclose(*tables, atol=1e-6)
-
-
-def test_only_the_rows_in_use_change(encoder):
     before = encoder.backbone.get_input_embeddings().weight.detach().clone()
     model = TrainingModel(encoder, Regression(), used(encoder))
     train_steps(model)
@@ -443,9 +404,6 @@ def test_every_architecture_trains_and_is_saved(architecture, tmp_path):
     assert "sbert_lab" not in Path(tmp_path / "saved/config.json").read_text()
 
 
-# ---------------------------------------------------------------- LoRA, weight decay
-
-
 def test_lora_trains_adapters_only_and_is_merged_on_export(encoder):
     before = encoder.encode(SENTENCES)
     model = TrainingModel(encoder, Regression(), rank=4)
@@ -473,9 +431,6 @@ def test_biases_and_norms_are_not_decayed(encoder):
     assert all(weight.ndim == 1 for weight in spared["params"])
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     assert len(decayed["params"]) + len(spared["params"]) == len(trained)
-
-
-# ---------------------------------------------------------------- several batches, or a batch in parts
 
 
 def gradients(model: TrainingModel) -> dict[str, Tensor]:

@@ -12,7 +12,6 @@ import time
 import numpy as np
 import pytest
 import torch
-from depth import first
 from paths import ROOT
 from run_helpers import Events, curve, of_kind, run, stop_at
 from safetensors.torch import load_file
@@ -24,14 +23,11 @@ from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
-from training.objectives import OBJECTIVES
 from training.similarities import cosine
-from training.trainer.config import CHOICES, RunConfig
+from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator
 from training.trainer.events import read_events
 from training.trainer.train import train
-
-# ---------------------------------------------------------------- events and files
 
 
 def test_the_events_of_a_run(config, tmp_path):
@@ -91,11 +87,6 @@ def test_what_was_chosen_on_dev_is_measured_on_test(config, tmp_path, eval_data)
     assert f"on stsb:test | – | {100 * expected:.2f} |" in card
 
 
-def test_patience_needs_something_to_wait_for():
-    with pytest.raises(InputError, match="patience waits for a better figure on dev data; name some"):
-        RunConfig("mnrl", eval_data=None, patience=3)
-
-
 def test_the_files_of_a_run(config, tmp_path):
     result, events = run(config.replace(name="A <b>run</b>"), tmp_path / "r1")
     folder = tmp_path / "r1"
@@ -122,22 +113,15 @@ def test_a_wall_clock_that_jumps_changes_neither_the_curve_nor_the_durations(con
     assert all(0 <= event["seconds"] < 600 for event in of_kind(events, "eval"))
 
 
-def test_the_saved_model_is_the_best_one(config, tmp_path):
-    from training.evaluation.scoring import evaluate
-
+def test_the_saved_model_is_the_best_one_and_opens_with_sentence_transformers(config, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
     result, _ = run(config, tmp_path / "r1")
     saved = Encoder.load(result.path, dtype="float32")
     again = evaluate(saved, load_data(config.train_data))
     assert again["spearman"]["cosine"] == pytest.approx(result.best["spearman"], abs=1e-6)
-
-
-def test_sentence_transformers_opens_the_model(config, tmp_path):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    result, _ = run(config, tmp_path / "r1")
     sentences = ["A man plays a guitar.", "Nobody is there."]
-    ours = Encoder.load(result.path, dtype="float32").encode(sentences, normalize=None)
     theirs = sentence_transformers.SentenceTransformer(result.path, device="cpu").encode(sentences)
-    assert np.allclose(ours, theirs, atol=1e-5)
+    assert np.allclose(saved.encode(sentences, normalize=None), theirs, atol=1e-5)
 
 
 def test_without_a_folder_nothing_is_written(config, tmp_path, monkeypatch):
@@ -165,51 +149,10 @@ def test_a_resumed_run_keeps_its_micro_batches_on_another_number_of_cores(config
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
 
 
-def test_epochs_determine_the_steps(config):
+def test_epochs_determine_the_steps_and_lora_learns(config):
     result, events = run(config.replace(max_steps=None, epochs=0.5, batch_size=50, eval_every=None))
     assert result.steps == 2  # half of ceil(162 / 50)
     assert of_kind(events, "train")[-1]["epoch"] == 0.5
-
-
-# ---------------------------------------------------------------- every objective
-
-
-@pytest.mark.parametrize(
-    "objective", [name for name in CHOICES["objective"] if name not in ("simcse", "cross-encoder")]
-)
-def test_every_objective_lowers_its_loss(config, objective):
-    """But simcse, whose loss without dropout is another one: see test_objectives_in_runs.py.
-
-    A cross-encoder of random weights needs more steps: see test_cross_encoder_runs.py.
-    """
-    teacher = "minilm-stsb" if OBJECTIVES[objective].needs_teacher() else None
-    longer = config.replace(objective=objective, teacher=teacher, base="scratch:2x64", max_steps=25, eval_every=25)
-    result, _ = run(longer)
-    assert result.final["loss"] < result.baseline["loss"]
-
-
-@pytest.mark.parametrize("concatenation", first(2, CHOICES["concatenation"]))
-def test_every_concatenation_lowers_its_loss(config, concatenation):
-    longer = config.replace(
-        objective="classification",
-        concatenation=concatenation,
-        base="scratch:2x64",
-        max_steps=40,
-        eval_every=40,
-        learning_rate=3e-3,
-    )
-    result, _ = run(longer)
-    assert result.final["loss"] < result.baseline["loss"]
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_every_pooling_learns(config, pooling):
-    result, events = run(config.replace(pooling=pooling, max_steps=20, eval_every=20))
-    assert events[0]["pooling"] == pooling
-    assert result.final["loss"] < result.baseline["loss"]
-
-
-def test_lora_learns(config):
     result, _ = run(config.replace(lora_rank=8, max_steps=20, eval_every=20, learning_rate=1e-2))
     assert result.final["loss"] < result.baseline["loss"]
 
@@ -242,10 +185,12 @@ def test_a_collapse_is_reported(config, tmp_path):
     )
 
 
-def test_max_length(config):
+def test_max_length_and_patience_are_checked(config):
     assert run(config.replace(max_steps=1, max_length=6))[0].status == "finished"
     with pytest.raises(InputError, match=r"max_length is 5000, but scratch:1x32 takes \d+ tokens at most"):
         run(config.replace(max_length=5000))
+    with pytest.raises(InputError, match="patience waits for a better figure on dev data; name some"):
+        RunConfig("mnrl", eval_data=None, patience=3)
 
 
 def test_the_steps_of_a_run_that_accumulates(config, tmp_path):
@@ -314,8 +259,6 @@ def test_triplets_are_evaluated_by_accuracy(config, tmp_path):
     assert {event["accuracy"] for event in of_kind(events, "eval")} == {0.75}
     assert result.best["step"] == 5  # the first evaluation after step 0: a later one is not better
 
-
-# ---------------------------------------------------------------- several processes
 
 TRAIN_AND_SAVE = """
 import sys

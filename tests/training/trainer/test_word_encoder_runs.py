@@ -25,12 +25,17 @@ def short(alone, pairs, monkeypatch) -> RunConfig:
     return RunConfig("regression", base=BILSTM, train_data=pairs, eval_data=pairs, max_steps=30, eval_every=15)
 
 
-def test_they_have_a_learning_rate_and_a_pooling_of_their_own():
+def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_the_dev_data(short, tmp_path):
     assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [1e-3, 1e-3]
     assert RunConfig("regression", base="scratch:6x384").learning_rate == RunConfig("regression").learning_rate == 2e-5
     chosen = RunConfig("regression", base=DAN, learning_rate=5e-4)
     assert RunConfig.model_validate_json(chosen.to_json()) == chosen
     assert chosen.replace(seed=1).learning_rate == 5e-4
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n")
+    result, _ = run(short.replace(eval_data=str(dev), max_steps=1), tmp_path / "run")
+    assert "guitar" in Encoder.load(result.path).tokenizer.rows
+    assert "zyzzyva" not in Encoder.load(result.path).tokenizer.rows
 
 
 @pytest.mark.parametrize(("name", "pooling"), [(BILSTM, "max"), (DAN, "mean_sqrt_len_tokens")])
@@ -48,14 +53,6 @@ def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path
     card = (Path(result.path) / "README.md").read_text()
     assert ("from sentence_transformers import" in card) == (name == BILSTM)
     assert ("from training import Encoder" in card) == (name == DAN)
-
-
-def test_the_dev_data_gives_them_no_words(short, tmp_path):
-    dev = tmp_path / "dev.csv"
-    dev.write_text("sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n")
-    result, _ = run(short.replace(eval_data=str(dev), max_steps=1), tmp_path / "run")
-    assert "guitar" in Encoder.load(result.path).tokenizer.rows
-    assert "zyzzyva" not in Encoder.load(result.path).tokenizer.rows
 
 
 def test_a_trained_bilstm_is_the_same_in_sentence_transformers(short, tmp_path):

@@ -15,21 +15,17 @@ from training.errors import InputError
 ACCESS = AccessPolicy()
 
 
-def test_a_link_is_read_back():
+def test_a_link_is_read_back_and_what_it_leaves_out_is_the_lessons_own():
     link = ClassLink("NLP & co. 101", Setup("org/model", "sickr", 7), (4, 8, 12))
     assert read_class(dict(parse_qsl(link.query)), ACCESS) == link
-
-
-def test_without_a_class_there_are_all_lessons_as_they_are():
     found = read_class({"lesson": "4", "model": "/etc/passwd"}, ACCESS)
     assert found == ClassLink() and found.setup == STANDARD
     assert found.numbers == tuple(range(1, 18)) and found.query == ""
-
-
-def test_what_a_link_leaves_out_is_the_lessons_own():
     assert read_class({"class": "A"}, ACCESS).setup == STANDARD
     assert ClassLink("A").query == "class=A"
     assert ClassLink("A", Setup(seed=7), (4, 8)).query == "class=A&seed=7&lessons=4,8"
+    number, count, *_ = learn._show_lesson(8, ClassLink("A", chosen=(4, 8)))
+    assert number == 8 and "Lesson 2 of 2" in count
 
 
 @pytest.mark.parametrize(
@@ -64,11 +60,6 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
     assert ("--host 0.0.0.0" in html) == (reached is None)
     assert ("in its network" in html) == (reached not in (None, page))
     assert "log in as <b>class</b>" in html
-
-
-def test_the_lessons_of_a_class_are_counted():
-    number, count, *_ = learn._show_lesson(8, ClassLink("A", chosen=(4, 8)))
-    assert number == 8 and "Lesson 2 of 2" in count
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from markup import HOSTILE, assert_escaped
 
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import page
@@ -21,15 +22,9 @@ from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample, GoldSamp
 from sbert_app.pages.learn.teacher import ClassLink
 from sbert_app.services.compare.throughput import Throughput
 
-HOSTILE = "<script>alert(1)</script>"
 TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
 RATES = cost.Rates(Throughput(1_000, 100, 0.5), TIMED)
-
-
-def assert_escaped(html):
-    assert "<script" not in html
-    assert "&lt;script&gt;" in html
 
 
 @pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.key)
@@ -39,9 +34,14 @@ def test_the_prose_of_a_lesson_keeps_its_markup(lesson):
     assert html.count("<details") == 1
 
 
-def test_an_address_with_a_users_text_stays_one_attribute():
+def test_an_address_stays_one_attribute_and_a_rank_that_differs_is_marked():
     html = page._page_link(lessons()[1], '/?a="><script>&b=2')
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
+    line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
+    figures = dict.fromkeys(line.ranks, 0.5)
+    html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED), normalised=True)
+    assert html.count('class="red"') == 1
+    assert "All vectors have length 1" in html
 
 
 def test_sentences_and_names_are_escaped():
@@ -56,26 +56,14 @@ def test_sentences_and_names_are_escaped():
     assert_escaped(collapse.describe(vectors, 0.9, [(HOSTILE, HOSTILE)]))
 
 
-def test_a_rank_that_differs_from_the_cosines_is_marked():
-    line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
-    figures = dict.fromkeys(line.ranks, 0.5)
-    html = orders.describe(orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED), normalised=True)
-    assert html.count('class="red"') == 1
-    assert "All vectors have length 1" in html
-
-
 class TestCost:
-    def test_times_are_extrapolated_from_the_rates(self):
+    def test_times_are_extrapolated_from_the_rates_and_the_papers_case_comes_once(self):
         html = cost.describe(RATES, 1_000)
         assert "499,500" in html
         assert "1 h 23 min" in html  # 499,500 pairs at 100 a second
         assert "10,000: the paper’s case" in html
-
-    def test_the_papers_case_comes_once(self):
         assert "512 sentences and 64 pairs" in cost.describe(RATES, 10_000)
         assert "the paper’s case" not in cost.describe(RATES, 10_000)
-
-    def test_without_a_cross_encoder_its_rate_is_zero(self):
         rates = RATES._replace(throughput=Throughput(1_000, None, 0.5))
         assert "<b>0</b><span>pairs/s</span>" in cost.describe(rates, 1_000)
 
@@ -127,11 +115,9 @@ class TestFindings:
         result = temperature.Trainings(self.trained(None, 0.93, before), after, 512, PAIRS, TIMED)
         return temperature.describe(result, after[0])
 
-    def test_what_the_temperature_does_is_said_from_the_means(self):
+    def test_what_the_temperature_does_and_its_price_in_rho_are_said_from_the_figures(self):
         assert "0.72 after τ = 0.01 and of 0.05 after τ = 0.1" in self.crowding((0.72, 0.05))
         assert "From this start the temperature hardly matters" in self.crowding((0.04, 0.02))
-
-    def test_the_price_in_rho_is_said_from_the_figures(self):
         assert "the order is about as good" in self.crowding((0.7, 0.1), (60.0, 61.0))
         assert "8.0 points lower" in self.crowding((0.7, 0.1), (55.0, 63.0))
         assert "nothing to teach" in self.crowding((0.7, 0.1), before=85.0)

@@ -49,9 +49,6 @@ def models(context: Context) -> ModelCache:
     return context.models
 
 
-# ------------------------------------------------------------ what they say
-
-
 def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_a_paper():
     assert [lesson.number for lesson in lessons()] == list(range(1, len(lessons()) + 1))
     folder = Path(package.__path__[0])
@@ -63,20 +60,11 @@ def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_
         assert any(source in lesson.section for source in ("Table", "section", "arXiv"))
 
 
-def test_a_lesson_is_read_in_five_minutes():
-    for lesson in lessons():
-        words = " ".join([lesson.idea, *lesson.text, lesson.try_it, lesson.paper_note, lesson.question, lesson.answer])
-        assert len(words.split()) < 5 * 110  # slow reading, and time to play
-
-
-def test_links_lead_to_presets_that_exist():
+def test_links_and_the_papers_figures_are_those_of_the_train_and_ablation_pages():
     links = {lesson.number: lesson.href for lesson in lessons()}
     assert links[3].removeprefix("./ablation?preset=") in ABLATIONS
     assert links[4].removeprefix("./train?preset=") in PRESETS
     assert all(link.startswith("./") for link in links.values())  # also behind a root path
-
-
-def test_the_papers_figures_are_those_of_the_ablation_page():
     variants = ABLATIONS["pooling"].variants
     assert dict(lessons()[1].paper)["max"].endswith(f"{variants['max'].paper:.2f}")
     told = " ".join(figure for _, figure in lessons()[2].paper)
@@ -88,9 +76,6 @@ def test_the_papers_figures_are_those_of_the_ablation_page():
 )
 def test_a_link_to_no_lesson_opens_the_first(asked, number):
     assert lesson_number(asked) == number
-
-
-# ------------------------------------------------------------ what they measure
 
 
 def test_1_tuned_for_sentences_beats_everything_that_was_not(context):
@@ -142,7 +127,7 @@ def test_3_a_head_on_u_and_v_alone_only_memorises(context):
             assert row.unseen > found.chance + 0.1, name
 
 
-def test_4_a_pull_moves_the_cosines_and_hardly_the_order(context):
+def test_4_a_pull_moves_the_cosines_and_hardly_the_order_and_random_weights_need_none(context):
     free, pulled = (collapse.measure(context, "trained", pull) for pull in (0, 0.9))
     assert free.random_cosine < 0.1 and not free.collapsed
     assert pulled.random_cosine > 0.98 and pulled.collapsed
@@ -150,9 +135,6 @@ def test_4_a_pull_moves_the_cosines_and_hardly_the_order(context):
     assert free.uniformity < -3 < -0.2 < pulled.uniformity
     assert pulled.effective_rank < free.effective_rank / 3
     assert (pulled.similar.mean() - pulled.unrelated.mean()) < 0.02 < (free.similar.mean() - free.unrelated.mean())
-
-
-def test_4_random_weights_have_collapsed_without_a_pull(context):
     assert collapse.measure(context, "random", 0).collapsed
 
 
@@ -183,7 +165,7 @@ def test_5_ten_times_the_sentences_cost_ten_times_and_a_hundred_times():
     assert cost.pairs_of(10_000) == 49_995_000
 
 
-def test_6_with_length_one_three_orders_are_the_same(context):
+def test_6_with_length_one_three_orders_are_the_same_and_ranks_count_from_one(context):
     query = "The orchestra played too loudly."
     free, normalised = (orders.measure(context, query, on) for on in (False, True))
     assert [normalised.agreement[name] for name in ("dot", "euclidean")] == pytest.approx([1, 1])
@@ -193,9 +175,6 @@ def test_6_with_length_one_three_orders_are_the_same(context):
         assert line.ranks["cosine"] == line.ranks["dot"] == line.ranks["euclidean"]
     assert normalised.rho["dot"] == pytest.approx(normalised.rho["cosine"], abs=0.01)
     assert free.rho["dot"] < free.rho["cosine"] - 5
-
-
-def test_6_ranks_count_from_one_and_ties_keep_their_place():
     assert orders.ranks(np.array([0.1, 0.9, 0.5, 0.5 + 1e-9])).tolist() == [4, 1, 2, 3]
 
 
@@ -225,22 +204,24 @@ def words(text):
 
 
 class TestContrast:
-    def test_a_swap_has_exactly_the_words_of_its_sentence_and_a_paraphrase_has_not(self):
+    def test_a_swap_keeps_the_words_and_every_negation_negates(self):
         for item in negation.items(negation.WORD_ORDER):
             assert words(item.contrast) == words(item.sentence) and item.contrast != item.sentence
             assert words(item.paraphrase) != words(item.sentence)
-
-    def test_every_negation_negates(self):
         for item in negation.items(negation.NEGATION):
             assert any(word in words(item.contrast) for word in ("not", "no", "never", "nobody", "cannot")), item
         assert len(set(negation.items(negation.NEGATION))) == 20
 
-    def test_word_counts_cannot_see_order(self, context):
+    def test_word_counts_cannot_see_order_and_the_counts_are_of_items(self, context):
         found = negation.measure(context, negation.WORD_ORDER, "A dog bit a man.", "A man bit a dog.")
         np.testing.assert_allclose(found.by_scorer[negation.TF_IDF].contrast, 1, atol=1e-6)
         assert found.by_scorer[negation.TF_IDF].told_apart == 0
         assert found.own[negation.TF_IDF] == pytest.approx(1, abs=1e-6)
         assert found.own[negation.BI] < 1
+        scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
+        assert (scores.told_apart, scores.above_unrelated) == (1, 1)
+        with pytest.raises(InputError, match="the second sentence is empty"):
+            negation.measure(context, negation.NEGATION, "A dog.", " ")
 
     def test_scores_are_those_of_the_models(self, context, models):
         found = negation.measure(context, negation.NEGATION, "It is hot.", "It is not hot.")
@@ -249,14 +230,6 @@ class TestContrast:
         assert found.by_scorer[negation.BI].contrast[3] == pytest.approx(float(u @ v), abs=0.01)
         assert found.by_scorer[negation.BI].unrelated.mean() < 0.3 < found.by_scorer[negation.BI].paraphrase.mean()
 
-    def test_the_counts_are_of_items(self):
-        scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
-        assert (scores.told_apart, scores.above_unrelated) == (1, 1)
-
-    def test_an_empty_sentence_is_refused(self, context):
-        with pytest.raises(InputError, match="the second sentence is empty"):
-            negation.measure(context, negation.NEGATION, "A dog.", " ")
-
 
 @pytest.fixture(scope="module")
 def from_crowded(context):
@@ -264,13 +237,11 @@ def from_crowded(context):
 
 
 class TestCrowding:
-    def test_a_low_temperature_leaves_crowded_vectors_crowded_and_a_higher_one_spreads_them(self, from_crowded):
+    def test_a_higher_temperature_spreads_crowded_vectors_and_every_one_learns(self, from_crowded):
         means = {each.temperature: float(each.random.mean()) for each in from_crowded.after}
         assert from_crowded.before.random.mean() > 0.9
         assert means[0.01] > means[0.02] > means[0.05]
         assert means[0.01] > 0.5 and means[0.1] < 0.2
-
-    def test_every_temperature_learns(self, from_crowded):
         for each in from_crowded.after:
             gap = each.similar.mean() - each.random.mean()
             assert gap > from_crowded.before.similar.mean() - from_crowded.before.random.mean()
@@ -282,27 +253,23 @@ class TestCrowding:
 
 
 class TestWhitening:
-    def test_whitened_vectors_have_covariance_one(self):
+    def test_whitened_vectors_have_covariance_one_without_the_directions_that_have_no_variance(self):
         random = np.random.default_rng(0)
         vectors = random.normal(size=(200, 12)) @ random.normal(size=(12, 12)) + 5
         kernel, mean = whitening.whitening(vectors)
         white = (vectors - mean) @ kernel
         np.testing.assert_allclose(np.cov(white.T), np.eye(12), atol=1e-8)
         np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-8)
-
-    def test_directions_without_variance_are_left_out(self):
         vectors = np.random.default_rng(0).normal(size=(30, 4))
         kernel, _ = whitening.whitening(np.hstack([vectors, vectors[:, :1]]))
         assert kernel.shape == (5, 4)
 
-    def test_it_removes_the_cone_of_random_weights(self, context):
+    def test_it_removes_the_cone_of_random_weights_and_keeps_no_more_dimensions_than_there_are(self, context):
         found = whitening.measure(context, "random", 256)
         assert found.before.random_cosine > 0.9 and abs(found.after.random_cosine) < 0.05
         assert found.after.effective_rank > found.before.effective_rank
         assert found.after.dimensions == 256
         assert found.rho_by_dimension[256] == found.after.rho
-
-    def test_no_more_dimensions_are_kept_than_there_are(self, context):
         found = whitening.measure(context, "random cls", 10_000)
         assert found.after.dimensions <= 384
 
@@ -318,13 +285,11 @@ class TestLayers:
             np.testing.assert_allclose(vectors[-1], direct, atol=0.06)  # bfloat16 against float32
             np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)  # whatever the batch
 
-    def test_cls_is_the_same_for_all_sentences_before_the_first_layer(self, context):
+    def test_cls_is_the_same_for_all_before_the_first_layer_and_the_model_of_a_class_is_measured(self, context):
         found = layers.measure(context, DEFAULT_MODEL, 100)
         assert math.isnan(found.by_pooling["cls"][0])
         assert found.best("cls") > 0
         assert len(found.by_pooling["mean"]) == 7
-
-    def test_the_model_of_a_class_is_measured(self, context):
         found = layers.measure(replace(context, setup=Setup("scratch:2x64", seed=3)), "scratch:2x64", 100)
         assert found.model == "scratch:2x64" and len(found.by_pooling["max"]) == 3
 
@@ -344,9 +309,6 @@ class TestSamples:
         file.write_text("sentence1,sentence2,label\na b,c d,yes\ne f,g h,no\n")
         with pytest.raises(InputError, match="the lessons need pairs with gold scores"):
             samples.gold_sample(replace(context, setup=Setup(data=str(file))), 10)
-
-
-# ------------------------------------------------------------ 13 to 16
 
 
 def test_a_nonsense_prompt_raises_all_cosines(context):

@@ -120,12 +120,9 @@ def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
     assert sorted(row for part in parts.values() for row in part) == sorted(rows)
 
 
-def test_parts_have_their_shares_where_no_sentence_repeats():
+def test_parts_have_their_shares_and_pairs_that_all_share_a_sentence_cannot_be_divided():
     parts = quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
     assert {name: len(part) for name, part in parts.items()} == {"train": 60, "dev": 20, "held-out": 20}
-
-
-def test_pairs_that_all_share_a_sentence_cannot_be_divided():
     with pytest.raises(InputError, match="share so many sentences"):
         quality.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
     with pytest.raises(InputError, match="training needs 40 at least"):

@@ -163,19 +163,16 @@ def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
         list(tasks.run("me", "Computing", work))
 
 
-def test_the_rate_and_the_time_left():
+def test_the_rate_and_the_time_left_and_more_than_was_expected_is_all_of_it():
     progress = TaskProgress("Scoring", 250, 1_000, 2.0)
     assert (progress.fraction, progress.rate, progress.seconds_left) == (0.25, 125, 6.0)
+    progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
+    assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize(("done", "seconds"), [(0, 9.0), (250, 0.1)])
 def test_there_is_no_time_left_while_it_is_too_early_to_estimate(done, seconds):
     assert TaskProgress("Scoring", done, 1_000, seconds).seconds_left is None
-
-
-def test_more_than_was_expected_is_all_of_it():
-    progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
-    assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
 
 
 def test_closing_stops_all_tasks_and_waits_until_they_have_cleaned_up(tasks):

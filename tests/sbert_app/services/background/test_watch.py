@@ -38,22 +38,19 @@ def test_progress_of_an_unknown_total_is_what_is_done(watch, told):
     assert told == [(0, None, 1), (7, None, 7)]
 
 
-def test_a_stage_and_a_part_stop_with_the_whole():
+def test_stages_parts_and_who_waits_for_a_lock_stop_with_the_whole():
     watch = Watch(should_stop=lambda: True)
     for each in (watch, watch.stage("a"), watch.part(0, 0.5)):
         with pytest.raises(Stopped):
             each.check()
     UNWATCHED.check()
+    lock, stops = threading.Lock(), iter([False, True])
+    with Watch().holding(lock), pytest.raises(Stopped), Watch(should_stop=lambda: next(stops)).holding(lock):
+        pass
+    assert lock.acquire(blocking=False)
 
 
 def test_a_progress_bar_gets_what_is_done_and_the_total(told):
     Watch.of(lambda *done: told.append(done)).part(0, 1).report(1, "Scoring", 4)
     Watch.of(None).report(1)
     assert told == [(0.25, 1.0)]
-
-
-def test_who_waits_for_a_lock_hears_that_it_shall_stop():
-    lock, stops = threading.Lock(), iter([False, True])
-    with Watch().holding(lock), pytest.raises(Stopped), Watch(should_stop=lambda: next(stops)).holding(lock):
-        pass
-    assert lock.acquire(blocking=False)

@@ -106,14 +106,12 @@ class TestTree:
         monkeypatch.setattr(clustering, "condensed_distances", None)
         assert np.array_equal(linkage_tree(embedded, cache), first)
 
-    def test_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
+    def test_it_can_be_stopped_and_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
+        with pytest.raises(Stopped):
+            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True))
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
         with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
             linkage_tree(encode(corpus_of(5), BagEncoder()), cache)
-
-    def test_it_can_be_stopped(self, cache):
-        with pytest.raises(Stopped):
-            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True))
 
 
 class TestUnclusterable:
@@ -186,12 +184,10 @@ class TestDescribeClusters:
         assert len(animals.keywords) == 6
         assert outside.keywords == outside.representatives == []
 
-    def test_the_cosine_is_the_mean_over_its_pairs(self, found):
+    def test_the_cosine_is_the_mean_over_its_pairs_and_the_first_sentence_is_nearest_to_the_centre(self, found):
         embedded, (animals, *_) = found
         cosines = embedded.vectors[:20] @ embedded.vectors[:20].T
         assert animals.cosine == pytest.approx(cosines[np.triu_indices(20, 1)].mean(), abs=1e-6)
-
-    def test_the_first_representative_is_nearest_to_the_centre(self, found):
         embedded, (animals, *_) = found
         nearest = (embedded.vectors[:20] @ embedded.vectors[:20].sum(0)).argmax()
         assert animals.representatives[0] == nearest
@@ -216,20 +212,18 @@ class TestDescribeClusters:
 
 
 class TestKeywords:
-    def test_function_words_are_no_keywords_and_no_cluster_is_without_any(self):
+    def test_function_words_are_no_keywords_and_one_class_alone_has_none(self):
         texts = ["a cake made with flour to eat", "a pie made with apples to eat", "the car was driven to the town"] * 4
         found = keywords(texts, np.array([0, 0, 1] * 4))
         assert not {"with", "to", "made", "was", "the", "a"} & {word for words in found.values() for word in words}
         assert all(found.values())
+        assert keywords(["a dog runs", "a dog sleeps"], np.zeros(2, dtype=int)) == {0: []}
 
     def test_words_of_all_clusters_are_no_keywords(self):
         corpus = corpus_of(30)
         found = keywords(corpus.sentences, np.repeat([0, 1, 2], 30), k=9)
         for label, topic in enumerate(TOPICS.values()):
             assert set(found[label]) == set(topic.split())
-
-    def test_one_class_alone_has_none(self):
-        assert keywords(["a dog runs", "a dog sleeps"], np.zeros(2, dtype=int)) == {0: []}
 
     @pytest.mark.parametrize(
         ("sentence", "found"),

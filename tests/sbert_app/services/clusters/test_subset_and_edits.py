@@ -49,17 +49,13 @@ class TestSubset:
         np.testing.assert_allclose(subset.cosines, others, atol=1e-6)
         assert subset.cosine == pytest.approx(cosines[np.triu_indices(3, 1)].mean(), abs=1e-6)
 
-    def test_one_sentence_has_no_cosine_and_none_has_nothing(self, embedded):
+    def test_one_sentence_has_no_cosine_and_keywords_and_words_are_found(self, embedded):
         alone = describe_subset(embedded, [2])
         assert alone.cosine is None
         assert np.isnan(alone.cosines).all()
         assert len(describe_subset(embedded, [])) == 0
         assert mean_pair_cosine(embedded.vectors[:1]) is None
-
-    def test_keywords_set_them_apart(self, embedded):
         assert describe_subset(embedded, [3, 4]).keywords[0] == "fell"
-
-    def test_words_are_found_in_any_case_and_an_empty_text_in_nothing(self, embedded):
         assert containing(embedded.corpus, " CAT ").tolist() == [0, 1]
         assert containing(embedded.corpus, " ").tolist() == []
 
@@ -132,34 +128,30 @@ class TestEdits:
         with pytest.raises(InputError, match="no cluster 5; there are 4"):
             rename(store, "key", found, 4, "x")
 
-    def test_other_settings_have_changes_of_their_own(self, embedded):
+    def test_other_settings_have_changes_of_their_own_and_a_cluster_is_called_by_its_name(self, embedded):
         first, second = ClusterSettings(), ClusterSettings(min_cluster_size=9)
         assert edits_key(embedded, first) != edits_key(embedded, second)
         assert edits_key(embedded, first) == edits_key(embedded, ClusterSettings())
-
-    def test_a_cluster_is_called_by_its_name_or_its_keywords(self, embedded):
         labels = np.array([0, 0, -1, 1, 1, -1])
         named, other, noise = describe_clusters(embedded, labels, {0: "cats"})
         assert (named.title, other.title.split(", ")[0], noise.title) == ("cats", "fell", "")
 
 
 class TestSharedSentences:
-    def test_sentences_come_back_as_they_were_and_as_pairs(self, tmp_path):
+    def test_sentences_come_back_as_they_were_and_as_pairs_unless_they_are_too_many(self, tmp_path):
         shared = SharedSentences(tmp_path)
         token = shared.put(SENTENCES)
         assert shared.put(SENTENCES) == token
         assert shared.sentences(token) == SENTENCES
         assert len(shared.pairs(token).read_text().splitlines()) == 15
+        shared = SharedSentences(tmp_path)
+        with pytest.raises(InputError, match="501 sentences"):
+            shared.pairs(shared.put([str(n) for n in range(501)]))
 
     @pytest.mark.parametrize("token", ["", "0" * 32, "../../etc/passwd", "x" * 32])
     def test_an_unknown_token_is_refused_in_one_sentence(self, tmp_path, token):
         with pytest.raises(InputError, match="select them again"):
             SharedSentences(tmp_path).path(token)
-
-    def test_too_many_make_no_pairs(self, tmp_path):
-        shared = SharedSentences(tmp_path)
-        with pytest.raises(InputError, match="501 sentences"):
-            shared.pairs(shared.put([str(n) for n in range(501)]))
 
     def test_pairs_of_long_sentences_do_not_fill_the_disk(self, tmp_path, monkeypatch):
         monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MOST_CHARACTERS", 60_000)

@@ -63,10 +63,13 @@ def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path, content):
     assert load_calibration("m", "mean", tmp_path) is None
 
 
-def test_meanings_follow_the_scale():
+def test_equal_sentences_score_5_whatever_annotators_say_and_meanings_follow_the_scale():
     assert meaning(5) == "the same meaning"
     assert meaning(0) == "different topics"
     assert len({meaning(gold) for gold in range(6)}) == 6
+    curve = fit_isotonic(np.repeat([0.2, 0.6, 1.0], 40), np.repeat([1.0, 3.0, 4.2], 40))
+    assert curve.gold_score(1.0) == curve.gold_score(1 - 1e-7) == 5
+    assert curve.gold_score(0.6) == pytest.approx(3, abs=0.4)
 
 
 def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
@@ -113,12 +116,6 @@ def test_it_is_fitted_in_one_line_of_python():
     )
     with pytest.raises(InputError, match="holds pairs; a calibration takes pairs with gold scores"):
         training.calibrate(encoder, [("a", "b")])
-
-
-def test_what_annotators_say_of_equal_sentences_counts_for_nothing():
-    curve = fit_isotonic(np.repeat([0.2, 0.6, 1.0], 40), np.repeat([1.0, 3.0, 4.2], 40))
-    assert curve.gold_score(1.0) == curve.gold_score(1 - 1e-7) == 5
-    assert curve.gold_score(0.6) == pytest.approx(3, abs=0.4)
 
 
 def rated(n, seed, name="mine.csv"):

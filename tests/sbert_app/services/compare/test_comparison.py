@@ -25,16 +25,13 @@ def crosser():
     return CrossEncoder.load("minilm-stsb", dtype="float32")
 
 
-def test_one_pass_gives_the_cosines_of_encode_under_each_pooling(encoder):
+def test_one_pass_gives_the_cosines_of_each_pooling_as_plain_json(encoder, crosser):
     found = compare(encoder, None, A, B)
     for pooling, cosine in found.by_pooling.items():
         u, v = encoder.with_pooling(pooling).encode([A, B])
         assert cosine == pytest.approx(float(u @ v), abs=1e-5)
     assert found.cosine == found.by_pooling["mean"]
     assert found.cross_score is None
-
-
-def test_the_answer_is_plain_json(encoder, crosser):
     answer = json.loads(json.dumps(compare(encoder, crosser, A, B).to_json(), allow_nan=False))
     assert -1 <= answer["cosine"] <= 1
     assert 0 <= answer["cross_encoder"] <= 1
@@ -42,11 +39,14 @@ def test_the_answer_is_plain_json(encoder, crosser):
     assert len(answer["matrix"]) == len(answer["words_a"])
 
 
-def test_under_cls_pooling_there_is_a_cosine_and_no_exact_map(encoder):
+def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
     found = compare(encoder.with_pooling("cls"), None, A, B)
     assert found.attribution is None
     assert found.to_json()["matrix"] is None
     assert "medicine" in found.to_json()["words_a"]
+    found = compare(encoder, None, "word " * 10_000, "word")
+    assert found.a.truncated
+    assert not found.b.truncated
 
 
 def test_what_has_no_exact_map_is_explained_word_by_word(home):
@@ -88,12 +88,6 @@ def test_odd_text_is_compared_like_any_other(encoder, odd):
     leave_one_out(encoder, None, found)
 
 
-def test_a_sentence_longer_than_the_model_reads_is_marked(encoder):
-    found = compare(encoder, None, "word " * 10_000, "word")
-    assert found.a.truncated
-    assert not found.b.truncated
-
-
 def test_leaving_a_word_out_is_scoring_the_pair_without_it(encoder, crosser):
     found = compare(encoder, crosser, A, B)
     changes = leave_one_out(encoder, crosser, found)
@@ -126,18 +120,15 @@ def test_all_pairs_are_ranked_and_timed(encoder, crosser):
     assert found.cross_seconds > 0
 
 
-def test_beyond_30_lines_the_cross_encoder_is_not_run_and_the_page_says_why(encoder, crosser):
+def test_many_lines_leave_the_cross_encoder_out_and_too_many_are_refused(encoder, crosser):
     found = compare_all(encoder, crosser, "\n".join(f"Sentence number {i}." for i in range(31)))
     assert found.cross is None
     assert "465 passes" in found.notes[0]
+    with pytest.raises(InputError, match="got 501 lines with text"):
+        compare_all(encoder, None, "x\n" * 501)
 
 
 @pytest.mark.parametrize("text", ["", "only one", "\n\n"])
 def test_too_few_lines_are_refused(encoder, text):
     with pytest.raises(InputError, match="paste 2 to 500"):
         compare_all(encoder, None, text)
-
-
-def test_too_many_lines_are_refused(encoder):
-    with pytest.raises(InputError, match="got 501 lines with text"):
-        compare_all(encoder, None, "x\n" * 501)

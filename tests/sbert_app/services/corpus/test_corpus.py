@@ -28,18 +28,16 @@ def unit(n, dimension=16, seed=0):
 
 
 class TestText:
-    def test_a_sentence_a_line_without_the_empty_ones(self):
+    def test_a_sentence_a_line_up_to_the_limit(self):
         assert Corpus.from_text(" A man sleeps. \r\n\n  \nA dog barks.").sentences == ["A man sleeps.", "A dog barks."]
+        corpus = Corpus.from_text("\n".join(map(str, range(1_005))), most=1_000)
+        assert len(corpus) == 1_000
+        assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
 
     @pytest.mark.parametrize("text", ["", "  \n \t\n"])
     def test_a_text_without_sentences_is_refused(self, text):
         with pytest.raises(InputError, match="contains no sentence"):
             Corpus.from_text(text)
-
-    def test_sentences_beyond_the_limit_are_left_out_with_a_note(self):
-        corpus = Corpus.from_text("\n".join(map(str, range(1_005))), most=1_000)
-        assert len(corpus) == 1_000
-        assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
 
     @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
     def test_different_sentences_have_different_digests(self, first, second):
@@ -47,20 +45,16 @@ class TestText:
 
 
 class TestFile:
-    def test_its_other_columns_stay_beside_the_sentences(self, tmp_path):
+    def test_other_columns_stay_one_may_be_named_and_repetitions_stay_rows(self, tmp_path):
         path = written(tmp_path / "mine.csv", 'sentence,kind\n"A man, asleep.",x\n,y\nA dog barks.,z\n')
         corpus = Corpus.from_file(path)
         assert corpus.sentences == ["A man, asleep.", "A dog barks."]
         assert corpus.columns == {"kind": ["x", "z"]}
         assert "1 rows without text in sentence are left out." in corpus.notes
-
-    def test_a_column_may_be_named(self, tmp_path):
         path = written(tmp_path / "mine.csv", "a,b\nfirst,second\n")
         assert Corpus.from_file(path, "b").sentences == ["second"]
         with pytest.raises(InputError, match="a, b"):
             Corpus.from_file(path, "c")
-
-    def test_repetitions_stay_rows(self, tmp_path):
         path = written(tmp_path / "mine.csv", "sentence\nsame\nsame\n")
         assert Corpus.from_file(path).sentences == ["same", "same"]
 
@@ -74,19 +68,17 @@ class TestFile:
 
 
 class TestData:
-    def test_stsb_by_name(self):
+    def test_a_set_has_its_different_sentences_and_gold_pairs(self):
         corpus = Corpus.from_data("stsb:dev")
         assert len(corpus) == len(set(corpus.sentences)) == 2_910
         assert corpus.gold.rows.shape == (1_500, 2)
         assert corpus.sentences[corpus.gold.rows[0, 1]] == "A man wearing a hard hat is dancing."
+        assert Corpus.from_dataset(Dataset("mine", (["a", "a", "b"],))).sentences == ["a", "a", "b"]
 
     @pytest.mark.parametrize("name", ["", "nonsense", "stsb:dev+nonsense", "/etc/passwd"])
     def test_an_unknown_name_is_refused(self, name):
         with pytest.raises(InputError, match="choose one of stsb"):
             Corpus.from_data(name)
-
-    def test_a_set_with_one_column_is_taken_as_it_is(self):
-        assert Corpus.from_dataset(Dataset("mine", (["a", "a", "b"],))).sentences == ["a", "a", "b"]
 
 
 class TestEncode:
@@ -98,12 +90,10 @@ class TestEncode:
         assert len(encoder.seen) == 2
         assert (first.seconds > 0, second.seconds) == (True, 0)
 
-    def test_stop_leaves_nothing_behind(self, tmp_path):
+    def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
         with pytest.raises(Stopped):
             encode(Corpus.from_text("a\nb"), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
         assert list(tmp_path.iterdir()) == []
-
-    def test_the_fingerprint_knows_pooling_and_weights(self):
         encoder = Encoder.load("scratch:1x32")
         mean = fingerprint(encoder)
         assert fingerprint(encoder.with_pooling("max")) != mean
@@ -120,12 +110,14 @@ class TestNeighbours:
         exact = np.sort(1 - vectors @ vectors.T, axis=1)[:, :k]
         np.testing.assert_allclose(distances, np.clip(exact, 0, 2), atol=1e-5)
 
-    def test_each_of_many_duplicates_finds_itself_and_no_row_twice(self):
+    def test_each_of_many_duplicates_finds_itself_and_a_stop_is_heard(self):
         vectors = np.repeat(unit(2), 50, axis=0)
         rows, distances = neighbours(vectors, 5)
         assert rows[:, 0].tolist() == list(range(100))
         assert all(len(set(row)) == 5 for row in rows.tolist())
         assert distances.max() < 1e-5
+        with pytest.raises(Stopped):
+            neighbours(unit(10), 3, watch=Watch(should_stop=lambda: True))
 
     def test_a_large_corpus_is_searched_approximately_and_deterministically(self, monkeypatch):
         vectors = unit(3_000)
@@ -136,10 +128,6 @@ class TestNeighbours:
         np.testing.assert_array_equal(found, again)
         hits = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
         assert hits > 0.5  # random vectors have no cells: real sentences are found far better
-
-    def test_stop(self):
-        with pytest.raises(Stopped):
-            neighbours(unit(10), 3, watch=Watch(should_stop=lambda: True))
 
 
 def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from bag_encoder import BagEncoder
+from bag_encoder import AnyModel, BagEncoder
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus
@@ -12,16 +12,6 @@ from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from training.errors import InputError, Stopped
 
 TEXT = "A man sleeps.\nA dog barks.\nA man is asleep."
-
-
-class Models:
-    """One encoder under any name."""
-
-    def __init__(self, encoder=None):
-        self.one = encoder or BagEncoder()
-
-    def get(self, name, type_, pooling=None, role=None):
-        return self.one
 
 
 class SlowEncoder(BagEncoder):
@@ -41,7 +31,7 @@ class SlowEncoder(BagEncoder):
 
 @pytest.fixture
 def embeddings(tmp_path):
-    return EmbeddingCache(Models(), tmp_path)
+    return EmbeddingCache(AnyModel(), tmp_path)
 
 
 class TestCorpora:
@@ -53,7 +43,7 @@ class TestCorpora:
         assert embeddings.corpus(first).sentences == sentences
 
     def test_the_least_recently_used_is_evicted_and_the_error_says_so(self, tmp_path):
-        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=5)
+        embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=5)
         first, second = (embeddings.add(Corpus.from_text(f"{n}\nand\n")) for n in range(2))
         embeddings.corpus(first)
         third = embeddings.add(Corpus.from_text("one\nmore"))
@@ -61,12 +51,10 @@ class TestCorpora:
         with pytest.raises(InputError, match="not open any more"):
             embeddings.corpus(second)
 
-    def test_a_corpus_larger_than_all_that_is_held_is_held_alone(self, tmp_path):
-        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=2)
+    def test_a_corpus_larger_than_all_is_held_alone_and_the_example_is_opened_again(self, tmp_path):
+        embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         assert len(embeddings.corpus(embeddings.add(Corpus.from_text(TEXT)))) == 3
-
-    def test_the_example_is_opened_again_after_its_eviction(self, tmp_path):
-        embeddings = EmbeddingCache(Models(), tmp_path, max_sentences=2)
+        embeddings = EmbeddingCache(AnyModel(), tmp_path, max_sentences=2)
         key = embeddings.example()
         embeddings.add(Corpus.from_text(TEXT))
         assert embeddings.example() == key
@@ -84,7 +72,7 @@ class TestSpaces:
 
     def test_and_not_again_after_a_restart(self, embeddings, tmp_path):
         vectors = embeddings.embed(embeddings.add(Corpus.from_text(TEXT)), "bag").vectors
-        again = EmbeddingCache(Models(), tmp_path)
+        again = EmbeddingCache(AnyModel(), tmp_path)
         found = again.embed(again.add(Corpus.from_text(TEXT)), "bag")
         np.testing.assert_array_equal(found.vectors, vectors)
         assert found.seconds == 0
@@ -98,7 +86,7 @@ class TestSpaces:
 
     def test_concurrent_requests_encode_once(self, tmp_path):
         slow = SlowEncoder()
-        embeddings = EmbeddingCache(Models(slow), tmp_path)
+        embeddings = EmbeddingCache(AnyModel(slow), tmp_path)
         key = embeddings.add(Corpus.from_text(TEXT))
         found = []
         threads = [threading.Thread(target=lambda: found.append(embeddings.embed(key, "bag"))) for _ in range(3)]
@@ -113,7 +101,7 @@ class TestSpaces:
 
     def test_a_waiting_request_can_be_stopped_and_the_other_continues(self, tmp_path):
         slow = SlowEncoder()
-        embeddings = EmbeddingCache(Models(slow), tmp_path)
+        embeddings = EmbeddingCache(AnyModel(slow), tmp_path)
         key = embeddings.add(Corpus.from_text(TEXT))
         first = threading.Thread(target=embeddings.embed, args=(key, "bag"))
         first.start()
@@ -127,7 +115,7 @@ class TestSpaces:
     def test_memory_is_bounded(self, tmp_path):
         """An evicted corpus is read from the disk, so its vectors are another array."""
         four_sentences = 4 * 64 * 4  # bytes
-        embeddings = EmbeddingCache(Models(), tmp_path, max_bytes=four_sentences)
+        embeddings = EmbeddingCache(AnyModel(), tmp_path, max_bytes=four_sentences)
         first, second = (embeddings.add(Corpus.from_text(TEXT + f"\nand {n}")) for n in range(2))
         vectors = embeddings.embed(first, "bag").vectors
         assert embeddings.embed(first, "bag").vectors is vectors

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from bag_encoder import BagEncoder
+from bag_encoder import AnyModel, BagEncoder
 from paths import ROOT
 from waiting import wait_until
 
@@ -27,20 +27,9 @@ from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.store.cache import DiskCache, remove_least_used
 from training.errors import InputError, Stopped
-from training.search import estimate_seconds
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
 SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
-
-
-class Models:
-    """One encoder under any name."""
-
-    def __init__(self):
-        self.one = BagEncoder()
-
-    def get(self, name, type_, pooling=None, role=None):
-        return self.one
 
 
 class StoppingEncoder(BagEncoder):
@@ -59,7 +48,7 @@ class StoppingEncoder(BagEncoder):
 SLOWLY = """
 import sys, time
 from pathlib import Path
-from bag_encoder import BagEncoder
+from bag_encoder import AnyModel, BagEncoder
 from sbert_app.services.corpus.embedded import encode_to_file
 
 class SlowEncoder(BagEncoder):
@@ -150,7 +139,7 @@ class TestVectorFile:
 
 class TestOpenCorpora:
     def test_a_large_corpus_is_cut_at_the_limit_and_its_vectors_survive_a_restart(self, tmp_path):
-        models = Models()
+        models = AnyModel()
         embeddings = EmbeddingCache(models, tmp_path, limits=SMALL)
         key = embeddings.add(Corpus.from_text("\n".join(SENTENCES), most=SMALL.sentences))
         embedded = embeddings.embed(key, "bag")
@@ -204,12 +193,15 @@ class TestClusters:
         with pytest.raises(Stopped):
             k_means(vectors, 3, Watch(should_stop=lambda: True))
 
-    def test_the_others_join_the_clusters_of_their_neighbours_in_the_sample(self, blobs):
+    def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(self, blobs):
         vectors, kinds = blobs
         sample = fixed_sample(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
+        labels = np.arange(100) % 7
+        assert keywords_of(SENTENCES, labels, 2) == keywords(SENTENCES, labels, 2)
+        assert set(keywords_of(SENTENCES, labels, 2, most=20)) == set(range(7))
 
     def test_they_are_clusters_like_any_other(self, blobs, tmp_path):
         vectors, _ = blobs
@@ -218,13 +210,3 @@ class TestClusters:
         labels = cluster(embedded, ClusterSettings(K_MEANS, num_clusters=3), DiskCache(tmp_path), tmp_path)
         assert np.bincount(labels).tolist() == sorted(np.bincount(labels).tolist(), reverse=True)
         assert len(np.bincount(labels)) == 3
-
-    def test_keywords_of_a_sample_have_every_label(self):
-        labels = np.arange(100) % 7
-        assert keywords_of(SENTENCES, labels, 2) == keywords(SENTENCES, labels, 2)
-        assert set(keywords_of(SENTENCES, labels, 2, most=20)) == set(range(7))
-
-
-def test_the_time_of_all_pairs_grows_with_their_number():
-    vectors = np.random.default_rng(0).standard_normal((4_096, 8)).astype(np.float32)
-    assert 0 < estimate_seconds(vectors[:1_000]) < estimate_seconds(np.tile(vectors, (30, 1)))

@@ -44,13 +44,11 @@ class TestReRanking:
         sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + ["cat", "dog sleeps", "dog sleeps there now"]
         return search(embedded_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
 
-    def test_both_orders_are_returned(self, found):
+    def test_both_orders_are_returned_and_follow_their_scores(self, found):
         assert [hit.rank for hit in found.by_cosine] == [1, 2, 3, 4, 5]
         assert [hit.cross_rank for hit in found.by_cross] == [1, 2, 3, 4, 5]
         assert found.hits is found.by_cross
         assert (found.candidates, found.cross_encoder) == (5 * CANDIDATES, "overlap")
-
-    def test_its_order_follows_its_scores(self, found):
         scores = [hit.cross_score for hit in found.by_cross]
         assert scores == sorted(scores, reverse=True)
         for hit in (*found.by_cosine, *found.by_cross):
@@ -62,14 +60,11 @@ class TestReRanking:
         assert (found.by_cross[0].sentence, found.by_cross[0].rank) == ("a a a a b c d", 2)
 
 
-def test_without_a_cross_encoder_its_fields_are_empty():
+def test_an_answer_is_plain_json_and_without_a_cross_encoder_its_fields_are_empty():
     found = search(embedded_of(["dog", "cat"]), "dog", ENCODER)
     assert (found.by_cross, found.cross_ms, found.candidates) == ([], None, 0)
     assert found.encode_ms >= 0
     assert found.search_ms >= 0
-
-
-def test_an_answer_is_plain_json():
     answer = search(embedded_of(["dog", "cat"]), "dog", ENCODER, 1, CROSS).to_json()
     assert json.loads(json.dumps(answer, allow_nan=False))["hits"][0]["sentence"] == "dog"
     assert set(answer["milliseconds"]) == {"encode", "search", "cross_encoder"}

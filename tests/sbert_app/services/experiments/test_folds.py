@@ -34,22 +34,6 @@ def experiments(tmp_path, monkeypatch):
     return Experiments(jobs)
 
 
-def test_folds_are_counted_for_their_visitor_before_anything_is_written(file, experiments, monkeypatch):
-    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 5)
-    folds.start(file, 3, experiments, "10.0.0.1", base="scratch:1x32", max_steps=1)
-    with pytest.raises(InputError, match="3 runs from your address are waiting"):
-        folds.start(file, 3, experiments, "10.0.0.1", base="scratch:1x32", max_steps=1)
-    assert len(experiments.list(FOLDS)) == len(list((experiments.store.home / "data/uploads").iterdir())) / 6 == 1
-    assert folds.start(file, 3, experiments, "10.0.0.2", base="scratch:1x32", max_steps=1)
-
-
-def test_a_file_is_split_in_the_encoding_that_is_named(file):
-    file.write_text(file.read_text().replace("claim", "café"), encoding="cp1250")
-    data, found = folds.split(f"{file}?encoding=cp1250", None)
-    assert "café" in data.columns[0][0]
-    assert {fold.name for fold in found} == {"guns", "marriage", "penalty"}
-
-
 @pytest.mark.parametrize("k", [2, 5, 6])
 def test_k_folds_hold_out_every_pair_once(file, k):
     data, found = folds.split(file, k)
@@ -101,16 +85,13 @@ def test_folds_that_are_too_small_are_refused(file, k, complaint):
         folds.split(file, k)
 
 
-def test_without_topics_the_column_is_named(tmp_path):
-    path = tmp_path / "plain.csv"
-    path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
-    with pytest.raises(InputError, match="no column topic"):
-        folds.split(path, None)
-
-
-def test_a_wrong_setting_writes_nothing(file, experiments):
+def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(file, experiments, tmp_path):
     with pytest.raises(InputError, match="max_steps"):
         folds.start(file, None, experiments, max_steps=-1)
     assert not (experiments.store.home / "data").exists()
     assert not (experiments.store.home / "experiments").exists()
     assert experiments.store.list() == []
+    path = tmp_path / "plain.csv"
+    path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
+    with pytest.raises(InputError, match="no column topic"):
+        folds.split(path, None)

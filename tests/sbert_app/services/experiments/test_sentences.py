@@ -23,31 +23,19 @@ def means(name: str) -> dict[str, tuple[float, float]]:
     }
 
 
-def test_the_preset_of_max_pooling_quotes_the_shipped_ablation():
+def test_what_presets_and_grids_say_is_true_of_the_shipped_tables():
     before, after = means("pooling")["max"]
     assert f"from {before:.1f} to {after:.1f} in one epoch" in PRESETS["max"].lesson
     assert f"Table 6 has {ABLATIONS['pooling'].variants['max'].paper:.1f}" in PRESETS["max"].lesson
-
-
-def test_max_pooling_gets_worse_and_mean_is_first():
     found = means("pooling")
     assert found["max"][1] < found["max"][0]
     paper = {name: variant.paper for name, variant in ABLATIONS["pooling"].variants.items()}
     for ranking in ({name: after for name, (_, after) in found.items()}, paper):
         assert sorted(ranking, key=ranking.get) == ["max", "cls", "mean"]
-
-
-def test_a_tuned_base_has_only_to_lose_from_the_softmax():
     assert all(after < before for before, after in means("concat").values())
-
-
-def test_on_the_same_pairs_regression_is_first():
     after = {name: value for name, (_, value) in means("objective").items()}
     assert max(after, key=after.get) == ABLATIONS["objective"].default == "regression"
     assert not ABLATIONS["objective"].setting, "the paper has no figures for it"
-
-
-def test_the_preset_of_nli_names_its_size_and_a_field_that_exists():
     assert f"{DATA_SETS['all-nli'].splits['train'].rows:,} pairs" in PRESETS["nli"].lesson
     assert "Maximum steps" in PRESETS["nli"].lesson
     assert not re.search(r"\b(hours|days)\b", PRESETS["nli"].lesson), "the estimate says that"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from paths import linked_home
 from scipy import stats
 
 from sbert_app.cli import main
@@ -18,8 +19,6 @@ from sbert_app.services.experiments.ablations import (
     ABLATIONS,
     SHIPPED,
     Paired,
-    PrecomputedRun,
-    PrecomputedTable,
     Summary,
     ablation,
     precomputed,
@@ -38,8 +37,6 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.store.documents import read_document
-from scripts import measure_ablation
 from training.errors import InputError, UserFacingError
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.train import RunResult
@@ -51,11 +48,7 @@ POINTS = st.floats(-100, 100).map(lambda value: round(value, 3))
 @pytest.fixture
 def place(home, tmp_path) -> Path:
     """A home folder with the embedded model and data, and nothing else yet."""
-    here = tmp_path / "home"
-    here.mkdir()
-    for kind in ("models", "data"):
-        (here / kind).symlink_to(home / kind)
-    return here
+    return linked_home(home, tmp_path / "home")
 
 
 @pytest.fixture
@@ -105,9 +98,6 @@ def run_of(sweep, variant: str, seed: int) -> str:
     return next(cell.run.id for cell in sweep.cells if (cell.plan.label, cell.plan.seed) == (variant, seed))
 
 
-# ---------------------------------------------------------------- the grids
-
-
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_the_cells_of_a_grid_differ_in_what_is_varied_and_in_the_seed_alone(name):
     grid = ABLATIONS[name]
@@ -151,9 +141,6 @@ def test_an_unknown_ablation_or_variant_is_told_with_those_there_are():
         ABLATIONS["pooling"].config("median", 0)
 
 
-# ---------------------------------------------------------------- statistics
-
-
 @given(st.lists(POINTS, min_size=2, max_size=12))
 def test_the_interval_is_students(values):
     assume(len(set(values)) > 1)
@@ -174,10 +161,13 @@ def test_the_test_is_the_paired_t_test_by_seed(pairs):
     assert found.difference.mean == pytest.approx(sum(differences) / len(differences), abs=1e-9)
 
 
-def test_a_test_takes_only_the_seeds_that_both_have():
+def test_a_test_takes_only_the_seeds_that_both_have_and_one_value_has_no_spread():
     found = Paired.of({0: 80.0, 1: 81.0, 5: 0.0}, {0: 85.0, 1: 86.5, 2: 99.0})
     assert (found.difference.n, found.difference.mean, found.better) == (2, -5.25, 0)
     assert Paired.of({0: 1.0}, {1: 1.0}) is None
+    one = Summary.of([3.0])
+    assert (one.n, one.mean, one.deviation, one.low) == (1, 3.0, None, None)
+    assert Summary.of([]) is None
 
 
 NOT_SIGNIFICANT = "not significantly different from the default with 3 seeds"
@@ -188,23 +178,13 @@ NOT_SIGNIFICANT = "not significantly different from the default with 3 seeds"
     [
         ({0: 70.0}, {0: 88.0}, "18.0 below in the one seed: nothing to test"),
         ({0: 70.0, 1: 70.2, 2: 69.9}, {0: 88.0, 1: 88.1, 2: 88.0}, "worse by 17.8 to 18.2 points, in all 3 seeds"),
-        (
-            {0: 88.0, 1: 70.0, 2: 88.0},
-            {0: 70.0, 1: 88.0, 2: 87.0},
-            NOT_SIGNIFICANT,
-        ),
+        ({0: 88.0, 1: 70.0, 2: 88.0}, {0: 70.0, 1: 88.0, 2: 87.0}, NOT_SIGNIFICANT),
         ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, "the same in every seed"),
         ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 above in every seed, without variation"),
     ],
 )
 def test_the_test_is_told_in_words(ours, default, words):
     assert Paired.of(ours, default).words == words
-
-
-def test_one_value_has_no_spread_and_none_has_no_summary():
-    one = Summary.of([3.0])
-    assert (one.n, one.mean, one.deviation, one.low) == (1, 3.0, None, None)
-    assert Summary.of([]) is None
 
 
 def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
@@ -215,9 +195,6 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     assert (table[0].is_default, table[0].against, table[0].before) == (True, None, 86.0)
     assert table[1].against.difference.mean == -18.0
     assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 below")
-
-
-# ---------------------------------------------------------------- sweeps
 
 
 def test_a_sweep_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
@@ -323,21 +300,6 @@ def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_tw
     assert (sweeps.list(SWEEP), sweeps.store.list()) == ([], [])
 
 
-def test_sweeps_that_start_in_one_second_are_two(sweeps, monkeypatch):
-    monkeypatch.setattr("sbert_app.services.experiments.experiment.time.strftime", lambda form: "20261121-120000")
-    first, second = (sweeps.start(new_sweep("pooling", 1, TINY)) for _ in range(2))
-    assert (first.id, second.id) == ("20261121-120000-pooling", "20261121-120000-pooling-2")
-    assert {each.id for each in sweeps.list(SWEEP)} == {first.id, second.id}
-    runs = [cell.run.id for each in (sweeps.get(first.id), sweeps.get(second.id)) for cell in each.cells]
-    assert len(set(runs)) == len(sweeps.store.list()) == 6
-
-
-@pytest.mark.parametrize("sweep_id", ["", "..", "../jobs", "/etc/passwd", "x" * 500, ".hidden"])
-def test_an_id_that_is_none_is_said_so(sweeps, sweep_id):
-    with pytest.raises(InputError, match="there is no experiment"):
-        sweeps.get(sweep_id)
-
-
 def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
     folder, plan = sweeps.store.home / "experiments", '[{"label": "a", "config": {}}]'
     (folder / "broken.json").write_text("{")
@@ -365,11 +327,13 @@ def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsy
     assert len(RunStore(place).list()) == 3
 
 
-def test_folds_are_no_sweep_for_ablate(place, capsys):
+def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsys, tmp_path):
     plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
     stored = records(place).create("folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,)))
     assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
     assert f"{stored} is no sweep" in capsys.readouterr().err
+    assert main(["ablate", "--home", str(tmp_path)]) == 2
+    assert "pooling|concat|objective|base" in capsys.readouterr().err
 
 
 def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, monkeypatch):
@@ -390,74 +354,7 @@ def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, m
     assert len(under_way) == 3
 
 
-def test_ablate_without_a_preset_says_which_there_are(tmp_path, capsys):
-    assert main(["ablate", "--home", str(tmp_path)]) == 2
-    assert "pooling|concat|objective|base" in capsys.readouterr().err
-
-
-# ---------------------------------------------------------------- measured tables
-
 SHIPPED_NAMES = sorted(file.stem for file in SHIPPED.glob("*.json"))
-
-
-def measured(variant: str, seed: int) -> PrecomputedRun:
-    return PrecomputedRun(variant, seed, 0.8, 0.9, 0.1, 3, 1.0)
-
-
-@pytest.fixture
-def trained_on() -> list[tuple[str, str, Path | None]]:
-    """For each run that the measuring script makes: its variant, its data, and where its model is kept."""
-    return []
-
-
-@pytest.fixture
-def made(monkeypatch, trained_on) -> list[tuple[str, int]]:
-    """The runs that the measuring script makes, in place of training."""
-    calls: list[tuple[str, int]] = []
-
-    def measure(config, variant, deadline, model):
-        calls.append((variant, config.seed))
-        trained_on.append((variant, config.train_data, model))
-        return measured(variant, config.seed), [{"rows": 5, "device": "cpu", "dtype": "float32"}]
-
-    monkeypatch.setattr(measure_ablation, "measure", measure)
-    return calls
-
-
-def test_measuring_takes_one_seed_after_another_and_goes_on_where_it_was_interrupted(made, tmp_path):
-    file = tmp_path / "pooling.json"
-    assert measure_ablation.main(["pooling", "--seeds", "1", "--max-steps", "3", "--out", str(file)]) == 0
-    assert made == [("mean", 0), ("max", 0), ("cls", 0)]
-    assert measure_ablation.main(["pooling", "--seeds", "2", "--max-steps", "3", "--out", str(file)]) == 0
-    assert made[3:] == [("mean", 1), ("max", 1), ("cls", 1)]
-    table = read_document(file, PrecomputedTable)
-    assert (table.seeds, len(table.runs), table.settings["max_steps"]) == ([0, 1], 6, 3)
-    assert table.command == "python -m scripts.measure_ablation pooling --seeds 2 --max-steps 3"
-
-
-def test_files_of_nli_are_for_the_variants_that_learn_from_it(made, trained_on, tmp_path):
-    files, kept = [tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "models"
-    asked = ["base", "--seeds", "1", "--out", str(tmp_path / "base.json"), "--keep", str(kept), "--nli"]
-    assert measure_ablation.main([*asked, *map(str, files)]) == 0
-    both = f"{files[0]}+{files[1]}"
-    data = {"pretrained": "stsb:train", "scratch": "stsb:train", "bilstm": both, "dan": both}
-    assert trained_on == [(variant, name, kept / f"{variant}-0") for variant, name in data.items()]
-    table = read_document(tmp_path / "base.json", PrecomputedTable)
-    assert "train_data" not in table.settings  # the variants differ in it
-    assert table.command == "python -m scripts.measure_ablation base --seeds 1 --nli a.csv b.csv"
-
-
-def test_a_table_never_mixes_settings(made, tmp_path):
-    file = tmp_path / "pooling.json"
-    measure_ablation.main(["pooling", "--seeds", "1", "--max-steps", "3", "--out", str(file)])
-    assert measure_ablation.main(["pooling", "--seeds", "2", "--max-steps", "4", "--out", str(file)]) == 2
-    assert len(made) == 3
-
-
-def test_measuring_ends_when_its_time_is_up_with_what_is_done(made, tmp_path):
-    file = tmp_path / "pooling.json"
-    assert measure_ablation.main(["pooling", "--minutes", "-1", "--out", str(file)]) == 1
-    assert made == []
 
 
 def test_a_file_that_is_no_table_is_said_so(tmp_path):
@@ -503,7 +400,3 @@ def test_the_shipped_pooling_table_shows_the_papers_order():
     mean, highest, cls = (row.summary.mean for row in variant_rows(ABLATIONS["pooling"], after))
     assert mean > cls > highest
     assert math.isfinite(mean)
-
-
-def test_the_assets_hold_nothing_but_tables_of_known_ablations():
-    assert {Path(file).name for file in SHIPPED.iterdir()} <= {f"{name}.json" for name in ABLATIONS}

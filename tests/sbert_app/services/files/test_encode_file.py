@@ -1,7 +1,5 @@
 """Files of sentences in, files of vectors out: every format, every row, and nothing more in memory than a chunk."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from tiny_models import make_model
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.writers import VECTORS, check_output
-from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
@@ -32,8 +29,6 @@ def sentences_of(source: Path) -> list[Any]:
     table, column = open_sentences(source)
     return [cell for batch in table.batches() for cell in batch.rows[column]]
 
-
-# ---------------------------------------------------------------- text files: a sentence a line
 
 LINES = {
     "commas": "Hello, world.\nIt rains.\nOne, two, three.",
@@ -65,13 +60,6 @@ def test_any_encoding(tmp_path: Path, encoding: str):
     assert sentences_of(tmp_path / "x.txt") == ["Größe zählt.", "Déjà vu, öfter."]
 
 
-def test_a_header_is_known_by_its_name(tmp_path: Path):
-    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
-    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
-    (tmp_path / "x.txt").write_text("sentence\n")
-    assert sentences_of(tmp_path / "x.txt") == ["sentence"]
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", bytes(range(32)) * 99], ids=["empty", "blank", "binary"])
 def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
     (tmp_path / "x.txt").write_bytes(content)
@@ -79,12 +67,13 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
         open_sentences(tmp_path / "x.txt")
 
 
-def test_no_file(tmp_path: Path):
+def test_a_header_is_known_by_its_name_and_a_missing_file_is_said(tmp_path: Path):
     with pytest.raises(InputError, match="There is no file"):
         open_sentences(tmp_path / "x.txt")
-
-
-# ---------------------------------------------------------------- vectors
+    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
+    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
+    (tmp_path / "x.txt").write_text("sentence\n")
+    assert sentences_of(tmp_path / "x.txt") == ["sentence"]
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".NPY", ".parquet"])
@@ -113,44 +102,6 @@ def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: st
     with pytest.raises(Stopped):
         encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, watch=STOP)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.txt"]
-
-
-@dataclass(frozen=True)
-class Endless(OpenedTable):
-    """Sentences out of thin air; it counts how far it was read."""
-
-    read: list[int]
-
-    def fields(self) -> list[Any]:
-        return []
-
-    def _read(self, size: int) -> Iterator[RowBatch]:
-        for start in range(0, self.row_estimate, 100):
-            self.read[0] = start + 100
-            yield RowBatch(start + 1, {"sentence": [f"dog {(start + i) % 9}" for i in range(100)]})
-
-
-def test_reading_is_never_more_than_a_chunk_ahead_of_writing(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-):
-    from sbert_app.services.files import writers
-    from training.models.encoder import CHUNK
-
-    ahead: list[int] = []
-    rows = 3 * CHUNK // 100 * 100
-    table = Endless(tmp_path / "endless", ("sentence",), rows, (), [0])
-
-    class Observed(writers.NpyWriter):
-        def write(self, batch: RowBatch, added: dict[str, Any]) -> None:
-            ahead.append(table.read[0] - self.rows)
-            super().write(batch, added)
-
-    monkeypatch.setitem(writers.VECTORS, ".npy", Observed)
-    seen: list[tuple[int, int | None]] = []
-    watch = Watch.of(lambda *step: seen.append(step))
-    assert encode_file(table, "sentence", tmp_path / "x.npy", encoder, watch=watch).rows == rows
-    assert max(ahead) <= CHUNK + 100
-    assert seen[-1] == (rows, rows)
 
 
 def test_an_output_is_checked_before_the_work(tmp_path: Path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder
+from command_line import read_csv
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,14 +38,16 @@ def applied(scored: Path, threshold: float = 0.8):
     return apply_threshold(scored, PairColumns("left", "right"), "cosine", threshold, outputs(scored.parent))
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_every_row_says_whether_it_matches(scored):
     summary = applied(scored)
-    assert [row["match"] for row in read(scored.with_name("m.csv"))] == ["false", "true", "true", "true", "false", ""]
+    assert [row["match"] for row in read_csv(scored.with_name("m.csv"))] == [
+        "false",
+        "true",
+        "true",
+        "true",
+        "false",
+        "",
+    ]
     assert pq.read_table(scored.with_name("m.parquet"))["match"].to_pylist() == [False, True, True, True, False, None]
     assert (summary.pairs, summary.matches) == (5, 3)
 
@@ -59,17 +61,20 @@ def test_matches_that_are_none_by_their_label_are_counted_and_listed(tmp_path, s
     assert (found.matches, found.false, found.false_pairs) == (3, 1, [(2, "d", "e")])
 
 
-def test_groups_are_connected_components_the_largest_first(scored):
+def test_groups_are_connected_components_the_largest_first_of_none_to_all(scored):
     summary = applied(scored)
-    rows = [(row["group"], row["size"], row["sentence"]) for row in read(scored.with_name("g.csv"))]
+    rows = [(row["group"], row["size"], row["sentence"]) for row in read_csv(scored.with_name("g.csv"))]
     assert rows == [("1", "3", "d"), ("1", "3", "e"), ("1", "3", "f"), ("2", "2", "b"), ("2", "2", "c")]
     assert (summary.groups, summary.sentences, summary.remaining) == (2, 9, 6)
     assert [(group.size, group.sentences) for group in summary.largest] == [(3, ("d", "e", "f")), (2, ("b", "c"))]
+    assert (applied(scored, 2).groups, applied(scored, 2).remaining) == (0, 9)
+    everything = applied(scored, -1)
+    assert (everything.groups, everything.matches) == (3, 5)
 
 
 def test_the_first_sentence_of_each_group_is_kept_in_the_order_of_the_file(scored):
     applied(scored)
-    rows = [tuple(row.values()) for row in read(scored.with_name("d.csv"))]
+    rows = [tuple(row.values()) for row in read_csv(scored.with_name("d.csv"))]
     assert rows == [
         ("a", "1", "", "1"),
         ("x", "1", "", "1"),
@@ -78,12 +83,6 @@ def test_the_first_sentence_of_each_group_is_kept_in_the_order_of_the_file(score
         ("g", "5", "", "1"),
         ("h", "6", "", "1"),
     ]
-
-
-def test_nothing_matches_and_everything_matches(scored):
-    assert (applied(scored, 2).groups, applied(scored, 2).remaining) == (0, 9)
-    everything = applied(scored, -1)
-    assert (everything.groups, everything.matches) == (3, 5)
 
 
 def test_the_lists_do_not_depend_on_how_much_is_written_at_a_time(scored, monkeypatch):
@@ -114,7 +113,7 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
         path, PairColumns("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv")
     )
     assert found.remaining == len({root(text) for text in parents})
-    members = {row["sentence"]: row["group"] for row in read(folder / "g.csv")}
+    members = {row["sentence"]: row["group"] for row in read_csv(folder / "g.csv")}
     for text, other in ((a, b) for a in parents for b in parents):
         if f"t{text}" in members and f"t{other}" in members:
             assert (members[f"t{text}"] == members[f"t{other}"]) == (root(text) == root(other))
@@ -154,13 +153,11 @@ class TestGold:
         assert decision.meaning.startswith(meaning)
         assert summary.bad_gold == 0
 
-    def test_labels_that_say_nothing_are_left_alone(self, tmp_path):
+    def test_labels_that_say_nothing_are_left_alone_and_an_unknown_one_is_noted(self, tmp_path):
         summary = score_file(
             self.file(tmp_path, "sentence1,sentence2,label", ["spam", "ham"]), [tmp_path / "out.csv"], BagEncoder()
         )
         assert (summary.bad_gold, summary.report.decision, summary.report.cosine_gold) == (0, None, None)
-
-    def test_a_label_among_labels_that_is_unknown_is_noted(self, tmp_path):
         path = self.file(tmp_path, "sentence1,sentence2,label", ["entailment"] * 60 + ["perhaps"])
         summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
         assert summary.bad_gold == 1

@@ -136,9 +136,6 @@ def test_when_its_ray_is_killed_a_command_ends_with_one_sentence_and_removes_wha
     assert not list((tmp_path / "out").glob(".part-*"))
 
 
-# ---------------------------------------------------------------- three nodes
-
-
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A cluster of two nodes of one core each, on this machine; a test adds the third one, which it may remove."""

@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
+from command_line import read_csv
 from depth import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from paths import ROOT
 from scipy import stats
 
 from sbert_app.services.background.watch import Watch
@@ -46,11 +44,6 @@ def pairs(tmp_path):
     lines[500] = "500,the dog runs,the dog runs,0"
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 class TestScoreFile:
@@ -97,21 +90,17 @@ class TestScoreFile:
         assert (worst.row, worst.sentence1, worst.sentence2, worst.other) == (500, "the dog runs", "the dog runs", 0.0)
         assert worst.cosine_rank > 0.95
 
-    def test_without_gold_there_is_no_correlation(self, tmp_path):
+    def test_columns_may_be_named_keep_their_values_and_need_no_gold(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_text("s1,s2\na b,a c\nd,e\n")
         report = score_file(path, [tmp_path / "out.csv"], BagEncoder()).report
         assert (report.cosine_gold, report.scatter, report.gold_disagreements) == (None, [], [])
         assert sum(report.counts) == 2
-
-    def test_columns_may_be_named(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_text("x,y,z\na b,c,a b\n")
         summary = score_file(path, [tmp_path / "out.csv"], BagEncoder(), columns=["x", "z"])
         assert summary.columns == PairColumns("x", "z")
         assert read_csv(tmp_path / "out.csv")[0]["cosine"] == "1.000000"
-
-    def test_a_column_called_cosine_keeps_its_values(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_text("s1,s2,Cosine,note\na,a,mine,keep\n")
         summary = score_file(path, [tmp_path / "out.csv"], BagEncoder())
@@ -119,11 +108,16 @@ class TestScoreFile:
         row = read_csv(tmp_path / "out.csv")[0]
         assert (row["Cosine"], row["note"], row["cosine_2"]) == ("mine", "keep", "1.000000")
 
-    def test_progress_ends_at_the_last_row(self, pairs, tmp_path):
+    def test_progress_ends_at_the_last_row_and_the_summary_is_json(self, pairs, tmp_path):
         reports: list[tuple[float, float]] = []
         score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), watch=Watch.of(lambda *report: reports.append(report)))
         assert reports[-1] == (1_000, 1_000)
         assert reports == sorted(reports)
+        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
+        again = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+        assert again["columns"]["score"] == "score"
+        assert again["head"]["id"] == [str(i) for i in range(1, 11)]
+        assert summary.sentence.startswith("1,000 rows: 1,000 scored in ")
 
     def test_a_sentence_that_is_cut_is_said_by_row_and_in_the_summary(self, tmp_path):
         long, path = "word " * 600, tmp_path / "long.csv"
@@ -135,23 +129,13 @@ class TestScoreFile:
         assert (summary.truncated, summary.notes[0]) == (2, (1, notes[0]))
         assert "marked in note: 2 cut, as they are longer than the model reads" in summary.sentence
 
-    def test_the_summary_is_json(self, pairs, tmp_path):
-        summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
-        again = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
-        assert again["columns"]["score"] == "score"
-        assert again["head"]["id"] == [str(i) for i in range(1, 11)]
-        assert summary.sentence.startswith("1,000 rows: 1,000 scored in ")
-
 
 class TestStop:
     def test_what_is_done_is_kept_whole(self, pairs, tmp_path):
         outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
         done = [0.0]
         summary = score_file(
-            pairs,
-            outputs,
-            BagEncoder(),
-            watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 100),
+            pairs, outputs, BagEncoder(), watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 100)
         )
         assert 100 <= summary.stopped_at < 1_000
         assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows
@@ -194,12 +178,6 @@ class TestOutputs:
         assert read_csv(tmp_path / "out.csv")[0]["s1"] == cell
         assert summary.guarded == 0
 
-    def test_a_header_can_be_a_formula_too(self, tmp_path):
-        path = tmp_path / "pairs.csv"
-        path.write_text("s1,s2,=cmd\na,b,c\n")
-        score_file(path, [tmp_path / "out.csv"], BagEncoder())
-        assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
-
     @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         st.lists(
@@ -223,9 +201,15 @@ class TestOutputs:
         assert written.select(table.column_names).equals(table)
         assert read_csv(tmp_path / "out.csv")[0]["tags"] == '["x", "y"]'
 
-    def test_tsv(self, pairs, tmp_path):
+    def test_tab_separated_headers_that_are_formulas_and_two_outputs_of_one_name(self, pairs, tmp_path):
         score_file(pairs, [tmp_path / "out.tsv"], BagEncoder())
         assert (tmp_path / "out.tsv").read_text().startswith("id\tsentence1\tsentence2\tscore\tcosine\tnote\n")
+        path = tmp_path / "pairs.csv"
+        path.write_text("s1,s2,=cmd\na,b,c\n")
+        score_file(path, [tmp_path / "out.csv"], BagEncoder())
+        assert list(read_csv(tmp_path / "out.csv")[0])[2] == "'=cmd"
+        with pytest.raises(InputError, match="same name"):
+            score_file(pairs, [tmp_path / "out.csv", tmp_path / "." / "out.csv"], BagEncoder())
 
     @pytest.mark.parametrize(
         ("out", "says"),
@@ -240,10 +224,6 @@ class TestOutputs:
         (tmp_path / "folder.csv").mkdir()
         with pytest.raises(InputError, match=says):
             score_file(pairs, [tmp_path / out], BagEncoder())
-
-    def test_two_outputs_of_one_name(self, pairs, tmp_path):
-        with pytest.raises(InputError, match="same name"):
-            score_file(pairs, [tmp_path / "out.csv", tmp_path / "." / "out.csv"], BagEncoder())
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
     def test_a_full_disk_is_one_clear_sentence_and_leaves_nothing(self, pairs, tmp_path, monkeypatch):
@@ -330,11 +310,17 @@ def _open_full(path: Path, mode: str = "r", *args, _open=Path.open, **kwargs):
 
 
 class TestRecentEmbeddings:
-    def test_a_ring_forgets_the_oldest(self):
+    def test_a_ring_forgets_the_oldest_keeps_no_long_sentence_and_takes_no_pairs(self):
         recent, encoder = RecentEmbeddings(64, capacity=3), BagEncoder()
         for texts in (["a", "b"], ["c", "d"], ["b", "c", "d"], ["a"]):
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
         assert encoder.seen == ["a", "b", "c", "d", "a"]
+        recent, encoder = RecentEmbeddings(64), BagEncoder()
+        for _ in range(2):
+            recent.get(["word " * 200], encoder.encode)
+        assert len(encoder.seen) == 2
+        cosine, cross, _ = PairScorer(BagEncoder()).score([], [])
+        assert (cosine.shape, cross) == ((0,), None)
 
     @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12), st.integers(1, 9))
@@ -342,16 +328,6 @@ class TestRecentEmbeddings:
         recent, encoder = RecentEmbeddings(64, capacity), BagEncoder()
         for texts in calls:
             assert np.array_equal(recent.get(texts, encoder.encode), BagEncoder().encode(texts))
-
-    def test_long_sentences_are_not_kept(self):
-        recent, encoder = RecentEmbeddings(64), BagEncoder()
-        for _ in range(2):
-            recent.get(["word " * 200], encoder.encode)
-        assert len(encoder.seen) == 2
-
-    def test_scores_of_no_pairs(self):
-        cosine, cross, _ = PairScorer(BagEncoder()).score([], [])
-        assert (cosine.shape, cross) == ((0,), None)
 
 
 class TestReport:
@@ -374,37 +350,3 @@ class TestReport:
             builder.add(1, (["a"] * 4, ["b"] * 4), cosine, gold, None)
             report = builder.finish()
         assert (sum(report.counts), len(report.scatter)) == (3, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of the memory from /proc")
-def test_memory_does_not_grow_with_the_file(tmp_path):
-    """120,000 rows more, gold scores, statistics and all, peak at most 80 MB higher."""
-    program = """
-import sys
-from pathlib import Path
-from bag_encoder import BagEncoder
-from sbert_app.services.files.score import score_file
-
-def peak():
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) >> 10
-
-folder, peaks = Path(sys.argv[1]), []
-for name in ("short.csv", "long.csv"):
-    score_file(folder / name, [folder / "out.csv", folder / "out.parquet"], BagEncoder())
-    peaks.append(peak())
-print(peaks[1] - peaks[0])
-"""
-    for name, rows in (("short.csv", 80_000), ("long.csv", 200_000)):
-        with (tmp_path / name).open("w") as file:
-            file.write("sentence1,sentence2,score\n")
-            file.writelines(f"sentence number {i},another number {i % 5000},{i % 50 / 10}\n" for i in range(rows))
-    root = ROOT
-    run = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
-    )
-    assert int(run.stdout) < 80

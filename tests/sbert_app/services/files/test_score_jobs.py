@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bag_encoder import BagEncoder, OverlapCrossEncoder
+from bag_encoder import AnyModel, BagEncoder
 from waiting import wait_until
 
 from sbert_app.services.background.tasks import TaskProgress
@@ -17,13 +17,13 @@ from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped
 
 
-class Models:
+class Models(AnyModel):
     """A cache whose models are loaded at once, or when ``ready`` is set."""
 
     def __init__(self, encoder=None):
+        super().__init__(encoder)
         self.ready = threading.Event()
         self.ready.set()
-        self._encoder = encoder or BagEncoder()
 
     def get(self, name, type_, pooling=None, role=None):
         if name == "no-such":
@@ -31,10 +31,7 @@ class Models:
         if name == "lost":
             raise NotFoundError("lost: long", "model lost was not found", ("Hub: no answer", "home folder: not there"))
         self.ready.wait(timeout=30)
-        return self._encoder
-
-    def cross_encoder_or_none(self, name):
-        return OverlapCrossEncoder() if name else None
+        return self.one
 
 
 class SlowEncoder(BagEncoder):
@@ -248,14 +245,6 @@ def test_an_input_that_is_gone_is_said_without_the_folders_of_the_machine(pairs,
     for refused in (lambda: jobs.start(job, request), lambda: jobs.apply_threshold(job, 0.4)):
         with pytest.raises(InputError, match=r"pairs\.csv is no longer kept; upload it again"):
             refused()
-
-
-def test_a_damaged_record_is_one_sentence_with_its_file(pairs, tmp_path):
-    jobs = make(tmp_path)
-    job = jobs.open(pairs)
-    (job.folder / "job.json").write_text("{")
-    with pytest.raises(InputError, match=r"job\.json cannot be read"):
-        jobs.get(job.id)
 
 
 def test_not_any_number_of_jobs_waits(pairs, tmp_path, monkeypatch):

@@ -9,19 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
-from paths import ROOT
+from paths import ROOT, linked_home
 
 from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import JsonSerializer, RunQueue, devices
-from sbert_app.services.runs.archives import export
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
@@ -30,15 +27,12 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 PATIENCE = 120.0  # seconds that a busy machine may take for anything
-WORDS = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "over", "green", "grass", "near", "it")
 
 
 @pytest.fixture(scope="module")
 def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunQueue]:
     """A home folder of its own with a worker that serves all tests of this file."""
-    own = tmp_path_factory.mktemp("jobs")
-    for kind in ("models", "data"):
-        (own / kind).symlink_to(home / kind)
+    own = linked_home(home, tmp_path_factory.mktemp("jobs"))
     yield RunQueue(RunStore(own))
     end_workers(own)
 
@@ -46,31 +40,9 @@ def jobs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunQu
 @pytest.fixture
 def here(home: Path, tmp_path: Path) -> RunQueue:
     """A home folder without a worker; nothing starts one but the test."""
-    for kind in ("models", "data"):
-        (tmp_path / kind).symlink_to(home / kind)
-    jobs = RunQueue(RunStore(tmp_path))
+    jobs = RunQueue(RunStore(linked_home(home, tmp_path)))
     jobs.starts_workers = False
     return jobs
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A file of 64 scored pairs."""
-    file = tmp_path_factory.mktemp("data") / "pairs.csv"
-    rows = [f"{' '.join(WORDS[i % 9 : i % 9 + 5])},{' '.join(WORDS[i % 7 : i % 7 + 6])},{i % 6}" for i in range(64)]
-    file.write_text("\n".join(["sentence1,sentence2,score", *rows]))
-    return str(file)
-
-
-@pytest.fixture
-def tiny(pairs: str) -> Callable[..., RunConfig]:
-    """A run that is over in a second, or, with many steps, never."""
-
-    def config(max_steps: int = 20, **more: object) -> RunConfig:
-        settings = {"train_data": pairs, "eval_data": pairs, "base": "scratch:1x32", "dtype": "float32", **more}
-        return RunConfig("regression", max_steps=max_steps, **settings)
-
-    return config
 
 
 def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch):
@@ -159,9 +131,6 @@ def ended(run: Run) -> bool:
 
 def under_way(run: Run) -> bool:
     return run.state == "running" and run.progress.step >= 3
-
-
-# ---------------------------------------------------------------- a worker
 
 
 def test_a_run_is_executed_by_another_process_and_leaves_a_model(jobs, tiny):
@@ -298,9 +267,6 @@ def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
     assert len(here.queued()) == 2, "once is enough"
 
 
-# ---------------------------------------------------------------- what goes wrong
-
-
 def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
     """A worker of the test's own; ``limits`` are of the system, in bytes."""
 
@@ -324,19 +290,6 @@ def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: 
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,
     )
-
-
-@pytest.mark.slow
-def test_a_full_disk_fails_the_run_with_the_reason_and_keeps_the_log(here, tiny):
-    """No file may grow beyond 1 MB; the model has 4."""
-    run = here.start(tiny())
-    assert work_here(here, {resource.RLIMIT_FSIZE: 1_000_000}).wait(PATIENCE) == 0
-    run = here.store.get(run.id)
-    assert run.state == "failed"
-    assert "\n" not in run.record.reason
-    assert "File too large" in run.record.reason
-    assert "File too large" in here.store.log(run.id)
-    assert not run.has_model
 
 
 def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
@@ -374,9 +327,6 @@ def test_a_worker_that_is_told_to_end_leaves_a_run_that_can_be_resumed(here, tin
 
 def test_a_worker_without_work_ends(here):
     assert work_here(here, until_idle=0.1).wait(PATIENCE) == 0
-
-
-# ---------------------------------------------------------------- the queue
 
 
 def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
@@ -472,20 +422,3 @@ def test_each_visible_gpu_has_a_worker_and_a_machine_without_has_one(monkeypatch
     assert devices() == ["1", "3"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert devices() == [""]
-
-
-# ---------------------------------------------------------------- what comes of it
-
-
-@pytest.mark.slow
-def test_an_export_opens_with_sentence_transformers_and_encodes_the_same(jobs, tiny, tmp_path):
-    from sentence_transformers import SentenceTransformer
-
-    from training.models.encoder import Encoder
-
-    run = until(jobs, jobs.start(tiny(name="to export")), ended)
-    with zipfile.ZipFile(export(jobs.store, run.id, tmp_path)) as packed:
-        packed.extractall(tmp_path / "opened")
-    theirs = SentenceTransformer(str(tmp_path / "opened/to-export"), device="cpu").encode(WORDS)
-    ours = Encoder.load(f"run:{run.id}", dtype="float32", home=jobs.store.home).encode(WORDS, normalize=None)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -3,76 +3,51 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import signal
-import time
-import uuid
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from forked import ForkedWorker
+from paths import ROOT, linked_home
+from waiting import wait_until
 
-from sbert_app.services.runs.record import Run
-from sbert_app.services.runs.store import PROCESS_LOST, RunStore
-from training.trainer.config import RunConfig
+from sbert_app.services.runs.store import RunStore
 
 PATIENCE = 300.0  # seconds that a busy machine may take for anything
-SLOW = 0.02  # seconds that a step takes longer, so that some hundred are not over before they are seen under way
 
 
 @pytest.fixture
 def place(home: Path, tmp_path: Path) -> Path:
-    """A home folder that has the models and data of the tests' one."""
-    own = tmp_path / "home"
-    own.mkdir()
-    for kind in ("models", "data"):
-        (own / kind).symlink_to(home / kind)
-    return own
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
-    """A run that is over in a second, or, with many steps, never."""
-    words = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "over", "green", "grass")
-    rows = [f"{' '.join(words[i % 7 : i % 7 + 5])},{' '.join(words[i % 5 : i % 5 + 6])},{i % 6}" for i in range(64)]
-    file = tmp_path / "pairs.csv"
-    file.write_text("\n".join(["sentence1,sentence2,score", *rows]))
-
-    def config(max_steps: int = 20, **more: object) -> RunConfig:
-        settings = {"train_data": str(file), "eval_data": str(file), "base": "scratch:1x32", "dtype": "float32"}
-        return RunConfig("regression", max_steps=max_steps, **{**settings, **more})
-
-    return config
-
-
-def until(store: RunStore, run_id: str, holds: Callable[[Run], bool]) -> Run:
-    deadline = time.monotonic() + PATIENCE
-    while not holds(run := store.get(run_id)):
-        assert time.monotonic() < deadline, f"{run.state} at {run.progress.step}: {store.log(run_id)}"
-        time.sleep(0.05)
-    return run
-
-
-def under_way(run: Run) -> bool:
-    return run.state == "running" and run.progress.step >= 3
+    return linked_home(home, tmp_path / "home")
 
 
 def steps(store: RunStore, run_id: str) -> list[int]:
     return [event["step"] for event in store.events(run_id) if event["kind"] == "train"]
 
 
-def once(place: Path, run_id: str, **more: Any) -> ForkedWorker:
-    folder = place.parent / f"printed-{uuid.uuid4().hex}"
-    return ForkedWorker("--once", run_id, "--home", place, folder=folder, **more)
+def once(place: Path, run_id: str, file_limit: int | None = None) -> subprocess.Popen[str]:
+    """`worker --once`, which may write no file of more than ``file_limit`` bytes."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+        if file_limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
+    command = [sys.executable, "-m", "sbert_app", "worker", "--once", run_id, "--home", str(place)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=limit)
 
 
 def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny):
     """As Slurm starts it: interrupted by SIGTERM, and started again."""
     store = RunStore(place)
-    run_id = store.create(tiny(max_steps=200, eval_every=100), queue=False).id
-    process = once(place, run_id, step_seconds=SLOW)
-    until(store, run_id, under_way)
+    run_id = store.create(tiny(max_steps=1_000, eval_every=500), queue=False).id
+    process = once(place, run_id)
+    wait_until(lambda: len(steps(store, run_id)) >= 3)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
@@ -81,7 +56,7 @@ def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny):
     printed, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, printed) == (0, f"{run_id}: finished\n")
     done = steps(store, run_id)
-    assert (done[-1], done) == (200, sorted(set(done)))
+    assert (done[-1], done) == (1_000, sorted(set(done)))
     process = once(place, run_id)
     assert process.communicate(timeout=PATIENCE)[0] == f"{run_id}: finished\n"
 
@@ -93,7 +68,8 @@ def test_once_fails_as_the_run_does(place, tiny):
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert said.endswith(f"{run_id}: failed; `runs show` has the reason\n")
-    assert RunStore(place).get(run_id).state == "failed"
+    failed = RunStore(place).get(run_id)
+    assert (failed.state, failed.has_model, "File too large" in failed.record.reason) == ("failed", False, True)
 
 
 def test_once_refuses_what_cannot_be_used(place, tiny):
@@ -113,14 +89,3 @@ def test_a_run_is_written_without_being_started(place, tiny, capsys):
     assert main([*command, "--no-start", "--json"]) == 0
     run = RunStore(place).get(json.loads(capsys.readouterr().out)["id"])
     assert (run.state, run.record.started, run.config.max_steps) == ("stopped", None, 1)
-
-
-def test_the_record_of_an_earlier_version_still_opens(place, tiny):
-    """One that was at work on another machine when the app was replaced is interrupted, and can be resumed."""
-    store = RunStore(place)
-    run = store.create(tiny())
-    earlier = {"state": "running", "worker": "two", "losses": 1, "attempt": 2, "is_remote": True}
-    (run.folder / "run.json").write_text(json.dumps({**json.loads((run.folder / "run.json").read_text()), **earlier}))
-    run = store.get(run.id)
-    assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
-    assert store.requeue(run.id).state == "queued"

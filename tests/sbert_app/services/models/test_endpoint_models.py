@@ -8,15 +8,11 @@ from embedding_server import Server, embedding_server, vectors
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from sbert_app.commands.options import Computing, ModelOptions, load_encoder
 from sbert_app.server import v1
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out
 from sbert_app.services.container import Services
-from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.open_corpora import EmbeddingCache
-from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_grid, make_grid
 from sbert_app.settings import Settings
@@ -155,22 +151,6 @@ class TestWhereItIsUsed:
         first, second = map(local.encode, PAIRS.columns)
         assert np.allclose(result.scores["cosine"], (first * second).sum(axis=1), atol=2e-2)
         assert evaluate(open_model(name), PAIRS)["n"] == 3
-
-    def test_bulk_and_the_command_score_a_file(self, name, tmp_path):
-        (tmp_path / "in.csv").write_text("sentence1,sentence2\nA cat.,A cat.\nA dog.,It rains.\n")
-        encoder = load_encoder(ModelOptions(name), Computing())
-        summary = score_file(tmp_path / "in.csv", [tmp_path / "out.csv"], encoder)
-        assert (summary.scored, summary.model) == (2, name)
-        assert (tmp_path / "out.csv").read_text().split("\n")[1].startswith("A cat.,A cat.,1")
-
-    def test_explore_encodes_a_corpus_once(self, models, name, server, tmp_path):
-        embeddings = EmbeddingCache(models, tmp_path)
-        key = embeddings.add(Corpus.from_text("A cat.\nA dog.\nIt rains."))
-        first = embeddings.embed(key, name, "mean")
-        assert first.vectors.shape == (3, 32)
-        server.requests.clear()
-        assert EmbeddingCache(ModelCache(tmp_path), tmp_path).cache.get(first.key) is not None
-        assert server.requests == []
 
     def test_what_nobody_has_named_is_not_asked(self, models, name, home):
         other = name.replace("127.0.0.1", "localhost")

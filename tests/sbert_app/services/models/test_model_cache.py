@@ -91,11 +91,13 @@ def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
             slow.result()
 
 
-def test_a_failed_load_is_tried_again(home):
+def test_a_failed_load_is_tried_again_and_none_is_no_cross_encoder(home):
     models = ModelCache(home)
     for _ in range(2):
         with pytest.raises(InputError):
             models.get("scratch:99x7", Encoder)
+    assert ModelCache(home).cross_encoder_or_none("none") is None
+    assert ModelCache(home).cross_encoder_or_none("") is None
 
 
 def test_a_forgotten_model_is_loaded_anew(home, loads):
@@ -106,11 +108,6 @@ def test_a_forgotten_model_is_loaded_anew(home, loads):
     assert loads == ["scratch:1x32"] * 2
 
 
-def test_no_name_and_none_mean_no_cross_encoder(home):
-    assert ModelCache(home).cross_encoder_or_none("none") is None
-    assert ModelCache(home).cross_encoder_or_none("") is None
-
-
 @pytest.mark.slow
 def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     small = model_bytes(Encoder.load("scratch:1x32", home=home))
@@ -119,11 +116,7 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
         models.get(f"scratch:{layers}x32", Encoder)
     assert models.has("scratch:1x32")
     models.get("scratch:12x256", Encoder)  # alone more than all may have together: the others go, it stays
-    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [
-        False,
-        False,
-        True,
-    ]
+    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [False, False, True]
 
 
 def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):

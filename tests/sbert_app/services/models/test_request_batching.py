@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from sbert_app.services.models.batching import SMALL_JOB_TOKENS, BatchingRunner,
 from sbert_app.services.models.cache import ModelCache
 from training.errors import Stopped
 from training.inference.runner import InferenceRunner, build_runner
-
-# ---------------------------------------------------------------- any requests
 
 
 def test_a_request_that_comes_alone_is_processed_at_once():
@@ -67,9 +64,6 @@ def test_an_error_reaches_the_caller_and_the_next_request_is_processed():
     assert batcher(4) == 0.25
 
 
-# ---------------------------------------------------------------- jobs of a runner
-
-
 @pytest.fixture(scope="module", params=["bert", "modernbert"])
 def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> InferenceRunner:
     """Packed and padded."""
@@ -109,27 +103,6 @@ def test_concurrent_jobs_get_what_each_would_get_alone(runner: InferenceRunner, 
     with ThreadPoolExecutor(len(texts)) as threads:
         for values, ids in zip(threads.map(run, texts), texts, strict=True):
             np.testing.assert_allclose(values, sums(runner, ids), atol=1e-3)
-
-
-def test_concurrent_small_jobs_take_fewer_passes_than_jobs(runner: InferenceRunner, monkeypatch: pytest.MonkeyPatch):
-    passes, hidden = [], runner.hidden
-
-    def counted(texts: list, rows: list) -> tuple:
-        passes.append(len(texts))
-        time.sleep(0.05)
-        return hidden(texts, rows)
-
-    monkeypatch.setattr(runner, "hidden", counted)
-    batching, start = BatchingRunner(runner), threading.Barrier(12)
-
-    def run(number: int) -> None:
-        start.wait(30)
-        sums(batching, token_ids([5, 9], number))
-
-    with ThreadPoolExecutor(12) as threads:
-        list(threads.map(run, range(12)))
-    assert max(passes) > 2  # sentences of several jobs
-    assert len(passes) < 12
 
 
 def test_large_jobs_are_planned_as_without_batching(runner: InferenceRunner):

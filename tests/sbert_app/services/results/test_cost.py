@@ -62,20 +62,14 @@ def test_binary_is_the_agreement_of_sentence_transformers_bits(table, encoder, p
     assert cell.rho == pytest.approx(estimate_x100(cell.rho.value / 100, replicates), abs=1e-6)
 
 
-def test_the_smallest_that_comes_near(table):
+def test_the_smallest_that_comes_near_and_what_has_no_vectors_or_scores(table, encoder, pairs):
     near = table.smallest_within(1.0)
     assert near.rho.value >= table.cells[0].rho.value - 1
     assert all(cell.rho.value < table.cells[0].rho.value - 1 for cell in table.cells if cell.bytes < near.bytes)
-
-
-def test_what_has_no_vectors_or_no_scores_is_refused(encoder, pairs):
     with pytest.raises(InputError, match="tfidf is a sparse encoder, without dense sentence vectors"):
         measure_cost(TfIdf(), pairs)
     with pytest.raises(InputError, match="needs a score or a label"):
         measure_cost(encoder, load_data("stsb:dev").select([0]).__class__("mine", (["a"], ["b"])))
-
-
-def test_it_can_be_stopped(encoder, pairs):
     with pytest.raises(Stopped):
         for _ in TaskRunner().run("me", "", lambda _: measure_cost(encoder, pairs, Watch(should_stop=lambda: True))):
             pass

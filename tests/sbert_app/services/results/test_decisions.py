@@ -44,14 +44,11 @@ def test_of_models_that_cannot_be_told_apart_the_fastest_is_to_take():
     assert decide_results({ModelName("fast"): same}, PAIRS, CRITERIA).reason == ""
 
 
-def test_resampled_average_precision_is_that_of_the_pairs_that_were_drawn():
+def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_default():
     scores, matches = result(0.8).scores["cosine"].round(1), LABELS.astype(bool)
     weights = np.concatenate(list(resample_weights(N, 1_000)))[:20]
     expected = [average_precision_score(matches, scores, sample_weight=each) for each in weights]
     np.testing.assert_allclose(average_precision_replicates(scores, matches)[:20], expected)
-
-
-def test_where_no_threshold_has_the_precision_the_best_f1_is_the_default():
     found = decide_results({ModelName("poor"): result(3.0)}, PAIRS, CRITERIA).to_take.on_data.decision
     assert not found.choice("precision=0.95").exists
     assert safest(found.choices).criterion == "best-f1"

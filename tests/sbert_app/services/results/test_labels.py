@@ -41,15 +41,12 @@ def test_triplets_are_scored_as_evaluate_scores_them(encoder):
     assert (found.n, found.ties, found.accuracy["cosine"]) == (2, 0, 1.0)
 
 
-def test_labels_are_an_order_from_entailment_to_contradiction(encoder):
+def test_two_labels_or_more_are_an_order_from_entailment_to_contradiction(encoder):
     found = score_labels(encoder, NLI)
     assert isinstance(found, LabelScore)
     u, v = (encoder.encode(column) for column in NLI.columns)
     assert found.rho == pytest.approx(stats.spearmanr((u * v).sum(1), [1, 0, -1])[0])
     assert list(found.by_label) == ["entailment", "neutral", "contradiction"]
-
-
-def test_two_labels_are_an_order_too(encoder):
     binary = Dataset("mine", NLI.columns, labels=[1, 1, 0], label_names=("0", "1"))
     assert list(score_labels(encoder, binary).by_label) == ["1", "0"]
 

@@ -20,11 +20,14 @@ def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:
     return found
 
 
-def test_holm_is_that_of_its_paper():
-    """The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one fails."""
+def test_holm_is_that_of_its_paper_and_what_cannot_be_compared_is_left_open():
+    # The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one fails.
     p_values = {("a", "b"): 0.01, ("a", "c"): 0.016, ("a", "d"): 0.06, ("b", "c"): 0.001}
     assert holm(p_values) == {("b", "c"), ("a", "b"), ("a", "c")}
     assert holm({("a", "b"): 0.06}) == set()
+    found = rank(["a", "b", "c"], lambda a, b: Comparison(0.9999, 0.0002) if (a, b) == ("a", "c") else None)
+    assert [(each.highest, each.lowest) for each in found.standings] == [(1, 2), (1, 3), (2, 3)]
+    assert found.above[0] == [None, None, 0.9999]
 
 
 def test_equal_models_are_tied_and_a_worse_one_is_not():
@@ -54,9 +57,3 @@ def test_the_true_ranks_are_in_their_intervals():
         standings = rank_models(grid(seed, dict.fromkeys("abc", 1.0), 100), "mine.csv", Metric()).standings
         wrong += any((each.highest, each.lowest) != (1, 3) for each in standings)
     assert wrong <= 4
-
-
-def test_what_cannot_be_compared_is_left_open():
-    found = rank(["a", "b", "c"], lambda a, b: Comparison(0.9999, 0.0002) if (a, b) == ("a", "c") else None)
-    assert [(each.highest, each.lowest) for each in found.standings] == [(1, 2), (1, 3), (2, 3)]
-    assert found.above[0] == [None, None, 0.9999]

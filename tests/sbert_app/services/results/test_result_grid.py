@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from paths import SHARED_DATA
+from paths import linked_home
 
 from sbert_app.figures.evaluation import Point, frontier, quality_and_speed
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.error_analysis import MIN_PAIRS, analyze_errors
 from sbert_app.services.results.grid import (
-    EvalResultCache,
     ResultGrid,
     data_fingerprint,
     evaluate_grid,
@@ -35,7 +34,6 @@ from sbert_app.services.results.precomputed import (
 from sbert_app.services.results.results import AVERAGE, STATISTICS, Difference, EvalResult, Metric, averaged, data_label
 from sbert_app.services.results.table import as_csv, latex, markdown, tabulate
 from sbert_app.services.store.documents import read_document
-from scripts import measure_evaluation
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
@@ -64,11 +62,7 @@ def small(tmp_path):
 @pytest.fixture
 def own_home(tmp_path, home):
     """A home of the test's own, with the real models and data."""
-    own = tmp_path / "home"
-    own.mkdir()
-    for kind in ("models", "data"):
-        (own / kind).symlink_to(home / kind)
-    return own
+    return linked_home(home, tmp_path / "home")
 
 
 def write(path: Path, rows) -> str:
@@ -79,9 +73,6 @@ def write(path: Path, rows) -> str:
 
 def made(models, data, home):
     return evaluate_grid(make_grid(models, data), ModelCache(home), home, UNWATCHED)
-
-
-# ---------------------------------------------------------------- figures
 
 
 def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
@@ -97,31 +88,13 @@ def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
     assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not SHARED_DATA.exists(), reason="needs the SemEval files")
-def test_the_default_model_on_the_semeval_sets(own_home):
-    files = [str(SHARED_DATA / f"{name}.csv") for name in ("sts12", "sts14", "sts16")]
-    shown = tabulate(made(["all-MiniLM-L6-v2"], files, own_home), Metric())
-    values = [estimate.value for estimate in shown.rows[0].estimates.values()]
-    assert values[:3] == pytest.approx([72.37, 75.60, 78.99], abs=0.05)
-    assert values[3] == pytest.approx(np.mean(values[:3]))
-    glove = shown.paper_rows[0]  # files of those names and sizes are the paper's sets
-    assert [round(estimate.value, 2) for estimate in glove.estimates.values()][:3] == [55.14, 59.73, 63.66]
-
-
-def test_a_cross_encoder_has_one_score_under_every_similarity(own_home, small):
+def test_a_cross_encoder_has_one_score_and_scores_that_never_vary_have_no_correlation(own_home, small, tmp_path):
     grid = made(["minilm-stsb"], [small], own_home)
     assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate("minilm-stsb", small, Metric())
-
-
-def test_scores_that_never_vary_have_no_correlation(own_home, tmp_path):
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     grid = made(["tfidf"], [same], own_home)
     assert math.isnan(grid.estimate("tfidf", same, Metric()).value)
     assert "nan" not in markdown(tabulate(grid, Metric())).lower()
-
-
-# ---------------------------------------------------------------- the grid
 
 
 def test_a_failure_is_explained_and_the_others_continue(own_home, small, tmp_path):
@@ -172,14 +145,6 @@ def test_fingerprints_depend_on_data_pooling_and_files(own_home, tmp_path):
     assert model_fingerprint(ModelName(str(file)), own_home) != before
 
 
-def test_a_damaged_cache_file_is_ignored(own_home, small):
-    made(["tfidf"], [small], own_home)
-    (file,) = EvalResultCache(own_home).disk.folder.glob("*.npz")
-    file.write_bytes(b"PK\x03\x04 nothing")
-    grid = made(["tfidf"], [small], own_home)
-    assert not grid.results["tfidf", small].from_cache
-
-
 def test_a_stop_keeps_the_results_so_far(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
     grid = make_grid(["tfidf"], [small, other])
@@ -203,9 +168,6 @@ def test_too_many_pairs_are_for_the_command_line(own_home, small, monkeypatch):
     monkeypatch.setattr("sbert_app.services.results.grid.MAX_PAIRS", 5)
     with pytest.raises(InputError, match="python -m sbert_app evaluate"):
         load_scored_pairs(small, own_home)
-
-
-# ---------------------------------------------------------------- differences
 
 
 def cell(scores, gold, **kind):
@@ -255,14 +217,8 @@ def test_a_paired_test_sees_more_than_two_intervals(three):
     assert apart.ci_half_width < (interval.high - interval.low) / 2
 
 
-def test_an_average_is_tested_too(three):
+def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
     assert three.difference("good", "bad", AVERAGE, Metric()).p_value <= 0.002
-
-
-# ---------------------------------------------------------------- tables
-
-
-def test_the_average_leaves_out_what_is_for_choosing():
     assert averaged(["sts12", "stsb:dev", "stsb:test"]) == ["sts12", "stsb:test"]
     assert averaged(["stsb:test", "stsb:dev"]) == []
 
@@ -304,11 +260,13 @@ def test_the_paper_s_averages_are_those_it_prints():
         assert np.mean(list(row.figures.values())) == pytest.approx(average, abs=0.035)
 
 
-def test_a_file_is_the_paper_s_set_only_with_its_size():
+def test_a_file_is_the_paper_s_set_only_with_its_size_and_labels_hide_folders():
     assert paper_column("/uploads/sts12.csv", 3108) == "sts12"
     assert paper_column("/uploads/sts12.csv", 12) is None
     assert paper_column("sts12", 3108) == "sts12"
     assert paper_column("stsb:dev", 1500) is None
+    assert data_label("/home/someone/secret/mine.csv") == "mine.csv"
+    assert data_label("stsb:test") == "STSb"
 
 
 def test_text_to_paste_is_well_formed(three):
@@ -334,39 +292,6 @@ def test_the_name_of_a_file_is_no_formula_in_the_csv(three):
     grid.results.update(three.results)
     header = next(csv.reader(io.StringIO(as_csv(tabulate(grid, Metric())))))
     assert [name[:5] for name in header[2:5]] == ["'=1+1"] * 3
-
-
-def test_labels_hide_folders():
-    assert data_label("/home/someone/secret/mine.csv") == "mine.csv"
-    assert data_label("stsb:test") == "STSb"
-
-
-# ---------------------------------------------------------------- what ships
-
-
-def test_what_ships_reads_as_what_was_measured(three, tmp_path):
-    values = {
-        "machine": {},
-        "command": "",
-        "measured": "",
-        "speeds": {"good": 100.0},
-        **measure_evaluation.to_dict(three),
-    }
-    file = tmp_path / "table.json"
-    file.write_text(measure_evaluation.as_text(values), encoding="utf-8")
-    shipped = read_document(file, PrecomputedResults)
-    assert (shipped.models, shipped.data) == (three.models, three.data)
-    for name in (*three.data, AVERAGE):
-        for similarity in ("cosine",):
-            measure = Metric(similarity, "pearson")
-            assert shipped.estimate("good", name, measure) == pytest.approx(
-                three.estimate("good", name, measure), abs=1e-3
-            )
-        for pair in (("good", "bad"), ("bad", "good")):
-            ours, theirs = (each.difference(*pair, name, Metric()) for each in (three, shipped))
-            assert theirs == pytest.approx(ours, abs=1e-3)
-    assert shipped.speed("good") == 100
-    assert shipped.difference("good", "bad", "stsb:test", Metric("dot")) is None
 
 
 def test_the_table_that_ships():
@@ -411,18 +336,12 @@ def test_a_file_that_is_no_table_of_systems_is_said_so(tmp_path):
             read_document(tmp_path / "systems.json", kind)
 
 
-# ---------------------------------------------------------------- the picture, the errors
-
-
-def test_speeds_that_differ_by_noise_are_not_ranked():
+def test_nothing_beats_the_frontier_by_more_than_noise():
     models = [Point("mean", "encoder", 751, 82), Point("max", "encoder", 763, 70), Point("cls", "encoder", 774, 71)]
     fast = Point("tfidf", "baseline", 90_000, 68)
     assert [point.label for point in frontier([*models, fast])] == ["mean", "tfidf"]
     slow = Point("cross", "cross-encoder", 100, 88)
     assert [point.label for point in frontier([*models, slow])] == ["cross", "mean"]
-
-
-def test_nothing_beats_the_frontier():
     points = [Point("a", "encoder", 10, 80), Point("b", "encoder", 5, 70), Point("c", "encoder", 100, 60)]
     assert [point.label for point in frontier(points)] == ["a", "c"]
     figure = quality_and_speed([*points, Point("<b>x", "encoder", 3, 90, is_paper=True)], "Spearman")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from paths import linked_home
 
 from sbert_app.services.runs import estimate, rate
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
@@ -16,9 +17,7 @@ from training.trainer.config import RunConfig
 
 @pytest.fixture
 def store(home: Path, tmp_path: Path) -> RunStore:
-    for kind in ("models", "data"):
-        (tmp_path / kind).symlink_to(home / kind)
-    return RunStore(tmp_path)
+    return RunStore(linked_home(home, tmp_path))
 
 
 @pytest.fixture
@@ -44,16 +43,16 @@ def test_several_data_sets_add_up_by_their_batches(store, file, mix, steps):
     assert found.rows_of_parts == (50, 40)
 
 
-def test_what_is_derived_is_said(store):
+def test_what_is_derived_mined_or_in_common_is_said(store):
     found = estimate_run(RunConfig("triplet"), store)
     assert found.columns == 3
     assert "negatives" in found.notes[1]
-
-
-def test_what_the_dev_data_has_in_common_with_the_training_data_is_said(store):
     found = estimate_run(RunConfig("regression"), store)
     assert "7 of 1,500 scored pairs of stsb:dev are in the training data" in found.notes[0]
     assert "252 share a sentence with it" in found.notes[0]
+    found = estimate_run(RunConfig("mnrl", mine_negatives=True), store)
+    assert (found.columns, found.kind) == (3, "triplets")
+    assert "mined by all-MiniLM-L6-v2 before the first step" in found.notes[-1]
 
 
 def test_a_file_that_has_changed_is_read_again(store, file):
@@ -119,12 +118,6 @@ def test_a_teacher_is_checked_and_announced(store, file, teacher):
     assert found.notes[-1] == "the teacher minilm-stsb computes the targets before the first step"
 
 
-def test_mined_negatives_are_announced(store):
-    found = estimate_run(RunConfig("mnrl", mine_negatives=True), store)
-    assert (found.columns, found.kind) == (3, "triplets")
-    assert "mined by all-MiniLM-L6-v2 before the first step" in found.notes[-1]
-
-
 @pytest.mark.parametrize(
     ("objective", "train_data", "columns", "rows"),
     [
@@ -141,9 +134,6 @@ def test_sets_of_the_hub_are_judged_for_every_objective(store, objective, train_
     teacher = {"teacher": "minilm-stsb"} if "mse" in objective else {}
     found = estimate_run(RunConfig(objective, train_data=train_data, **teacher), store)
     assert (found.columns, found.rows) == (columns, rows)
-
-
-# ---------------------------------------------------------------- time
 
 
 def test_time_is_steps_and_evaluations_at_their_rates():
@@ -189,13 +179,10 @@ def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective
     assert measure_rate(estimate_run(config, store), store).sentences_per_second > 0
 
 
-def test_of_training_data_that_is_not_here_no_overlap_is_claimed(store):
+def test_of_data_that_is_not_here_nothing_is_fetched_to_measure_it_and_no_overlap_claimed(store):
     for train_data in ("snli", "snli=classification+stsb:train=regression"):
         found = estimate_run(RunConfig("classification", train_data=train_data, eval_data="stsb:dev"), store)
         assert "downloaded" in " ".join(found.notes) and "share a sentence" not in " ".join(found.notes)
-
-
-def test_nothing_is_fetched_only_to_measure_it(store):
     assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store.list(), store)
     assert not can_measure_rate(RunConfig("classification", train_data="snli"), store.list(), store)
 
@@ -208,9 +195,6 @@ def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, fil
         notes = " ".join(estimate_run(config, store).notes)
         assert ("GloVe, 76 MB from the package index" in notes) != is_here
         assert can_measure_rate(config, store.list(), store) == is_here
-
-
-# ---------------------------------------------------------------- presets
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "mine"])

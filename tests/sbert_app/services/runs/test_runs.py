@@ -44,35 +44,17 @@ def evaluation(step: int, spearman: float, **more: object) -> dict:
     return {"t": 1.0, "step": step, "kind": "eval", "spearman": spearman, "seconds": 1.0, **more}
 
 
-# ---------------------------------------------------------------- a run
-
-
-def test_a_new_run_waits_in_the_queue_and_keeps_its_config(store):
+def test_a_new_run_waits_in_the_queue_with_an_id_of_its_own_and_a_name(store):
     run = store.create(CONFIG)
     assert (run.state, run.config) == ("queued", CONFIG)
     assert RunConfig.model_validate_json((run.folder / "config.json").read_text()) == CONFIG
-
-
-def test_an_id_says_when_and_what(store):
-    assert store.create(CONFIG).id.endswith("-regression-mean")
+    assert run.id.endswith("-regression-mean")
     assert store.create(RunConfig("mnrl", name="Ünïcode / näme!")).id[15:] == "-n-code-n-me"
-
-
-def test_runs_of_one_second_have_different_ids(store):
     assert len({store.create(CONFIG).id for _ in range(20)}) == 20
-
-
-def test_a_run_without_a_name_is_called_after_its_settings(store):
     assert store.create(CONFIG).name == "regression · mean · scratch:1x32"
     assert store.create(RunConfig("classification", pooling="cls")).name == (
         "classification uv+diff · CLS · all-MiniLM-L6-v2"
     )
-
-
-def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
-    first, second = store.create(CONFIG), store.create(CONFIG)
-    (store.folder / "half-made").mkdir()
-    assert [run.id for run in store.list()] == [second.id, first.id]
 
 
 DAMAGES = {
@@ -149,8 +131,13 @@ def test_a_home_that_cannot_be_written_is_said_so(tmp_path):
         RunStore(tmp_path).create(CONFIG)
 
 
-def test_before_the_first_run_the_list_is_empty(store):
+def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
     assert store.list() == []
+    first, second = store.create(CONFIG), store.create(CONFIG)
+    (store.folder / "half-made").mkdir()
+    assert [run.id for run in store.list()] == [second.id, first.id]
+    run = store.create(CONFIG)
+    assert RunStore(store.home).get(run.id) == run
 
 
 def test_who_wait_for_the_list_share_a_reading_that_is_newer_than_their_question(store, monkeypatch):
@@ -185,11 +172,6 @@ def test_a_reading_that_fails_is_not_the_answer_to_others(store, monkeypatch):
     assert store.list() == [run]
 
 
-def test_another_process_sees_the_same_runs(store):
-    run = store.create(CONFIG)
-    assert RunStore(store.home).get(run.id) == run
-
-
 @given(st.text(max_size=30) | st.sampled_from(["..", "../x", "/etc", ".", "", "a/b", "x" * 500, "a\0b", ".hidden"]))
 def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
     """Above all, no id leads out of the folder of runs."""
@@ -198,9 +180,6 @@ def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
     for act in (store.get, store.stop, store.requeue, store.delete, store.log, store.events):
         with pytest.raises(RunNotFound, match="there is no run"):
             act(run_id)
-
-
-# ---------------------------------------------------------------- states
 
 
 def test_a_claimed_run_is_running_and_ends_as_its_process_says(store):
@@ -213,26 +192,27 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says(store):
     assert ended.record.created <= ended.record.started <= ended.record.ended
 
 
-def test_an_exception_makes_a_run_failed_with_the_reason_in_one_line(store):
+def test_an_exception_makes_a_run_failed_and_an_interrupt_interrupted(store):
     run = store.create(CONFIG)
     with pytest.raises(OSError), store.lease(run.id):
         raise OSError("no space\nleft on device")
     assert (store.get(run.id).state, store.get(run.id).record.reason) == ("failed", "no space left on device")
-
-
-def test_an_interrupt_makes_a_run_interrupted(store):
     run = store.create(CONFIG)
     with pytest.raises(KeyboardInterrupt), store.lease(run.id):
         raise KeyboardInterrupt
     assert store.get(run.id).state == "interrupted"
 
 
-def test_a_run_is_taken_once(store):
+def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
     run = store.create(CONFIG)
     with store.lease(run.id), pytest.raises(RunBusy, match="worked on by another"), store.lease(run.id):
         pass
     with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
+    # Nobody holds its lock, whatever process numbers there are now.
+    run = store.create(CONFIG)
+    (run.folder / "run.json").write_text(json.dumps({"state": "running", "created": 1.0, "started": 2.0}))
+    assert store.get(run.id).state == "interrupted"
 
 
 DIES_AT_WORK = """
@@ -260,19 +240,9 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
     assert (after.state, after.record.reason) == ("interrupted", PROCESS_LOST)
 
 
-def test_a_run_that_says_running_after_a_reboot_is_interrupted(store):
-    """Nobody holds its lock, whatever process numbers there are now."""
-    run = store.create(CONFIG)
-    (run.folder / "run.json").write_text(json.dumps({"state": "running", "created": 1.0, "started": 2.0}))
-    assert store.get(run.id).state == "interrupted"
-
-
-def test_stopping_a_run_that_waits_is_immediate(store):
+def test_stopping_is_immediate_or_leaves_a_note_for_the_process_at_work(store):
     run = store.create(CONFIG)
     assert store.stop(run.id).state == "stopped"
-
-
-def test_stopping_a_run_at_work_leaves_a_note_for_its_process(store):
     run = store.create(CONFIG)
     with store.lease(run.id) as work:
         assert store.stop(run.id).is_stopping
@@ -315,16 +285,13 @@ def test_a_new_name_does_not_touch_the_state(store):
         store.rename(run.id, "  ")
 
 
-def test_half_a_character_is_refused_and_nothing_is_written(store):
+def test_half_a_character_is_refused_in_a_name_and_quoted_in_a_reason(store):
     run = store.create(CONFIG)
     with pytest.raises(InputError, match="the name has half a character"):
         store.rename(run.id, "a \ud800")
     with pytest.raises(InputError, match="the config has half a character"):
         store.create(CONFIG.replace(name="a \ud800"))
     assert [each.name for each in store.list()] == [run.name]
-
-
-def test_a_reason_may_quote_half_a_character(store):
     run = store.create(CONFIG)
     with pytest.raises(ValueError, match="no"), store.lease(run.id):
         raise ValueError("no \ud800")
@@ -402,9 +369,6 @@ def test_a_run_is_deleted_while_another_thread_lists_it(store):
     assert store.list() == [] and store.damaged() == []
 
 
-# ---------------------------------------------------------------- events
-
-
 def test_a_file_that_is_deleted_before_it_is_opened_has_no_events(tmp_path, monkeypatch):
     file = tmp_path / "events.jsonl"
     file.write_text('{"kind": "train", "step": 1}\n')
@@ -459,16 +423,10 @@ def test_progress_is_the_sum_of_the_events(store):
     assert progress.collapsed.startswith("collapsed")
 
 
-def test_the_base_itself_is_never_the_best_of_a_run():
+def test_the_base_itself_is_never_the_best_and_a_run_judged_by_nothing_has_no_figure():
     assert RunProgress.from_events([evaluation(0, 0.9, best=True)]).best is None
-
-
-def test_a_run_judged_by_nothing_has_no_figure():
     progress = RunProgress.from_events([{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}])
     assert (progress.measure, progress.figure(progress.best)) == (None, None)
-
-
-# ---------------------------------------------------------------- export
 
 
 def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store, tmp_path):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import linked_home
 from waiting import wait_until
 
 from sbert_app.cli import main
@@ -24,36 +25,16 @@ from sbert_app.services.runs.on_ray import RemoteRun, execute
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
-from training.trainer.config import RunConfig
 from training.trainer.train import RunResult
 
 # A node that does not answer is dead after a second and a half; by default after half a minute.
 HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
-WORDS = ("a", "man", "plays", "the", "guitar", "while", "two", "dogs", "run", "over", "green", "grass")
 
 
 @pytest.fixture
 def store(home: Path, tmp_path: Path) -> RunStore:
     """A home folder that has the models and data of the tests' one."""
-    own = tmp_path / "home"
-    own.mkdir()
-    for kind in ("models", "data"):
-        (own / kind).symlink_to(home / kind)
-    return RunStore(own)
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
-    """A run that is over in a second, or, with many steps, never."""
-    rows = [f"{' '.join(WORDS[i % 7 : i % 7 + 5])},{' '.join(WORDS[i % 5 : i % 5 + 6])},{i % 6}" for i in range(64)]
-    file = tmp_path / "pairs.csv"
-    file.write_text("\n".join(["sentence1,sentence2,score", *rows]))
-
-    def config(max_steps: int = 20, **more: object) -> RunConfig:
-        settings = {"train_data": str(file), "eval_data": str(file), "base": "scratch:1x32", "dtype": "float32"}
-        return RunConfig("regression", max_steps=max_steps, **{**settings, **more})
-
-    return config
+    return RunStore(linked_home(home, tmp_path / "home"))
 
 
 def travel(actor: RemoteRun, store: RunStore, folder: Path, *begin: Any) -> RunResult:
@@ -64,9 +45,6 @@ def travel(actor: RemoteRun, store: RunStore, folder: Path, *begin: Any) -> RunR
             on_ray._write(folder / name, start, content)
         changes, result = actor.poll(None)
     return result
-
-
-# ---------------------------------------------------------------- without Ray
 
 
 def test_files_and_runs_travel_by_their_content(store: RunStore, tiny: Any, tmp_path: Path):
@@ -169,9 +147,6 @@ def test_train_says_what_it_cannot_do(
     command = ["train", "--objective", "regression", "--base", "scratch:1x32", "--train-data", data, "--max-steps", "1"]
     assert main([*command, "--home", str(store.home), *options]) == 2
     assert f"error: {said}" in capsys.readouterr().err
-
-
-# ---------------------------------------------------------------- nodes
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,15 @@ from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, dige
 
 
 class TestDiskCache:
-    def test_a_stored_array_is_read_back(self, tmp_path):
+    def test_a_stored_array_is_read_back_unless_it_is_larger_than_the_cache(self, tmp_path):
         cache = DiskCache(tmp_path / "deep" / "cache")
         cache.put("a", np.arange(3))
         assert cache.get("a").tolist() == [0, 1, 2]
         assert cache.get("b") is None
+        cache = DiskCache(tmp_path, max_bytes=1_000)
+        cache.put("a", np.zeros(10))
+        cache.put("b", np.zeros(1_000))
+        assert (cache.get("a") is not None, cache.get("b")) == (True, None)
 
     @pytest.mark.parametrize(
         "content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all", b"PK\x03\x04 nothing"]
@@ -44,23 +48,31 @@ class TestDiskCache:
         cache.get_or_compute("a", lambda: np.zeros(3))
         assert cache.get("a") is not None
 
-    def test_pickles_are_not_read(self, tmp_path):
+    def test_pickles_are_not_read_and_an_unwritable_folder_is_no_error(self, tmp_path):
         np.savez(tmp_path / "a.npz", array=np.array([object()]))
         assert DiskCache(tmp_path).get("a") is None
+        blocked = tmp_path / "file"
+        blocked.write_text("not a folder")
+        cache = DiskCache(blocked / "cache")
+        cache.put("a", np.zeros(1))
+        assert cache.get("a") is None
 
-    def test_the_least_recently_used_is_evicted(self, tmp_path):
+    def test_the_least_recently_used_is_evicted_though_one_may_exceed_the_size(self, tmp_path):
         cache = DiskCache(tmp_path, max_bytes=2_500)  # two of 928
         for name in "abc":
             cache.put(name, np.zeros(100))
             time.sleep(0.02)  # a file system's clock ticks slowly
             cache.get("a")
         assert [name for name in "abc" if cache.get(name) is not None] == ["a", "c"]
-
-    def test_an_entry_larger_than_the_cache_is_not_stored(self, tmp_path):
-        cache = DiskCache(tmp_path, max_bytes=1_000)
-        cache.put("a", np.zeros(10))
-        cache.put("b", np.zeros(1_000))
-        assert (cache.get("a") is not None, cache.get("b")) == (True, None)
+        cache = LRUCache(10, len)
+        cache.put("short", "12345")
+        cache.put("long", "x" * 11)
+        assert ("short" in cache, cache.get("long")) == (False, "x" * 11)
+        cache = LRUCache(5)
+        for key in ("ab", "ac", "b"):
+            cache.put(key, key)
+        cache.remove(lambda key: key.startswith("a"))
+        assert len(cache) == 1
 
     def test_shipped_files_are_read_and_never_changed(self, tmp_path):
         shipped = tmp_path / "shipped"
@@ -70,13 +82,6 @@ class TestDiskCache:
         assert cache.get("a").tolist() == [0, 1, 2]
         cache.put("b", np.zeros(1, dtype=np.int8))
         assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
-
-    def test_an_unwritable_folder_is_no_error(self, tmp_path):
-        blocked = tmp_path / "file"
-        blocked.write_text("not a folder")
-        cache = DiskCache(blocked / "cache")
-        cache.put("a", np.zeros(1))
-        assert cache.get("a") is None
 
 
 class TestNamedArrays:
@@ -103,19 +108,6 @@ class TestLRUCache:
             cache.put(key, key.upper())
             cache.get("a")
         assert [cache.get(key) for key in "abc"] == ["A", None, "C"]
-
-    def test_a_single_entry_may_exceed_the_size(self):
-        cache = LRUCache(10, len)
-        cache.put("short", "12345")
-        cache.put("long", "x" * 11)
-        assert ("short" in cache, cache.get("long")) == (False, "x" * 11)
-
-    def test_entries_are_removed_by_their_key(self):
-        cache = LRUCache(5)
-        for key in ("ab", "ac", "b"):
-            cache.put(key, key)
-        cache.remove(lambda key: key.startswith("a"))
-        assert len(cache) == 1
 
 
 @given(st.lists(st.text()), st.lists(st.text()))

@@ -140,18 +140,15 @@ def test_no_id_leads_out_of_the_folder(store, key):
             use(key)
 
 
-def test_what_does_not_exist_is_said_or_has_a_default(store):
+def test_what_does_not_exist_is_said_and_what_cannot_be_written_changes_nothing(store):
+    with pytest.raises(InputError, match="cannot be saved"):
+        store.put("b", Note("\ud800"))
+    assert store.get("b") == NOTE
     with pytest.raises(InputError, match="there is no note 'd'"):
         store.get("d")
     empty = DocumentStore(store.folder, Note, store.suffix, default=Note(""))
     assert empty.get("d") == Note("")
     assert empty.change("d", lambda note: Note(note.text + "x")) == store.get("d") == Note("x")
-
-
-def test_a_text_that_cannot_be_written_leaves_the_record(store):
-    with pytest.raises(InputError, match="cannot be saved"):
-        store.put("b", Note("\ud800"))
-    assert store.get("b") == NOTE
 
 
 def test_a_full_disk_is_one_sentence(store, monkeypatch):

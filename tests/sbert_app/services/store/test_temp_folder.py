@@ -32,12 +32,13 @@ def test_results_are_refused_when_uploads_and_results_fill_it(tmp_path):
         temp.results("label")
 
 
-def test_links_and_folders_have_no_size(tmp_path):
+def test_links_and_folders_have_no_size_and_no_folder_is_no_fault(tmp_path):
     (tmp_path / "tmp" / "empty").mkdir(parents=True)
     (tmp_path / "tmp" / "link").symlink_to(make(tmp_path / "outside", 500))
     make(tmp_path / "tmp" / "file", 7)
     assert folder_size(tmp_path / "tmp") == 7
     assert folder_size(tmp_path / "none") == 0
+    TempFolder(tmp_path / "none").clean()
 
 
 def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
@@ -90,7 +91,3 @@ def test_links_are_removed_and_not_followed(tmp_path):
     TempFolder(tmp_path / "tmp").clean()
     assert not link.is_symlink()
     assert outside.exists()
-
-
-def test_no_folder_is_no_fault(tmp_path):
-    TempFolder(tmp_path / "none").clean()

@@ -236,29 +236,23 @@ def test_capitals_inside_words_exchange_nothing(encoding, more):
     assert guess_encoding(text.encode(encoding)).encoding == encoding
 
 
-def test_a_low_certainty_asks(tmp_path):
+def test_a_low_certainty_asks_and_names_are_taken_as_people_write_them(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("5\xa0000 people\n".encode("cp1252"))
     assert "Do words look wrong? Then name its encoding." in scan(path).remarks
     assert len(scan(write(path, "Russian", "cp1251")).remarks) == 1
+    assert named_encoding(" Windows-1251 ") == "cp1251"
+    assert named_encoding("Shift_JIS") == "shift_jis"
+    assert named_encoding("UTF8") == "utf-8"
+    path = write(tmp_path / "pairs.csv", "Russian", "cp1251")
+    table = open_table(path, encoding="utf-8")
+    assert table.remarks == ("Bytes that are not UTF-8 are read as �; their rows are marked.",)
 
 
 @pytest.mark.parametrize("name", ["klingon", "", "hex", "rot13", "base64", "x" * 1_000, "utf-8\0"])
 def test_a_name_of_no_text_encoding_is_refused(tmp_path, name):
     with pytest.raises(InputError, match="there is no text encoding"):
         named_encoding(name)
-
-
-def test_names_as_people_write_them():
-    assert named_encoding(" Windows-1251 ") == "cp1251"
-    assert named_encoding("Shift_JIS") == "shift_jis"
-    assert named_encoding("UTF8") == "utf-8"
-
-
-def test_a_named_encoding_that_is_wrong_marks_the_rows(tmp_path):
-    path = write(tmp_path / "pairs.csv", "Russian", "cp1251")
-    table = open_table(path, encoding="utf-8")
-    assert table.remarks == ("Bytes that are not UTF-8 are read as �; their rows are marked.",)
 
 
 @pytest.mark.parametrize(("encoding", "language"), [file for file in FILES if not file[0].startswith("utf")])

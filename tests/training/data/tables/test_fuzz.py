@@ -1,7 +1,6 @@
 """Any bytes under any name are read or refused in one line: within time and memory, and never with another error."""
 
 import json
-from encodings.aliases import aliases
 
 from depth import FUZZ_EXAMPLES, examples
 from hypothesis import HealthCheck, given, settings
@@ -51,7 +50,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=12,
 )
-ENCODINGS = st.text(max_size=12) | st.sampled_from(sorted({*aliases.values(), *aliases}))
 FUZZED = settings(max_examples=examples(FUZZ_EXAMPLES), suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -273,13 +273,6 @@ class TestOnTheCommandLine:
         assert said.out == ""
         assert re.fullmatch(rf"error: [^\n]*{REFUSED[name].says}[^\n]*\n", said.err)
 
-    @pytest.mark.parametrize("name", first(2, SCORED))
-    def test_exit_0_and_the_counts_as_json(self, tmp_path, capsys, name):
-        path = put(tmp_path, SCORED[name])
-        assert main(["score", path.name, "out.parquet", "--json"]) == 0
-        said = json.loads(capsys.readouterr().out)
-        assert (said["rows"], said["scored"]) == (SCORED[name].rows, SCORED[name].scored)
-
 
 @pytest.mark.parametrize("what", ["a pipe", "a link to a pipe", "/dev/zero", "a link to /dev/zero", "/dev/stdin"])
 def test_what_never_ends_is_not_opened(tmp_path, what):
