@@ -30,9 +30,12 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any, Literal, overload
 
-FRESH, ASIDE = ".fresh", ".aside"  # suffixes of a folder that is being written, and of the one that it replaces
-LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")  # the temporary names of `AtomicFile`
-LEFTOVER_SECONDS = 3600.0  # on a shared disk the process may live on another machine; then its file is younger
+# The suffixes of a folder that is being written, and of the one that it replaces.
+FRESH, ASIDE = ".fresh", ".aside"
+# The temporary names of `AtomicFile`.
+LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
+# A process may live on another machine that shares the disk; its file is younger than this.
+LEFTOVER_SECONDS = 3600.0
 
 
 class AtomicFile:
@@ -173,7 +176,8 @@ def _exchange(folder: Path, fresh: Path) -> None:
     try:
         folder.rename(old)
         fresh.rename(folder)
-    finally:  # a failed rename, and Ctrl-C between the two
+    finally:
+        # A rename may fail, and Ctrl-C may come between the two.
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
@@ -187,7 +191,8 @@ def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> Non
         match = LEFTOVER.fullmatch(file.name)
         if match is None or _is_running(int(match["process"])):
             continue
-        with suppress(OSError):  # another process removed it, or it belongs to another user
+        # Another process may have removed it, or it belongs to another user.
+        with suppress(OSError):
             if time.time() - file.stat().st_mtime > seconds:
                 file.unlink()
 
@@ -200,6 +205,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is another user's
+    except OSError:
+        # The process is another user's.
         return True
     return True

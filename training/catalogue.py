@@ -1,4 +1,4 @@
-"""What there is to choose by name: the built-in models and data sets, and precisions, with their words and sizes.
+"""The built-in models, data sets and precisions, with their words and sizes.
 
 Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), the
 objectives in `training.objectives`.
@@ -18,11 +18,13 @@ RAW_BERT = "raw-bert-mini"
 ENCODERS = (DEFAULT_MODEL, LARGE_MODEL, RAW_BERT)
 
 DEFAULT_CROSS_ENCODER = "minilm-stsb"
-CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}  # adapter -> the encoder it adapts
+# The adapters, and the encoder that each adapts.
+CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}
 
 TFIDF, GLOVE = "tfidf", "glove"
 BASELINES = (TFIDF, GLOVE)
-BM25 = "bm25"  # ranks documents for a query, and scores no pairs
+# BM25 ranks documents for a query, and scores no pairs.
+BM25 = "bm25"
 
 # Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
 # Sentence Encoder's.
@@ -36,7 +38,7 @@ MODEL_LABELS = {
     BM25: "BM25",
     **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
 }
-# What has to be downloaded before the first use; the default model and its adapter come with the app.
+# The sizes of downloads before the first use; the default model and its adapter come with the app.
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
 # The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.
@@ -52,8 +54,9 @@ DTYPES = {
 
 # The forms of data.
 SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"
-NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
-# What labels of pairs say, in lower case: that both sentences mean the same, that they do not.
+# In the order of the sets on the Hub.
+NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
+# Labels of pairs, in lower case, for sentences that mean the same and for others.
 POSITIVE_LABELS = frozenset(
     {"entailment", "1", "true", "yes", "y", "ja", "oui", "same", "duplicate", "equivalent", "paraphrase", "positive"}
 )
@@ -76,9 +79,11 @@ class DataSet(NamedTuple):
     title: str
     form: str
     splits: Mapping[str, Split]
-    repo: str = ""  # on the Hub; "" for the STS benchmark, which has sources of its own
+    # The repository on the Hub; "" for the STS benchmark, which has sources of its own.
+    repo: str = ""
     config: str = "default"
-    labels: tuple[str, ...] = ()  # the names of the numbers 0, 1, 2 of its label column
+    # The names of the numbers 0, 1, 2 of its label column.
+    labels: tuple[str, ...] = ()
 
 
 def _sts(title: str, rows: int) -> DataSet:

@@ -1,4 +1,4 @@
-"""Which device to compute on, and in which precision.
+"""The device to compute on, and the precision.
 
 "auto" is a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it natively,
 float32 elsewhere. Emulated bfloat16 is slower than float32, so that PyTorch supports it is not enough: the hardware
@@ -19,7 +19,8 @@ from training.errors import InputError
 
 DEVICE_TYPES = ("cpu", "cuda", "mps")
 GB = 1 << 30
-CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of processors that multiply bfloat16, in /proc/cpuinfo
+# The flags in /proc/cpuinfo of processors that multiply bfloat16.
+CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -80,7 +81,7 @@ def to_host(values: Tensor) -> np.ndarray:
 
 
 def describe_device(device: torch.device) -> str:
-    """Such as "cuda:0, NVIDIA H200 (139 GB)"; of other devices "cpu" or "mps"."""
+    """A device in words, such as "cuda:0, NVIDIA H200 (139 GB)", "cpu" or "mps"."""
     if device.type != "cuda":
         return str(device)
     about = torch.cuda.get_device_properties(device)

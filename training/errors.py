@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-LONGEST_MESSAGE = 1_600  # characters
-_KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
+# In characters.
+LONGEST_MESSAGE = 1_600
+# A longer message loses its middle, as its end says what to do.
+_START = 400
 # Of a path, all but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
 # Names are not read twice, (?>…), nor are more than 40: a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
@@ -53,9 +55,9 @@ def summary_of(error: UserFacingError) -> str:
     return error.summary if isinstance(error, NotFoundError) else error.public
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, names: Iterable[str]) -> str:
     """A clause with the known name that is nearest to what was typed; "" where none is near."""
-    nearest = get_close_matches(text[:100], [name for name in known if name != text], n=1, cutoff=0.7)
+    nearest = get_close_matches(text[:100], [name for name in names if name != text], n=1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
@@ -82,4 +84,4 @@ class Stopped(Exception):  # noqa: N818 - not an error
 def _without_middle(text: str) -> str:
     if len(text) <= LONGEST_MESSAGE:
         return text
-    return f"{text[:_KEPT_AT_THE_START]} … {text[_KEPT_AT_THE_START - LONGEST_MESSAGE :]}"
+    return f"{text[:_START]} … {text[_START - LONGEST_MESSAGE :]}"

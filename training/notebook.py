@@ -1,12 +1,14 @@
-"""What objects look like in a notebook: HTML in which all text is escaped, and nothing is loaded from elsewhere."""
+"""HTML for objects in a notebook, in which all text is escaped, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-ACCENT = "#0072B2"  # the blue of Okabe and Ito's palette, as on the pages
-WIDTH, HEIGHT, MARGIN = 420, 160, 28  # of a curve, in pixels
+# The blue of Okabe and Ito's palette, as on the pages.
+ACCENT = "#0072B2"
+# The size of a curve, in pixels.
+WIDTH, HEIGHT, MARGIN = 420, 160, 28
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
 
-NO_POOLING = "none"  # of a model that has no tokens here
-PAPER_POOLINGS = ("mean", "max", "cls")  # those of Table 6, which the pages compare
+# The pooling of a model that has no tokens here.
+NO_POOLING = "none"
+# The poolings of Table 6, which the pages compare.
+PAPER_POOLINGS = ("mean", "max", "cls")
 
 
 class Pooling(NamedTuple):
@@ -52,7 +54,8 @@ def normalize_rows(vectors: np.ndarray) -> np.ndarray:
 
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Average over the real tokens, summed in float32. (B, T, D) -> (B, D) float32."""
-    import torch  # here and below: the table must be quick to read
+    # Torch is imported here and below, as the table must be quick to read.
+    import torch
 
     if mask is None:
         return hidden.mean(dim=1, dtype=torch.float32)
@@ -180,5 +183,6 @@ def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     import torch
 
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
-    number = real.cumsum(dim=1)  # of each token, from 1
+    # The number of each token, from 1.
+    number = real.cumsum(dim=1)
     return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

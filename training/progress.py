@@ -52,13 +52,13 @@ def is_interactive() -> bool:
 
 
 @contextmanager
-def progress_bar(shown: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
-    """A callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``shown``.
+def progress_bar(visible: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
+    """A callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``visible``.
 
     with progress_bar(True, "Encoding") as on_progress:
         encoder.encode(sentences, on_progress=on_progress)
     """
-    if not shown:
+    if not visible:
         yield also
         return
     from tqdm.auto import tqdm

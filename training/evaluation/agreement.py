@@ -43,7 +43,8 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     if len(values) < 2:
         return float("nan")
     occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
-    raters = occurs.sum(axis=0)  # of each item, 2 or more
+    # The ratings of each item, 2 or more.
+    raters = occurs.sum(axis=0)
     # Coincidences: how often two values are given to one item; an item with m ratings has m (m - 1) ordered pairs.
     coincidences = (occurs / (raters - 1)) @ occurs.T - np.diag((occurs / (raters - 1)).sum(axis=1))
     counts = coincidences.sum(axis=1)

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from training.models.tokenization import TokenVectors
 
 STEPS = 32
-TOKENS_AT_ONCE = 512  # whose activations are in memory for a backward pass, on each core
+# The tokens whose activations are in memory for a backward pass, on each core.
+TOKENS_AT_ONCE = 512
 
 
 def has_exact_map(encoder: Encoder) -> bool:
@@ -61,17 +62,19 @@ class Word:
     """A word or special token of one sentence."""
 
     text: str
-    start: int  # offsets in the sentence; start == end for a special token
+    # The offsets in the sentence; start equals end for a special token.
+    start: int
     end: int
-    tokens: tuple[int, ...]  # positions of its sub-words
+    # The positions of its sub-words.
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Attribution:
     """The cosine of two sentences as a sum over word pairs."""
 
-    words_a: list[str]  # A
-    words_b: list[str]  # B
+    words_a: list[str]
+    words_b: list[str]
     matrix: np.ndarray  # (A, B) float64, sums to the cosine
     cosine: float
     shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
@@ -87,16 +90,20 @@ class Attribution:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """What each word of two sentences adds to their score, the other sentence being as it is."""
+    """The amount that each word of two sentences adds to their score, while the other sentence stays as it is."""
 
-    words_a: list[str]  # A
-    words_b: list[str]  # B
+    words_a: list[str]
+    words_b: list[str]
     added_a: np.ndarray  # (A,) float64
     added_b: np.ndarray  # (B,)
-    score: float  # the cosine, or the score of a cross-encoder
-    kind: str = "occlusion"  # or integrated gradients, with their steps and the larger remainder
-    baselines: tuple[float, ...] = ()  # the cosine where the first, or the second sentence is its baseline
-    remainders: tuple[float, ...] = ()  # the cosine without the baseline's and without what the words add, of each
+    # The cosine, or the score of a cross-encoder.
+    score: float
+    # Occlusion; or integrated gradients, with their steps and the larger remainder.
+    kind: str = "occlusion"
+    # The cosines with the first sentence and with the second one at its baseline.
+    baselines: tuple[float, ...] = ()
+    # The cosine minus the baseline's and minus the sum over the words, of each sentence.
+    remainders: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         added = {"added_a": self.added_a.round(6).tolist(), "added_b": self.added_b.round(6).tolist()}
@@ -111,7 +118,7 @@ class WordAttribution:
 
 
 def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
-    """Which words make the score of ``a`` and ``b``: ``kind`` says how that was found.
+    """The words that make the score of ``a`` and ``b``; ``kind`` names the method.
 
     Args:
         encoder: under mean or max pooling, without modules that are not linear: a matrix of word pairs that sums to
@@ -193,11 +200,9 @@ TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to 
 
 
 def _sum_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
-    weights = [_weights(encoder, side) for side in (first, second)]
-    terms = [_terms(encoder, side, each) for side, each in zip((first, second), weights, strict=True)]
-    lengths = [np.linalg.norm(each.sum(axis=0)) for each in terms]
-    shares = [each / (each.sum() or 1) for each in weights]
-    return terms[0] @ terms[1].T / (lengths[0] * lengths[1] or 1), shares[0], shares[1]
+    (u_terms, u_shares), (v_terms, v_shares) = _terms(encoder, first), _terms(encoder, second)
+    length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
+    return u_terms @ v_terms.T / (length or 1), u_shares, v_shares
 
 
 def _is_pooled(side: TokenVectors) -> np.ndarray:
@@ -205,19 +210,16 @@ def _is_pooled(side: TokenVectors) -> np.ndarray:
     return np.arange(len(side.hidden)) >= side.skipped
 
 
-def _weights(encoder: Encoder, side: TokenVectors) -> np.ndarray:
-    """(T,) the weight of each token in the pooled vector."""
-    weights = POOLINGS[encoder.pooling].weights
-    assert weights is not None  # noqa: S101 - `has_exact_map` has said so
-    return np.array(weights(len(side.hidden), side.skipped)) * _is_pooled(side)
+def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray]:
+    """The terms (T, D) that add up to the sentence vector, and the share (T,) of each token in the pooled vector."""
+    # Torch takes seconds to import.
+    from training.models.modules import Dense
 
-
-def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndarray:
-    """(T, D) terms that add up to the sentence vector."""
+    pooling_weights = POOLINGS[encoder.pooling].weights
+    assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
     is_pooled = _is_pooled(side)
+    weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
-    from training.models.modules import Dense  # torch takes seconds to import
-
     for module in encoder.head:
         if _scales(module):
             terms /= np.linalg.norm(terms.sum(axis=0)) or 1
@@ -225,7 +227,7 @@ def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndar
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
                 terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
-    return terms[:, : encoder.dimension]
+    return terms[:, : encoder.dimension], weights / (weights.sum() or 1)
 
 
 def _scales(module: object) -> bool:
@@ -265,7 +267,7 @@ class _Path:
 
         (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
         is_special = [word is None for word in vectors.words] or [True]
-        start = [each if special else encoder.pad_id for each, special in zip(ids, is_special, strict=True)]
+        start = [token if special else encoder.pad_id for token, special in zip(ids, is_special, strict=True)]
         embed = encoder.backbone.get_input_embeddings()
         with torch.no_grad():
             ends = embed(torch.tensor([start, ids], device=encoder.device))
@@ -277,17 +279,18 @@ class _Path:
         return self.encoder.pool(hidden, None)[:, : self.encoder.dimension]
 
     def added(self, other: Tensor, steps: int) -> np.ndarray:
-        """What each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
+        """The amount that each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
         import torch
         from torch.nn.functional import cosine_similarity
 
         from training import parallel
 
-        nodes, weights = np.polynomial.legendre.leggauss(steps)  # of an integral from -1 to 1
+        # For an integral from -1 to 1.
+        nodes, weights = np.polynomial.legendre.leggauss(steps)
         way = self.end - self.start
 
         def gradient(part: np.ndarray) -> Tensor:
-            alphas, shares = (torch.from_numpy(each[part] / 2).to(way) for each in (nodes + 1, weights))
+            alphas, shares = (torch.from_numpy(values[part] / 2).to(way) for values in (nodes + 1, weights))
             points = (self.start + alphas[:, None, None] * way).requires_grad_()
             cosines = cosine_similarity(self.vectors(points), other[None])
             return torch.autograd.grad((shares * cosines).sum(), points)[0].sum(0)
@@ -301,7 +304,7 @@ class _Path:
 def integrated_gradients(
     encoder: Encoder, a: str, b: str, steps: int = STEPS, second: Encoder | None = None
 ) -> WordAttribution:
-    """What each word adds to the cosine of ``a`` and ``b``. ``second``: reads ``b``, with another prompt."""
+    """The amount that each word adds to the cosine of ``a`` and ``b``, which ``second``, if any, reads."""
     import torch
     from torch.nn.functional import cosine_similarity
 
@@ -313,7 +316,7 @@ def integrated_gradients(
         pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
     score, *baselines = cosine_similarity(*pairs).tolist()
     added = paths[0].added(v, steps), paths[1].added(u, steps)
-    remainders = tuple(score - base - float(each.sum()) for base, each in zip(baselines, added, strict=True))
+    remainders = tuple(score - base - float(shares.sum()) for base, shares in zip(baselines, added, strict=True))
     kind = f"integrated gradients, {steps} steps, remainder {max(map(abs, remainders)):.3f}"
     words_a, words_b = ([word.text for word in path.words] for path in paths)
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
@@ -332,7 +335,8 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
         [f"{text[: word.start]}{tokenizer.mask}{text[word.end :]}" for word in words]
         for text, words in ((a, first), (b, second))
     )
-    scores = cross_encoder.predict([(a, b), *((each, b) for each in masked_a), *((a, each) for each in masked_b)])
+    pairs = [(a, b), *((text, b) for text in masked_a), *((a, text) for text in masked_b)]
+    scores = cross_encoder.predict(pairs)
     added_a, added_b = np.split((scores[0] - scores[1:]).astype(np.float64), [len(first)])
     words_a, words_b = ([word.text for word in words] for words in (first, second))
     return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))

@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 # The pairs on which curves are fitted that are not a user's own.
 FITTED_ON = "stsb:train"
 KNOTS = 40
-BAND = (10, 90)  # percentiles of the gold scores of pairs with about the same cosine
+# Percentiles of the gold scores of pairs with about the same cosine.
+BAND = (10, 90)
 LEAST_PAIRS = 50
-GROUP = 10  # pairs of a knot, at least
-EQUAL = 1 - 1e-6  # the cosine from which on two sentences are equal, in float32; knots have five digits
+# The fewest pairs of a knot.
+GROUP = 10
+# The cosine from which on two sentences are equal in float32; knots have five digits.
+EQUAL = 1 - 1e-6
 BINS, LEAST_CHECKED = 10, 20
 
 # The scale of the STS benchmark, shortened: gold score -> meaning
@@ -56,8 +59,8 @@ class Calibration:
     """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
 
     ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores. ``fitted_on`` is the name of a data
-    set or file, ``pairs`` how many pairs it had. In curves that the app keeps ``seen`` identifies the pairs of a
-    user's own, ``weights`` those of the model; "" in the curves that ship.
+    set or file, ``pairs`` how many pairs it had. In curves that the app stores ``keys`` identify the pairs of a
+    user's own, and ``weights`` the model; both are empty in the curves that ship.
     """
 
     cosines: tuple[float, ...]
@@ -66,12 +69,13 @@ class Calibration:
     high: tuple[float, ...]
     fitted_on: str = FITTED_ON
     pairs: int = 0
-    seen: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     weights: str = ""
 
     def __post_init__(self) -> None:
         if {len(self.gold), len(self.low), len(self.high)} != {len(self.cosines)}:
-            raise ValueError("its columns differ in length")  # pydantic makes it the sentence about a damaged file
+            # Pydantic turns it into the sentence about a damaged file.
+            raise ValueError("its columns differ in length")
 
     def gold_score(self, cosine: float) -> float:
         """The expected gold score (0–5) of a pair with this cosine."""
@@ -82,7 +86,8 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
-        below = sum(knot < 1 for knot in self.cosines)  # what annotators say of equal sentences counts for nothing
+        # The gold scores of equal sentences do not count: their score is 5.
+        below = sum(knot < 1 for knot in self.cosines)
         return float(np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE)))
 
 
@@ -141,12 +146,12 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(cosines, kind="stable")
-    x, given = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
-    y = isotonic_regression(given).x
+    x, ratings = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
+    y = isotonic_regression(ratings).x
     groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // GROUP)))
     near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]
     cosines, scores = (np.array([column[group].mean() for group in groups]) for column in (x, y))
-    errors = given - np.interp(x, cosines, scores)
+    errors = ratings - np.interp(x, cosines, scores)
     bands = scores[:, None] + [np.percentile(errors[rows], BAND, method="weibull") for rows in near]
     low, high = np.maximum.accumulate(bands.clip(0, TOP_SCORE)).T
     return Calibration(_rounded(cosines, 5), _rounded(scores), _rounded(low), _rounded(high))
@@ -162,8 +167,8 @@ def _rounded(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
 class Bin(NamedTuple):
     """Pairs with about the same predicted score."""
 
-    predicted: float  # mean
-    gold: float  # mean
+    predicted: float
+    gold: float
     pairs: int
 
 
@@ -174,15 +179,18 @@ class Reliability:
     fitted_on: str
     data: str
     pairs: int
-    left_out: int  # pairs of the data that it was fitted on
+    # Pairs that are left out because the curve was fitted on them.
+    left_out: int
     bins: tuple[Bin, ...]
-    coverage: float  # the share of gold scores in the 80% band
-    interval: Interval  # of the coverage
-    error: float  # mean distance from the gold scores, in points of 5
+    # The share of gold scores in the 80% band, and its interval.
+    coverage: float
+    interval: Interval
+    # The mean distance from the gold scores, in points of 5.
+    error: float
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as `evaluate --calibrate --json` prints it."""
-        bins = [each._asdict() for each in self.bins]
+        bins = [group._asdict() for group in self.bins]
         return {**asdict(self), "bins": bins, "interval": self.interval._asdict()}
 
     @property
@@ -199,8 +207,8 @@ class Reliability:
 
 def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None) -> Reliability:
     """A curve on those pairs, with their cosines (N,), that it was not fitted on. InputError for fewer than 20."""
-    seen = set(curve.seen or pair_keys(load_data(FITTED_ON, home)))
-    rows = [row for row, key in enumerate(pair_keys(data)) if key not in seen]
+    fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
+    rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:
         raise InputError(
             f"{data.name} has {len(rows)} pairs that the calibration was not fitted on; it is checked on at least "

@@ -37,7 +37,8 @@ def uniformity(vectors: np.ndarray) -> float:
     cosines = _pair_cosines(vectors)
     if not len(cosines):
         return float("nan")
-    return float(np.log(np.exp(-2 * (2 - 2 * cosines)).mean()))  # |x - y|² = 2 - 2 cos on the unit sphere
+    # On the unit sphere |x - y|² is 2 - 2 cos.
+    return float(np.log(np.exp(-2 * (2 - 2 * cosines)).mean()))
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:

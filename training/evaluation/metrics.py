@@ -42,9 +42,11 @@ class PairClassification(NamedTuple):
     """The figures of one similarity; all but the threshold in 0 to 1."""
 
     average_precision: float
-    f1: float  # the highest
-    threshold: float  # of that F1, in units of the similarity: pairs from here on belong together
-    precision: float  # at the threshold
+    # The highest F1.
+    f1: float
+    # The similarity from which on pairs belong together at that F1; precision and recall are those at it.
+    threshold: float
+    precision: float
     recall: float
 
 
@@ -86,7 +88,8 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
         raise ValueError("a score is not a number")
     order = np.argsort(-scores, kind="stable")
     ordered, hits = scores[order], np.cumsum(together[order])
-    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # of each group of equal scores
+    # The last place of each group of equal scores.
+    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     lowest = ordered[last]
     below = np.append(lowest[1:], lowest[-1])
     middle = lowest + (below - lowest) / 2

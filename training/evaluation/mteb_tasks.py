@@ -85,16 +85,16 @@ def evaluate_task(
         show_progress_bar=False,
         overwrite_strategy="always",
     )
-    found = result.task_results[0]
+    task_result = result.task_results[0]
     return {
         "model": model.name,
         "pooling": model.pooling,
         "data": f"{MTEB}{name}",
         "type": task.metadata.type,
-        "main_score": {task.metadata.main_score: float(found.get_score())},
+        "main_score": {task.metadata.main_score: float(task_result.get_score())},
         "scores": {
             split: {subset["hf_subset"]: _figures(subset) for subset in subsets}
-            for split, subsets in found.scores.items()
+            for split, subsets in task_result.scores.items()
         },
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -107,14 +107,14 @@ def _load_data(task: Any, name: str, home: str | Path | None) -> None:
     except Exception as error:
         if not _is_about_data(error):
             raise
-        told = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
+        message = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
         if name not in LOCAL_DATA:
-            raise InputError(told) from error
+            raise InputError(message) from error
         try:
             data = load_data(LOCAL_DATA[name], home, split="test")
         except InputError:
-            raise InputError(told) from error
-        log.info("%s; its pairs are those of %s (%s)", told, data.name, data.source)
+            raise InputError(message) from error
+        log.info("%s; its pairs are those of %s (%s)", message, data.name, data.source)
         give_data(task, data)
 
 

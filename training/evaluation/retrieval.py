@@ -31,7 +31,7 @@ from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, perce
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
 
-CUTOFFS = (10, 100)  # the k of each figure
+CUTOFFS = (10, 100)
 
 
 def _ndcg(hits: np.ndarray, ranks: np.ndarray, ideal: np.ndarray) -> np.ndarray:
@@ -69,19 +69,19 @@ class RetrievalResult:
 
     def difference(self, other: RetrievalResult, figure: str) -> Difference | None:
         """By how much this one is better than another on the same data: a paired bootstrap test over the queries."""
-        ours, theirs = (float(each.values[figure].mean()) for each in (self, other))
+        ours, theirs = (float(result.values[figure].mean()) for result in (self, other))
         return Difference.of(ours, theirs, self.replicates[figure], other.replicates[figure])
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evaluate` returns."""
-        found = {figure: self.estimate(figure) for figure in self.values}
+        """The result of `training.evaluation.scoring.evaluate`, as plain values."""
+        estimates = {figure: self.estimate(figure) for figure in self.values}
         return {
             "model": self.model,
             "data": self.data.name,
             "queries": len(self.data.queries),
             "documents": len(self.data.documents),
-            **{figure: estimate.value for figure, estimate in found.items()},
-            "intervals": {figure: {"low": each.low, "high": each.high} for figure, each in found.items()},
+            **{figure: estimate.value for figure, estimate in estimates.items()},
+            "intervals": {figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()},
             "method": f"bootstrap over queries, {RESAMPLES:,} resamples",
             "seconds": round(self.seconds, 3),
         }
@@ -103,11 +103,11 @@ def evaluate_retrieval(
         raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")
     started, retriever = time.perf_counter(), as_retriever(model)
     data = data if isinstance(data, RetrievalData) else load_retrieval(data, home)
-    found = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
-    hits, values = np.zeros((len(found), max(cutoffs)), dtype=bool), dict[str, np.ndarray]()
-    for row, (rows, grades) in enumerate(zip(found, data.relevant, strict=True)):
+    rankings = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
+    hits, values = np.zeros((len(rankings), max(cutoffs)), dtype=bool), dict[str, np.ndarray]()
+    for row, (rows, grades) in enumerate(zip(rankings, data.relevant, strict=True)):
         hits[row, : len(rows)] = np.isin(rows, list(grades))
-    relevant = np.array([len(each) for each in data.relevant])
+    relevant = np.array([len(grades) for grades in data.relevant])
     for k in cutoffs:
         part, ranks, ideal = hits[:, :k], np.arange(1, k + 1), np.minimum(relevant, k)
         values |= {f"{name}@{k}": metric(part, ranks, ideal) for name, metric in METRICS.items()}

@@ -36,15 +36,18 @@ from training.similarities import row_similarities
 if TYPE_CHECKING:
     from training.models.model import Vectors
 
-SCORE = "score"  # the name of the only similarity of what has no sentence vectors
+# The only similarity of models without sentence vectors.
+SCORE = "score"
 
 
 @dataclass
 class ScoreReport:
-    """What ``row_scores`` read and how long the model took; pass an empty one to have it filled."""
+    """The counts of a call of `row_scores`, which fills the empty report that it is passed."""
 
-    sentences: int = 0  # different sentences; for a cross-encoder two for each different pair
-    seconds: float = 0.0  # of the model, without comparing vectors
+    # The number of different sentences; for a cross-encoder two for each different pair.
+    sentences: int = 0
+    # The time of the model, without the comparison of vectors.
+    seconds: float = 0.0
 
 
 def sentence_vectors(
@@ -166,10 +169,10 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
         missing = "do not" if together.all() else "do"
         raise InputError(f"{data.name} has no pairs that {missing} belong together; pair classification needs both")
     [by_similarity] = scores
-    found = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
-    figures = next(iter(found.values())).keys()
+    classified = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
+    figures = next(iter(classified.values())).keys()
     return {
-        **{figure: {name: found[name][figure] for name in found} for figure in figures},
+        **{figure: {name: classified[name][figure] for name in classified} for figure in figures},
         "positives": int(together.sum()),
     }
 

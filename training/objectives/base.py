@@ -15,16 +15,23 @@ from training.names import DataName
 if TYPE_CHECKING:
     from torch import Tensor
 
-Vectors = Sequence["Tensor"]  # one (B, D) float32 per column
+# One tensor (B, D) float32 for each column.
+Vectors = Sequence["Tensor"]
 
-# What an objective compares the vectors with.
-LABELS = "labels"  # int64 (B,)
-SCORES = "scores"  # gold scores divided by 5, float32 (B,)
-TEXTS = "texts"  # numbers of the sentences, equal for equal texts, int64 (B, columns)
-TEACHER_OUTPUT = "teacher's output"  # a bi-encoder's vectors (B, columns, D), or a cross-encoder's scores (B,)
-TEACHER_MARGINS = "teacher's margins"  # its score of (anchor, positive) minus that of (anchor, negative), (B,)
+# The targets that an objective compares the vectors with.
+# Labels: int64 (B,).
+LABELS = "labels"
+# Gold scores divided by 5: float32 (B,).
+SCORES = "scores"
+# The numbers of the sentences, equal for equal texts: int64 (B, columns).
+TEXTS = "texts"
+# The vectors of a bi-encoder (B, columns, D), or the scores of a cross-encoder (B,).
+TEACHER_OUTPUT = "teacher's output"
+# The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
+TEACHER_MARGINS = "teacher's margins"
 
-OBJECTIVES: dict[str, type[Objective]] = {}  # by name, in the order in which they are offered
+# The objectives by name, in the order in which they are offered.
+OBJECTIVES: dict[str, type[Objective]] = {}
 
 
 class Objective:
@@ -35,21 +42,31 @@ class Objective:
     torch before a call, as the facts are needed where torch is not.
     """
 
-    name: ClassVar[str]  # in a `RunConfig`
+    # The name in a `RunConfig`.
+    name: ClassVar[str]
     equation: ClassVar[str]
-    help: ClassVar[str]  # a line about it
-    rows: ClassVar[Rows]  # what it learns from, and how that is made of each form of data
-    target: ClassVar[str | None] = None  # one of those above
-    fields: ClassVar[tuple[str, ...]] = ()  # of a `RunConfig`: the arguments of the class, in their order
-    uses_batch: ClassVar[bool] = False  # its negatives are the other rows of the batch
-    can_mine_negatives: ClassVar[bool] = False  # its negatives may be mined, see `training.trainer.negatives`
-    takes_output: ClassVar[bool] = False  # compares the model's own output, of length 1 if its folder says so
-    needs_dropout: ClassVar[bool] = False  # the two vectors of a sentence differ by dropout alone
-    scores_pairs: ClassVar[bool] = False  # trains a cross-encoder: takes logits of pairs, not vectors of sentences
-    predicts_tokens: ClassVar[bool] = False  # trains a language model: takes logits of tokens
-    selected_by: ClassVar[str | None] = (
-        None  # the figure that chooses the best model; None = spearman, accuracy or loss
-    )
+    # A line of help.
+    help: ClassVar[str]
+    # The rows that it learns from, and how they are made of each form of data.
+    rows: ClassVar[Rows]
+    # One of the kinds of target above.
+    target: ClassVar[str | None] = None
+    # The fields of a `RunConfig` that are the arguments of the class, in their order.
+    fields: ClassVar[tuple[str, ...]] = ()
+    # Whether its negatives are the other rows of the batch.
+    uses_batch: ClassVar[bool] = False
+    # Whether its negatives may be mined, see `training.trainer.negatives`.
+    can_mine_negatives: ClassVar[bool] = False
+    # Whether it compares the model's own output, of length 1 if its folder says so.
+    takes_output: ClassVar[bool] = False
+    # Whether the two vectors of a sentence differ by dropout alone.
+    needs_dropout: ClassVar[bool] = False
+    # Whether it trains a cross-encoder, by the logits of pairs.
+    scores_pairs: ClassVar[bool] = False
+    # Whether it trains a language model, by the logits of tokens.
+    predicts_tokens: ClassVar[bool] = False
+    # The figure that selects the best model; None = spearman, accuracy or loss.
+    selected_by: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -124,11 +141,12 @@ class OwnObjective(Objective):
         return loss
 
 
-OwnObjective.name = "an objective of your own"  # stated here, as it is not one of `OBJECTIVES`
+# The name is set here, as the class is not one of `OBJECTIVES`.
+OwnObjective.name = "an objective of your own"
 
 
 def own_name(what: str) -> str:
-    """What a config says of an object that cannot be written down."""
+    """The name in a config of an object that cannot be written down."""
     return f"own ({what})"
 
 

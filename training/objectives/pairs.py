@@ -19,7 +19,7 @@ PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "mul": lambda u, v: [u * v],
 }
 # The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
-CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")  # in the order of Table 6
+CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
@@ -132,11 +132,13 @@ class CoSENT(Objective):
         u, v = vectors
         similarities = self.scale * self.similarity(u, v)
         gold, order = required(target).sort()
-        similarities = similarities[order]  # ascending gold scores
+        # By ascending gold score.
+        similarities = similarities[order]
         # of each row, log Σ exp(-similarity) over the rows of a higher gold score; (B + 1,), the last over none
         higher = F.pad(torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf)
         terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
-        return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)  # the added 0 is the 1 in the equation
+        # The added 0 is the 1 in the equation.
+        return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
         """(B, D), (B, D) -> (B,)."""
@@ -165,7 +167,7 @@ class AnglE(CoSENT):
         import torch.nn.functional as F
 
         odd = u.shape[1] % 2
-        u, v = (F.pad(F.normalize(each, dim=1), (0, odd)) for each in (u, v))
+        u, v = (F.pad(F.normalize(vectors, dim=1), (0, odd)) for vectors in (u, v))
         (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)
         sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)

@@ -93,9 +93,10 @@ def false_negatives(texts: Tensor) -> Tensor:
     """
     anchors, positives = texts[:, :1], texts[:, 1:2]
     candidates = texts[:, 1:].T.flatten()
-    found = (candidates == anchors) | (candidates == positives)
-    found[:, : len(texts)] |= anchors == anchors.T
-    return found.fill_diagonal_(False)  # a row's own positive
+    is_false = (candidates == anchors) | (candidates == positives)
+    is_false[:, : len(texts)] |= anchors == anchors.T
+    # The positive of a row is no negative to be left out.
+    return is_false.fill_diagonal_(False)
 
 
 class SimCSE(MultipleNegativesRanking):

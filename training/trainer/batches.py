@@ -29,9 +29,12 @@ from training.trainer.language_model import TrainableLanguageModel
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
-POOL = 100  # batches that are sorted together
-TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
-ROWS_NAMED = 32  # rows that an error message lists
+# The number of batches that are sorted together.
+POOL = 100
+# The number of sentences between two calls of should_stop.
+TOKENIZE_CHUNK = 20_000
+# The number of rows that an error message lists.
+ROWS_NAMED = 32
 
 
 class LengthGroupedSampler:
@@ -80,14 +83,15 @@ class LengthGroupedSampler:
         while remaining:
             batch: list[int] = []
             skipped: list[int] = []
-            seen: set[str] = set()
+            texts: set[str] = set()
             while remaining and len(batch) < size:
                 row = remaining.popleft()
-                is_distinct = seen.isdisjoint(self.sentences[row])
+                is_distinct = texts.isdisjoint(self.sentences[row])
                 (batch if is_distinct else skipped).append(row)
                 if is_distinct:
-                    seen |= self.sentences[row]
-            room = size - len(batch)  # positive only if every remaining row shares a sentence with the batch
+                    texts |= self.sentences[row]
+            # There is room only if every remaining row shares a sentence with the batch.
+            room = size - len(batch)
             batch += skipped[:room]
             remaining.extendleft(reversed(skipped[room:]))
             batches.append(np.array(batch, dtype=np.int64))
@@ -97,9 +101,11 @@ class LengthGroupedSampler:
 class Batch(NamedTuple):
     """The rows of a step."""
 
-    columns: list[TokenIds]  # token ids of each column
+    # The token ids of each column.
+    columns: list[TokenIds]
     target: Tensor | None  # (B,), or as the objective needs it
-    part: int  # of the run's `parts`, by its number
+    # The number of the part of the run that the rows belong to.
+    part: int
 
 
 class TokenizedBatches:
@@ -124,7 +130,7 @@ class TokenizedBatches:
         inputs: Sequence[Any] = [list(zip(*data.columns, strict=True))] if pairs else data.columns
         roles = [config.role(number) for number in range(len(inputs))]
         ids: dict[str | None, dict[Any, Any]] = {role: {} for role in roles}
-        for role, known in ids.items():
+        for role, ids_of_role in ids.items():
             reader: Any = encoder.for_role(role) if role and isinstance(encoder, Encoder) else encoder
             columns = (column for column, its_role in zip(inputs, roles, strict=True) if its_role == role)
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
@@ -132,11 +138,11 @@ class TokenizedBatches:
                 if should_stop():
                     raise Stopped
                 chunk = texts[start : start + TOKENIZE_CHUNK]
-                known.update(zip(chunk, reader.tokenize(chunk), strict=True))
+                ids_of_role.update(zip(chunk, reader.tokenize(chunk), strict=True))
         self.columns: list[TokenIds] = [
             [ids[role][text] for text in column] for column, role in zip(inputs, roles, strict=True)
         ]
-        self.used = {token for known in ids.values() for sentence in known.values() for token in sentence}
+        self.used = {token for ids_of_role in ids.values() for sentence in ids_of_role.values() for token in sentence}
         self._targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
@@ -164,7 +170,8 @@ class MixedBatches:
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
         self.parts, self.seed, self.is_shuffled = parts, config.seed, config.mix == PROPORTIONAL
-        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])  # of each part, in an epoch
+        # The batches of each part in an epoch.
+        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
         self.used = set().union(*(part.used for part in parts))
         self.columns = max(len(part.columns) for part in parts)

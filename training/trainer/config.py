@@ -38,11 +38,14 @@ from training.trainer.settings import Whole, describe, setting, whole_number
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
-MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20  # besides that of the base
+# The evaluation of the base comes on top.
+MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20
 
 LEARNING_RATE = 2e-5
-LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}  # of masked language modelling, from random weights or not
-WORD_ENCODER_LEARNING_RATE = 1e-3  # Adam's own default: 2e-5 moves random weights of an LSTM nowhere in an epoch
+# For masked language modelling: from random weights, and from trained ones.
+LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}
+# Adam's own default, as 2e-5 hardly moves the random weights of an LSTM in an epoch.
+WORD_ENCODER_LEARNING_RATE = 1e-3
 
 
 def default_learning_rate(base: str, objective: str | None = None) -> float:
@@ -61,14 +64,14 @@ def _listed(value: Any) -> Any:
 
 def _joined(value: Any) -> Any:
     """Names of data as one text, also of a list of them."""
-    is_list = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
     return "+".join(value) if is_list else value
 
 
 def _dimensions(value: Any) -> Any:
     """Dimensions, largest first, without repetition."""
-    said = _listed(value)
-    numbers = [whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in said]
+    items = (float(item) if isinstance(item, str) and item.isdigit() else item for item in _listed(value))
+    numbers = list(map(whole_number, items))
     if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
         raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
     return tuple(sorted(set(numbers), reverse=True))
@@ -89,14 +92,17 @@ def _names(data: str) -> tuple[DataName, ...]:
 
 def _stated_objective(data: Any) -> dict[str, str]:
     """The objective of the first part, as a field, if all parts of the training data state one."""
-    stated = [name.objective for name in _names(data)] if isinstance(data, str) else []
-    return {"objective": stated[0]} if stated and stated[0] and all(stated) else {}
+    objectives = [name.objective for name in _names(data)] if isinstance(data, str) else []
+    return {"objective": objectives[0]} if objectives and objectives[0] and all(objectives) else {}
 
 
-JOINT, CLASSIFIER = "joint", "classifier"  # see `training.trainer.cross_encoder`
-PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")  # as sentence-transformers calls them
+# The heads of a cross-encoder, see `training.trainer.cross_encoder`.
+JOINT, CLASSIFIER = "joint", "classifier"
+# The names are those of sentence-transformers.
+PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
 OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
-REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
+# The experiment trackers that figures can be written to.
+REPORTERS = ("tensorboard", "trackio")
 
 
 class Part(NamedTuple):
@@ -282,7 +288,7 @@ class RunConfig(BaseModel):
             raise InputError(_describe(error.errors()[0])) from None
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """What differs from the defaults."""
+        """The fields that differ from the defaults."""
         return [(name, value) for name, value in self if value != SETTINGS[name].default]
 
     @field_validator("*")
@@ -327,10 +333,10 @@ class RunConfig(BaseModel):
                 f"{taught[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
         if not taught and self.teacher is not None:
-            learners = " or ".join(names(lambda each: each.needs_teacher()))
+            learners = " or ".join(names(lambda objective: objective.needs_teacher()))
             raise ValueError(f"{objective} has no teacher; leave it out, or choose {learners}")
         if self.mine_negatives and not self.objective_class.can_mine_negatives:
-            learners = ", ".join(names(lambda each: each.can_mine_negatives))
+            learners = ", ".join(names(lambda objective: objective.can_mine_negatives))
             raise ValueError(f"mine_negatives is for {learners}; {objective} takes no negatives")
         if self.mine_negatives and len(parts) > 1:
             raise ValueError("mine_negatives is for one data set; leave it out, or train on one")
@@ -343,11 +349,11 @@ class RunConfig(BaseModel):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the run learns from: joined data is one part, unless one of its names states an objective."""
-        found = _names(self.train_data)
-        if not any(name.objective for name in found):
+        """The parts of the training data: joined data is one, unless one of its names has an objective."""
+        data = _names(self.train_data)
+        if not any(name.objective for name in data):
             return (Part(self.train_data, self.objective),)
-        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in found)
+        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in data)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
         """The batches of each part in an epoch, of as many as it has: all, or in turn until one has no more."""
@@ -381,21 +387,21 @@ class RunConfig(BaseModel):
 
 
 SETTINGS = {name: describe(name, field) for name, field in RunConfig.model_fields.items()}
-CHOICES = {name: each.choices for name, each in SETTINGS.items() if each.choices}
+CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if setting.choices}
 
 
 def _describe(error: Mapping[str, Any]) -> str:
     """One sentence on a validation error: the field, the value, what would do."""
     field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
-    if error["type"] == "value_error":  # raised by a validator above
+    if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":
         return f"a run has no field {field}; the fields are {', '.join(SETTINGS)}"
-    known = SETTINGS[field]
+    facts = SETTINGS[field]
     if error["type"] == "missing":
-        return f"a run needs an {field}: {', '.join(known.choices)}"
-    if known.range:
-        return f"{field} is {value!r}, but {known.help} must be {known.range}"
+        return f"a run needs an {field}: {', '.join(facts.choices)}"
+    if facts.range:
+        return f"{field} is {value!r}, but {facts.help} must be {facts.range}"
     if error["type"] == "string_pattern_mismatch":
         return f"{field} is empty; give a name or a path"
     return f"{field} is {value!r}, but must be {'true or false' if error['type'] == 'bool_type' else 'text'}"

@@ -1,4 +1,4 @@
-"""What a run of a cross-encoder trains, and how it is evaluated.
+"""The model that a run of a cross-encoder trains, and its evaluation.
 
 There are two kinds of head:
 
@@ -46,15 +46,18 @@ from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 
-SIGMOID = "torch.nn.modules.activation.Sigmoid"  # as sentence-transformers names it in a model's config
+# The name in the config of a model of sentence-transformers.
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
     """A cross-encoder in training, its weights float32: what a run needs of an `Encoder`, for pairs."""
 
-    pooling, normalizes, full_dimension = None, False, 1  # a pair's vector is its logit
+    # The vector of a pair is its logit.
+    pooling, normalizes, full_dimension = None, False, 1
 
-    backbone: Any  # a sequence classifier of transformers, or a `JointPairModel`
+    # A sequence classifier of transformers, or a `JointPairModel`.
+    backbone: Any
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
@@ -64,7 +67,8 @@ class TrainableCrossEncoder:
         longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
         if max_length is not None and max_length > longest:
             raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
-        self.head = backbone.head if self.is_joint else nn.Sequential()  # what comes after the replica
+        # The modules after the replica.
+        self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
         self.tokenize_pairs = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
 
@@ -168,9 +172,9 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 
 def can_start_joint(encoder: Encoder) -> bool:
-    """Whether its cosine says something, and is one that a `JointPairModel` begins with."""
+    """Whether a `JointPairModel` can begin with its cosine, which has to be that of a trained encoder."""
     folder, config = encoder.model_format.transformer, cast("Any", encoder.backbone).config
-    is_trained = any((each / "modules.json").is_file() for each in (folder, folder.parent))
+    is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     is_trained = is_trained and not ModelName.parse(encoder.name).is_scratch
     is_mean = encoder.pooling == "mean" and not len(encoder.head)
     return is_trained and is_mean and getattr(config, "model_type", None) in ARCHITECTURES

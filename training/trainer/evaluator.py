@@ -74,12 +74,13 @@ class Evaluator:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
-        for role, row in self._rows.items():  # the first has no role: its copy of the weights serves all
+        # The first has no role, and its copy of the weights serves all.
+        for role, row in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
             vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
-            found = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
-            figures |= {name: float(values.mean()) for name, values in found.values.items()}
+            result = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
+            figures |= {name: float(values.mean()) for name, values in result.values.items()}
         if self.data is not None:
             columns = [self._of(column, vectors, self.role(number)) for number, column in enumerate(self.data.columns)]
             figures |= _compare(self.data, columns)
@@ -90,7 +91,7 @@ class Evaluator:
             of_loss = enumerate(self.loss.data.columns)
             columns = [self._of(column, vectors, self.role(number)) for number, column in of_loss]
             figures["loss"] = self._mean_loss(columns, self.loss, objective)
-        figures |= diagnose(*(self._of(each, vectors) for each in (self.random_sentences, self.plain_sentences)))
+        figures |= diagnose(self._of(self.random_sentences, vectors), self._of(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
         return figures
 

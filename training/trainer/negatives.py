@@ -34,13 +34,16 @@ from training.objectives import training_data
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 
-MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
-ANCHORS = 1_024  # that are searched for at a time
+# A sample of this size is searched if there are more, as every anchor is compared with every candidate.
+MAX_CANDIDATES = 100_000
+# The number of anchors that are compared at a time.
+ANCHORS = 1_024
 # The examples of a run's first event, and of a preview.
 EXAMPLES, PREVIEWED = 20, 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
-FILE = "negatives.jsonl"  # in the run's folder: a resumed run learns from the same triplets
+# In the run's folder, so that a resumed run learns from the same triplets.
+FILE = "negatives.jsonl"
 
 
 class _Head(BaseModel):
@@ -93,7 +96,7 @@ class MinedNegatives:
 
     @classmethod
     def read(cls, folder: Path, data: Dataset) -> MinedNegatives | None:
-        """What `write` wrote, for the run on ``data``; None if there is no file. InputError if it is damaged."""
+        """The negatives that `write` wrote for ``data``; None if there is no file. InputError if it is damaged."""
         file = folder / FILE
         if not os.path.lexists(file):
             return None
@@ -147,25 +150,25 @@ def mine_negatives(
     vectors = vectors.to(encoder.device)
     anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])
     candidates = np.array(sorted({row_of[text] for column in data.columns[1:] for text in column}))
-    drawn = len(candidates) > MAX_CANDIDATES
-    if drawn:
+    is_sample = len(candidates) > MAX_CANDIDATES
+    if is_sample:
         candidates = np.sort(np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False))
-    chosen, cosines = _nearest(vectors, anchors, positives, candidates, margin)
-    keep = [i for i, row in enumerate(chosen) if row >= 0]
+    negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
+    keep = [i for i, row in enumerate(negatives) if row >= 0]
     if not keep:
         raise InputError(
             f"no pair of {data.name} has a negative that is {margin:.0%} less similar than its positive; "
             "take a smaller negative_margin, or more data"
         )
-    of = f"{MAX_CANDIDATES:,} drawn of the sentences" if drawn else f"{len(candidates):,} sentences"
+    of = f"{MAX_CANDIDATES:,} drawn of the sentences" if is_sample else f"{len(candidates):,} sentences"
     gap = cosines[keep].mean(axis=0)
     without = f"; {len(data) - len(keep):,} of {len(data):,} rows have none and are left out" * (len(keep) < len(data))
     note = (
         f"hard negatives are mined among {of} with a margin of {margin:.0%}; mean cosine with the anchor "
         f"{gap[0]:.2f} of positives, {gap[1]:.2f} of negatives{without}"
     )
-    kept = data.select(keep, note)
-    mined = replace(kept, columns=(*kept.columns[:2], [sentences[chosen[i]] for i in keep]))
+    labelled = data.select(keep, note)
+    mined = replace(labelled, columns=(*labelled.columns[:2], [sentences[negatives[i]] for i in keep]))
     return MinedNegatives(mined, cosines[keep])
 
 
@@ -174,12 +177,13 @@ def _nearest(
 ) -> tuple[list[int], np.ndarray]:
     """For each row the number of its negative's sentence, -1 if there is none; and the cosines (N, 2)."""
     column_of = {int(row): column for column, row in enumerate(candidates)}
-    known: dict[int, set[int]] = defaultdict(set)  # what is no negative of a sentence: itself, and its positives
+    # A sentence and its positives are no negatives of it.
+    excluded_of: dict[int, set[int]] = defaultdict(set)
     for anchor, positive in zip(anchors, positives, strict=True):
-        known[anchor] |= {anchor, positive}
-        known[positive] |= {anchor, positive}
+        excluded_of[anchor] |= {anchor, positive}
+        excluded_of[positive] |= {anchor, positive}
     pool = vectors[torch.from_numpy(candidates).to(vectors.device)]
-    chosen: list[int] = []
+    negatives: list[int] = []
     cosines = np.empty((len(anchors), 2))
     for start in range(0, len(anchors), ANCHORS):
         block = anchors[start : start + ANCHORS]
@@ -189,10 +193,10 @@ def _nearest(
         limit = nearness - margin * nearness.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(block):
-            excluded = [column_of[each] for each in known[anchor] if each in column_of]
+            excluded = [column_of[row_number] for row_number in excluded_of[anchor] if row_number in column_of]
             similarity[row, excluded] = -torch.inf
         best, at = similarity.max(dim=1)
-        found = torch.isfinite(best).cpu().numpy()
-        chosen += np.where(found, candidates[at.cpu().numpy()], -1).tolist()
+        has_negative = torch.isfinite(best).cpu().numpy()
+        negatives += np.where(has_negative, candidates[at.cpu().numpy()], -1).tolist()
         cosines[start : start + len(block)] = torch.stack([nearness, best], dim=1).cpu().numpy()
-    return chosen, cosines
+    return negatives, cosines

@@ -1,4 +1,4 @@
-"""What the caller of `train` brings besides the config: data in memory, an objective, evaluators, callbacks, …
+"""The objects that the caller of `train` adds to the config: data, an objective, evaluators, callbacks, …
 
 Such objects cannot be written down. The config of the run names them, as "own (module:class)", and ``own.json`` in its
 folder lists all of them. The run can be resumed by a program that brings the same again, and not by another process.
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 FILE = "own.json"
 HOOKS = ("on_step", "on_evaluate", "on_checkpoint", "on_end")
-NAMED = ("objective", "train_data", "eval_data")  # what the config names
+# The objects that the config names.
+NAMED = ("objective", "train_data", "eval_data")
 UNNAMED = ("optimizer", "schedule")
 
 
@@ -49,15 +50,15 @@ class Own:
     greater_is_better: bool = True
 
     def __post_init__(self) -> None:
-        for each in self.callbacks:
-            if not any(hasattr(each, hook) for hook in HOOKS):
-                raise InputError(f"the callback {_place(each)} has none of {', '.join(HOOKS)}")
-        for each in filter(None, (self.objective, self.optimizer, self.schedule, *self.evaluators)):
-            if not callable(each):
-                raise InputError(f"{each!r} cannot be called; an objective, evaluator or optimizer is a function")
+        for part in self.callbacks:
+            if not any(hasattr(part, hook) for hook in HOOKS):
+                raise InputError(f"the callback {_place(part)} has none of {', '.join(HOOKS)}")
+        for part in filter(None, (self.objective, self.optimizer, self.schedule, *self.evaluators)):
+            if not callable(part):
+                raise InputError(f"{part!r} cannot be called; an objective, evaluator or optimizer is a function")
 
     def listed(self) -> dict[str, str]:
-        """What there is, in words, by its name; equal words are taken for the same."""
+        """The objects in words, by name; equal words stand for the same object."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, *UNNAMED)}
         words = {name: _place(part) for name, part in parts.items() if part is not None}
         for name in ("train_data", "eval_data"):
@@ -90,30 +91,30 @@ class Own:
 
     def hooks(self, name: str) -> list[Callable[..., object]]:
         """The methods of this name that the callbacks have."""
-        return [getattr(each, name) for each in self.callbacks if hasattr(each, name)]
+        return [getattr(callback, name) for callback in self.callbacks if hasattr(callback, name)]
 
     def measure(self, encoder: Encoder) -> Figures:
         """The figures of all evaluators; None for one that is not finite. InputError for one that is no number."""
         figures: Figures = {}
-        for each in self.evaluators:
-            for name, value in dict(each(encoder)).items():
+        for evaluator in self.evaluators:
+            for name, value in dict(evaluator(encoder)).items():
                 if name in RESERVED or name in figures:
-                    raise InputError(f"{_place(each)} returns {name!r}, which is measured already; rename it")
+                    raise InputError(f"{_place(evaluator)} returns {name!r}, which is measured already; rename it")
                 try:
                     number = float(value)
                 except (TypeError, ValueError) as error:
-                    raise InputError(f"{_place(each)} returns {value!r} as {name}, which is no number") from error
+                    raise InputError(f"{_place(evaluator)} returns {value!r} as {name}, which is no number") from error
                 figures[name] = number if math.isfinite(number) else None
         return figures
 
     def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
-        """As `selection_metric`, by the figure that is to choose the best model. InputError if it is not measured."""
+        """The `selection_metric`, by the caller's figure if there is one. InputError if that is not measured."""
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
         if name not in figures:
-            known = [each for each, value in figures.items() if isinstance(value, int | float)]
-            raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(known)}")
+            measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
+            raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
         value = figures[name]
         return None if value is None else (name, value if self.greater_is_better else -value)
 

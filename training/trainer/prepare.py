@@ -1,4 +1,4 @@
-"""What a run is made of, from its config: the model that is trained, its batches, and what evaluates it."""
+"""The parts of a run, made from its config: the model, its batches, and its evaluator."""
 
 from __future__ import annotations
 
@@ -38,15 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the training loop needs."""
+    """The parts that the training loop needs."""
 
     model: TrainingModel
     batches: MixedBatches
     evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
-    data: Sequence[Dataset]  # the rows that are learned from, of each part of the config
-    notes: Sequence[str]  # what was done to the data
-    negatives: Sequence[MinedTriplet]  # examples of mined ones
-    saved_dimension: int | None  # of the vectors of the saved model; None = all
+    # The training rows of each part of the config.
+    data: Sequence[Dataset]
+    # Sentences on how the data was prepared.
+    notes: Sequence[str]
+    # Examples of the mined negatives.
+    negatives: Sequence[MinedTriplet]
+    # The dimensions of the vectors of the saved model, None for all.
+    saved_dimension: int | None
 
 
 @dataclass(frozen=True)
@@ -100,15 +104,15 @@ class Preparation:
             evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
         elif not learner.scores_pairs:
             evaluator = Evaluator(data, evaluation, loss, config, retrieval)
-        made = [*data[0].notes]
+        data_notes = [*data[0].notes]
         if len(data) > 1:
-            made = [
+            data_notes = [
                 f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
                 for part, of, steps in zip(data, config.parts, batches.steps, strict=True)
             ]
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
-        return Parts(model, batches, evaluator, data, (*made, *notes), negatives, dimension)
+        return Parts(model, batches, evaluator, data, (*data_notes, *notes), negatives, dimension)
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
@@ -144,8 +148,8 @@ class Preparation:
                     f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
-        stated = {"query": config.query_prompt, "document": config.document_prompt}
-        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in stated.items() if prompt is not None}
+        run_prompts = {"query": config.query_prompt, "document": config.document_prompt}
+        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in run_prompts.items() if prompt is not None}
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(
                 f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
@@ -187,7 +191,8 @@ class Preparation:
         try:
             transformed = objective.transform(evaluation, self.config.seed)
         except InputError:
-            if objective.scores_pairs:  # nothing else could be measured
+            # Nothing else could be measured.
+            if objective.scores_pairs:
                 raise
             return None
         if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (

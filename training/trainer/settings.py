@@ -24,7 +24,8 @@ class Range(NamedTuple):
     """The numbers that a field can have."""
 
     low: float
-    high: float  # infinity if there is no limit
+    # Infinity if there is no limit.
+    high: float
     includes_low: bool
     is_whole: bool
     includes_high: bool = True
@@ -42,14 +43,20 @@ class Setting(NamedTuple):
     name: str
     label: str
     help: str
-    type: type  # bool, int, float or str; str too for several words with commas
+    # bool, int, float or str; str too for several words with commas.
+    type: type
     default: Any
-    words: str  # the default in words; empty if there is none, and of a flag
-    option: str  # of the command
+    # The default in words; empty if there is none, and for a flag.
+    words: str
+    # The option of the command line.
+    option: str
     metavar: str | None
-    joint: str  # what joins several values into one text; empty if there is but one
-    allowed: Collection[str]  # the values that it can have, None apart; empty if any will do
-    range: Range | None  # of a number
+    # Joins several values into one text; empty if there is only one value.
+    joint: str
+    # The values that it can have besides None; empty if any will do.
+    allowed: Collection[str]
+    # The limits of a number.
+    range: Range | None
     is_optional: bool
 
     @property
@@ -87,8 +94,8 @@ def describe(name: str, field: FieldInfo) -> Setting:
     facts: Any = field.json_schema_extra
     arguments = get_args(field.annotation)
     is_optional = type(None) in arguments
-    annotation = arguments[0] if is_optional else field.annotation
-    kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
+    annotation: Any = arguments[0] if is_optional else field.annotation
+    kind = {bool: bool, int: int, Whole: int, float: float}.get(annotation, str)
     low, high = facts.get("ge", facts.get("gt")), facts.get("le", facts.get("lt", math.inf))
     words = facts.get("words", "")
     if not words and isinstance(field.default, int | float | str) and not isinstance(field.default, bool):

@@ -78,22 +78,31 @@ log = logging.getLogger("sbert_lab.train")
 class RunResult:
     """How a run ended. ``best``, ``final`` and ``baseline`` are the figures of an eval event, with its step."""
 
-    id: str  # the name of the folder, or the config's name
-    status: str  # finished, failed or stopped
-    steps: int  # optimiser steps done
-    seconds: float  # in total, those before resuming included
+    # The name of the folder, or the config's name.
+    id: str
+    # finished, failed or stopped.
+    status: str
+    # The optimiser steps so far.
+    steps: int
+    # The total, those before the run was resumed included.
+    seconds: float
     best: Figures | None = None
     final: Figures | None = None
     baseline: Figures | None = None
-    test: Figures | None = None  # of the best model on the test split of the dev data: data, spearman
-    path: str | None = None  # of the best model, once there is one
-    reason: str | None = None  # why it failed or ended before its last step, in one line
-    metric: str | None = None  # the figure that chose the best model
-    evaluations: tuple[Figures, ...] = ()  # all of them, those before resuming included
+    # The name and Spearman's ρ of the test split of the dev data, by the best model.
+    test: Figures | None = None
+    # The folder of the best model, once there is one.
+    path: str | None = None
+    # Why it failed or ended before its last step, in one line.
+    reason: str | None = None
+    # The name of the figure that selected the best model.
+    metric: str | None = None
+    # All evaluations, those before the run was resumed included.
+    evaluations: tuple[Figures, ...] = ()
 
     def __repr__(self) -> str:
         metric = self.metric or ""
-        values = [each[metric] for each in (self.baseline, self.best) if each and each.get(metric) is not None]
+        values = [event[metric] for event in (self.baseline, self.best) if event and event.get(metric) is not None]
         figures = f", {metric} {' → '.join(f'{value:.4f}' for value in values)}" if values else ""
         reason = f", {self.reason}" if self.reason else ""
         return (
@@ -108,7 +117,7 @@ class RunResult:
             for event, figures in zip(self.evaluations, lines, strict=True)
         ]
         metric = self.metric or ""
-        points = [(each["step"], each[metric]) for each in self.evaluations if each.get(metric) is not None]
+        points = [(event["step"], event[metric]) for event in self.evaluations if event.get(metric) is not None]
         return notebook.curve(points, metric) + notebook.table(("step", *names), rows, repr(self))
 
 
@@ -160,7 +169,8 @@ def train(
     """
     from accelerate import Accelerator
 
-    accelerator = Accelerator(mixed_precision="no")  # the replica has its own precision
+    # The replica has its own precision.
+    accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process
     own = Own(
         objective,
@@ -175,7 +185,8 @@ def train(
     )
     own.check_complete(config := own.named(config))
     path = run_folder(folder, home)
-    with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
+    # The other processes find the folder as the main process has left it.
+    with accelerator.main_process_first():
         state = None if path is None else _open_folder(path, config, resume, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state.step if state else None
@@ -195,27 +206,30 @@ def train(
             trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
-        except Stopped:  # before the first step
+        except Stopped:
+            # The run was stopped before its first step.
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             reason = _explain(error, config, trainer)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
-        except Exception as error:  # of the input, or of an object of the caller
+        except Exception as error:
+            # The input or an object of the caller is at fault.
             events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
             raise
         if trainer is not None:
             result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
-            if result.status == "finished" and path is not None and is_main:  # only after its end has been written
+            # The checkpoint goes only after the end of the run has been written.
+            if result.status == "finished" and path is not None and is_main:
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
         record.state, record.reason = result.status, result.reason
-    for each in own.hooks("on_end") if is_main else ():
-        each(result)
+    for hook in own.hooks("on_end") if is_main else ():
+        hook(result)
     return result
 
 
@@ -268,7 +282,8 @@ def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> st
 
 def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
     """Why a run ended that ran out of a GPU's memory, and what to do: measured, by trying smaller batches."""
-    traceback.clear_frames(error.__traceback__)  # they hold the activations that were computed when it happened
+    # The frames hold the activations that were computed when memory ran out.
+    traceback.clear_frames(error.__traceback__)
     config = trainer.config
     at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
     what = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
@@ -299,9 +314,9 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
     try:
         rows = min(tried, len(order)) // 2
         while rows:
-            chosen = order[:rows]
-            part: list[TokenIds] = [[column[row] for row in chosen] for column in columns]
-            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(chosen)], number)):
+            longest = order[:rows]
+            part: list[TokenIds] = [[column[row] for row in longest] for column in columns]
+            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(longest)], number)):
                 return rows
             rows //= 2
         return 0
@@ -321,7 +336,8 @@ def _fits(trainer: Trainer, batch: Batch) -> bool:
         trainer.model.forward_backward(
             trainer.model.collate(batch.columns, batch.target, trainer.progress.step, batch.part)
         )
-    except RuntimeError:  # OutOfMemoryError is one; some libraries say it in their own way
+    except RuntimeError:
+        # OutOfMemoryError is a RuntimeError, and some libraries raise others of their own.
         return False
     del moments
     return True

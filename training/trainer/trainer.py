@@ -43,8 +43,10 @@ from training.trainer.training_model import TrainingBatch
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-TRAIN_EVENTS = 100  # per run, about
-CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
+# About the number of train events of a run.
+TRAIN_EVENTS = 100
+# The time between two checkpoints; one is also written when the run is stopped.
+CHECKPOINT_SECONDS = 30.0
 
 
 class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program
@@ -69,7 +71,8 @@ class Trainer:
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
-        self._pending_losses: list[Tensor] = []  # still on the device
+        # These losses are still on the device.
+        self._pending_losses: list[Tensor] = []
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
         parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
@@ -145,7 +148,7 @@ class Trainer:
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.notes),
-            negatives=[asdict(each) for each in negatives],
+            negatives=[asdict(triplet) for triplet in negatives],
             guess=objectives[0].guess(self.config.batch_size)
             if len(objectives) == 1 and not self.config.matryoshka_dims
             else None,
@@ -213,8 +216,8 @@ class Trainer:
 
     def _call(self, hook: str, *values: object) -> None:
         """Call a method of the callbacks; the run stops before its next step if one returns true."""
-        for each in self.own.hooks(hook):
-            self._is_stopped_by_callback |= bool(each(*values))
+        for callback in self.own.hooks(hook):
+            self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
         collated, count = [], self.config.gradient_accumulation_steps
@@ -340,5 +343,6 @@ class Trainer:
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
-        evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
+        # The last step always has an evaluation.
+        evaluations = math.ceil(self.total_steps / every) - step // every
         return self.meter.seconds_left(self.total_steps - step, evaluations)

@@ -115,7 +115,7 @@ def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: 
 
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if it cannot be written.
     """
-    curve = replace(fit_pairs(data, cosines), seen=tuple(sorted(set(pair_keys(data)))), weights=weights)
+    curve = replace(fit_pairs(data, cosines), keys=tuple(sorted(set(pair_keys(data)))), weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)
     return curve
 
