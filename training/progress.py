@@ -1,4 +1,4 @@
-"""Progress of long work: computations, a bar for callers in a terminal or a notebook, and downloads.
+"""The progress of long work: callbacks, a bar for a terminal or a notebook, downloads, and the time that is left.
 
 A loader calls the sources of models and data through many layers that have nothing to do with downloads, so that the
 listener of downloads is a context variable and no argument of them all:
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -25,6 +26,9 @@ Step = TypeVar("Step")
 Result = TypeVar("Result")
 Progress = Callable[[int, int | None], None]  # (done, in all if known)
 ShouldStop = Callable[[], bool]
+
+# The decay of the exponential moving average of the seconds per step.
+DECAY = 0.95
 
 # What tqdm says, whichever library imports it first, in a notebook without ipywidgets: its bars are of text then.
 warnings.filterwarnings("ignore", message="IProgress not found")
@@ -73,8 +77,6 @@ def progress_bar(visible: bool, description: str, also: Progress | None = None) 
 
         yield report
 
-
-# ---------------------------------------------------------------- downloads
 
 # A function of a name, the megabytes done, and the megabytes in all.
 OnDownload = Callable[[str, float, float], None]
@@ -137,3 +139,59 @@ def megabytes_in(folder: Path) -> float:
             # It was renamed meanwhile.
             continue
     return total / 1e6
+
+
+class ThroughputMeter:
+    """Call a method at the end of each step, evaluation and checkpoint: it times what was done since the last call."""
+
+    def __init__(self, seconds_before: float = 0.0) -> None:
+        self._started = time.perf_counter() - seconds_before
+        self._last = self._last_checkpoint = time.perf_counter()
+        self._seconds_per_step: float | None = None
+        self._evaluations: list[float] = []
+        self._sentences = 0
+        self._step_seconds = 0.0
+
+    def seconds(self) -> float:
+        """Total seconds of the run, those before it was resumed included."""
+        return time.perf_counter() - self._started
+
+    def end_step(self, sentences: int) -> None:
+        seconds, average = self._lap(), self._seconds_per_step
+        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._sentences += sentences
+        self._step_seconds += seconds
+
+    def end_evaluation(self) -> float:
+        """Record an evaluation -> its seconds."""
+        self._evaluations.append(self._lap())
+        return self._evaluations[-1]
+
+    def end_checkpoint(self) -> None:
+        self._lap()
+        self._last_checkpoint = time.perf_counter()
+
+    def since_checkpoint(self) -> float:
+        """Seconds since the last checkpoint, or since the start."""
+        return time.perf_counter() - self._last_checkpoint
+
+    def sentences_per_second(self) -> float:
+        """Throughput of the steps since the last call."""
+        rate = self._sentences / max(self._step_seconds, 1e-9)
+        self._sentences, self._step_seconds = 0, 0.0
+        return round(rate, 1)
+
+    def seconds_left(self, steps: int, evaluations: int) -> float | None:
+        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
+
+        None before the first step.
+        """
+        if self._seconds_per_step is None:
+            return None
+        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
+        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
+
+    def _lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds

@@ -27,12 +27,13 @@ Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training import notebook
 from training.errors import InputError
 from training.pooling import POOLINGS
 
@@ -85,7 +86,7 @@ class Attribution:
         return f"Attribution(cosine {self.cosine:.4f} of {len(self.words_a)} × {len(self.words_b)} words)"
 
     def _repr_html_(self) -> str:
-        return notebook.heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
+        return heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class WordAttribution:
         return f"WordAttribution({self.kind}, of {len(self.words_a)} and {len(self.words_b)} words, {self.score:.4f})"
 
     def _repr_html_(self) -> str:
-        first = notebook.heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
-        return first + notebook.heat_map(["second"], self.words_b, self.added_b[None], "")
+        first = heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
+        return first + heat_map(["second"], self.words_b, self.added_b[None], "")
 
 
 def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
@@ -340,3 +341,18 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
     added_a, added_b = np.split((scores[0] - scores[1:]).astype(np.float64), [len(first)])
     words_a, words_b = ([word.text for word in words] for words in (first, second))
     return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))
+
+
+def heat_map(rows: Sequence[str], columns: Sequence[str], values: Iterable[Sequence[float]], caption: str) -> str:
+    """A table of numbers by row and column: the larger, the bluer; negative ones are orange."""
+    values = [list(row) for row in values]
+    most = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+
+    def cell(value: float) -> str:
+        color = "0,114,178" if value > 0 else "230,159,0"
+        return f"<td style='background:rgba({color},{abs(value) / most:.2f})'>{value:.3f}</td>"
+
+    head = "".join(f"<th>{escape(word)}</th>" for word in columns)
+    lines = zip(rows, values, strict=True)
+    body = "".join(f"<tr><th>{escape(word)}</th>{''.join(map(cell, line))}</tr>" for word, line in lines)
+    return f"<p>{escape(caption)}</p><table><tr><th></th>{head}</tr>{body}</table>"

@@ -206,11 +206,7 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
     held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
     if held_out:
-        # Two halves with the same share of matches, at random.
-        random = np.random.default_rng(seed)
-        shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
-        halves = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
-        chosen_on, reported_on = (np.sort(np.concatenate(half)) for half in halves)
+        chosen_on, reported_on = halves(matches, seed)
     parts = scores[chosen_on], matches[chosen_on]
     curve = precision_recall(*parts)
     thresholds = [_choose(*parts, curve, criterion, seed) for criterion in parsed]
@@ -236,6 +232,14 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
         interval_method=f"bootstrap, {affordable_resamples(n):,} resamples",
         curve=[(threshold, precision, recall) for threshold, precision, recall in points],
     )
+
+
+def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of two halves with the same share of matches, at random."""
+    random = np.random.default_rng(seed)
+    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
+    first, second = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:

@@ -14,11 +14,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     ValidationError,
     ValidationInfo,
@@ -34,7 +33,18 @@ from training.objectives.base import is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
 from training.pooling import POOLINGS
 from training.similarities import DISTANCES, SIMILARITIES
-from training.trainer.settings import Whole, describe, setting, whole_number
+from training.trainer.settings import (
+    REPORTERS,
+    Dimensions,
+    JoinedData,
+    OptionalData,
+    OptionalText,
+    Reporters,
+    Whole,
+    describe,
+    joined,
+    setting,
+)
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
@@ -55,54 +65,15 @@ def default_learning_rate(base: str, objective: str | None = None) -> float:
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
 
 
-def _listed(value: Any) -> Any:
-    """A list, as JSON has it, or a text with commas -> a tuple of what it holds; of None an empty one."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
-
-
-def _joined(value: Any) -> Any:
-    """Names of data as one text, also of a list of them."""
-    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
-    return "+".join(value) if is_list else value
-
-
-def _dimensions(value: Any) -> Any:
-    """Dimensions, largest first, without repetition."""
-    items = (float(item) if isinstance(item, str) and item.isdigit() else item for item in _listed(value))
-    numbers = list(map(whole_number, items))
-    if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
-        raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
-    return tuple(sorted(set(numbers), reverse=True))
-
-
-def _reporters(value: Any) -> Any:
-    """Names of experiment trackers, without repetition."""
-    for name in (names := _listed(value)):
-        if name not in REPORTERS:
-            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
-    return tuple(dict.fromkeys(names))
-
-
 def _names(data: str) -> tuple[DataName, ...]:
     """The parts of training data by their names; data in memory is one."""
     return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
-
-
-def _stated_objective(data: Any) -> dict[str, str]:
-    """The objective of the first part, as a field, if all parts of the training data state one."""
-    objectives = [name.objective for name in _names(data)] if isinstance(data, str) else []
-    return {"objective": objectives[0]} if objectives and objectives[0] and all(objectives) else {}
 
 
 # The heads of a cross-encoder, see `training.trainer.cross_encoder`.
 JOINT, CLASSIFIER = "joint", "classifier"
 # The names are those of sentence-transformers.
 PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
-OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
-# The experiment trackers that figures can be written to.
-REPORTERS = ("tensorboard", "trackio")
 
 
 class Part(NamedTuple):
@@ -153,7 +124,7 @@ class RunConfig(BaseModel):
         option="--concat",
         choices=CONCATENATIONS,
     )
-    train_data: Annotated[str, BeforeValidator(_joined)] = setting(
+    train_data: JoinedData = setting(
         "stsb:train",
         "Training data",
         "a named set (a + b joins two; a=cosent + b=mnrl gives each its objective), hf:<org>/<name>, or your own file",
@@ -167,7 +138,7 @@ class RunConfig(BaseModel):
         "with several data sets: batches in proportion to their size, or in turn",
         choices=MIXES,
     )
-    eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
+    eval_data: OptionalData = setting(
         "stsb:dev",
         "Dev data",
         "data that evaluates the run about every 100 steps, to keep the best model; none for random pairs only",
@@ -229,7 +200,7 @@ class RunConfig(BaseModel):
         pattern=r"\S",
     )
     margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES)
-    matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = setting(
+    matryoshka_dims: Dimensions = setting(
         (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
     )
     mini_batch_size: Whole | None = setting(
@@ -271,7 +242,7 @@ class RunConfig(BaseModel):
     negative_margin: float = setting(
         0.05, "Margin", "the fraction by which a mined negative is less similar than the positive", ge=0, lt=1
     )
-    report_to: Annotated[tuple[str, ...], BeforeValidator(_reporters)] = setting(
+    report_to: Reporters = setting(
         (), "Also write to", "experiment trackers, where they are installed", metavar=",".join(REPORTERS)
     )
     name: str = setting("", "Name", "what to call the run", words="named after its settings")
@@ -279,7 +250,11 @@ class RunConfig(BaseModel):
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
         if objective is not None:
             values["objective"] = objective
-        values |= _stated_objective(_joined(values.get("train_data")))
+        if isinstance(data := joined(values.get("train_data")), str):
+            objectives = [name.objective for name in _names(data)]
+            # Sets that all have an objective need none of the run.
+            if objectives[0] and all(objectives):
+                values["objective"] = objectives[0]
         if "learning_rate" not in values and isinstance(base := values.get("base", DEFAULT_MODEL), str):
             values["learning_rate"] = default_learning_rate(base, values.get("objective"))
         try:

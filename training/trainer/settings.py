@@ -1,4 +1,4 @@
-"""Setting: the facts of a field of `RunConfig`, of which form, command, endpoint and docs/train.md are made."""
+"""The settings of a run: their types, and the facts of which form, command, endpoint and docs/train.md are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,45 @@ def whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def listed(value: Any) -> Any:
+    """A tuple of a list, as JSON has it, or of a text with commas; empty for None."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
+
+
+def joined(value: Any) -> Any:
+    """A list of names of data as one text."""
+    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+    return "+".join(value) if is_list else value
+
+
+def dimensions(value: Any) -> Any:
+    """Dimensions, largest first, without repetition."""
+    items = (float(item) if isinstance(item, str) and item.isdigit() else item for item in listed(value))
+    numbers = list(map(whole_number, items))
+    if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
+        raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
+    return tuple(sorted(set(numbers), reverse=True))
+
+
+def reporters(value: Any) -> Any:
+    """Names of experiment trackers, without repetition."""
+    for name in (trackers := listed(value)):
+        if name not in REPORTERS:
+            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
+    return tuple(dict.fromkeys(trackers))
+
+
+# The experiment trackers that figures can be written to.
+REPORTERS = ("tensorboard", "trackio")
+
 Whole = Annotated[int, BeforeValidator(whole_number)]
+OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+OptionalData = Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)]
+JoinedData = Annotated[str, BeforeValidator(joined)]
+Dimensions = Annotated[tuple[int, ...], BeforeValidator(dimensions)]
+Reporters = Annotated[tuple[str, ...], BeforeValidator(reporters)]
 
 
 class Range(NamedTuple):

@@ -30,7 +30,7 @@ eval event has the figures of such evaluators too. ``own.json`` in the folder li
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.reporters`).
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -45,6 +45,7 @@ import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from training import notebook
 from training.atomic import recover, write_text
-from training.data.dataset import Data, as_dataset
+from training.data.dataset import Data, as_dataset, html_table
 from training.device import describe_device
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -62,16 +62,18 @@ from training.trainer import negatives
 from training.trainer.batches import Batch
 from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.events import EventLog, OnEvent, read_events
+from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
-from training.trainer.own import Own
-from training.trainer.record import read_object, recorded, run_folder
+from training.trainer.own import Own, read_object, recorded, run_folder
 from training.trainer.replica import TokenIds
-from training.trainer.reporters import printing
 from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
+
+# The blue of Okabe and Ito's palette, as on the pages, and the size of a curve in pixels.
+ACCENT = "#0072B2"
+WIDTH, HEIGHT, MARGIN = 420, 160, 28
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,29 @@ class RunResult:
         ]
         metric = self.metric or ""
         points = [(event["step"], event[metric]) for event in self.evaluations if event.get(metric) is not None]
-        return notebook.curve(points, metric) + notebook.table(("step", *names), rows, repr(self))
+        return _curve(points, metric) + html_table(("step", *names), rows, repr(self))
+
+
+def _curve(points: Sequence[tuple[float, float]], label: str) -> str:
+    """An SVG of a line through (x, y), with the ends of both axes; "" of fewer than two points."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    if len(points) < 2 or min(xs) == max(xs):
+        return ""
+    low, span = min(ys), (max(ys) - min(ys)) or 1.0
+    across, up = (WIDTH - 2 * MARGIN) / (max(xs) - min(xs)), (HEIGHT - 2 * MARGIN) / span
+    at = [(MARGIN + (x - min(xs)) * across, HEIGHT - MARGIN - (y - low) * up) for x, y in points]
+    dots = "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{ACCENT}'/>" for x, y in at)
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+    words = [
+        (MARGIN, MARGIN - 10, f"{label}, {max(ys):.4g} at most"),
+        (MARGIN, HEIGHT - 6, f"{min(xs):g}"),
+        (WIDTH - MARGIN - 20, HEIGHT - 6, f"{max(xs):g} steps"),
+    ]
+    texts = "".join(f"<text x='{x}' y='{y}' font-size='11' fill='currentColor'>{escape(t)}</text>" for x, y, t in words)
+    return (
+        f"<svg width='{WIDTH}' height='{HEIGHT}' role='img' aria-label='{escape(label)}'>"
+        f"<polyline points='{line}' fill='none' stroke='{ACCENT}' stroke-width='2'/>{dots}{texts}</svg>"
+    )
 
 
 def train(

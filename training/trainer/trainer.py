@@ -29,6 +29,7 @@ from training.models.model import open_model
 from training.models.modules.words import BigramTokenizer
 from training.names import DataName
 from training.parallel import run_parallel
+from training.progress import ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
@@ -37,7 +38,6 @@ from training.trainer.negatives import MinedTriplet
 from training.trainer.own import Own
 from training.trainer.prepare import Preparation
 from training.trainer.run_metrics import Figures
-from training.trainer.schedule import ThroughputMeter, learning_rate
 from training.trainer.training_model import TrainingBatch
 
 if TYPE_CHECKING:
@@ -346,3 +346,15 @@ class Trainer:
         # The last step always has an evaluation.
         evaluations = math.ceil(self.total_steps / every) - step // every
         return self.meter.seconds_left(self.total_steps - step, evaluations)
+
+
+def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
+    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
+
+    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
+    ``get_linear_schedule_with_warmup``.
+    """
+    warmup_steps = math.ceil(total * warmup)
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * max(0, total - step) / max(1, total - warmup_steps)

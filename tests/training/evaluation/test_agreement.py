@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.evaluation.agreement import krippendorff_alpha
+from training.evaluation.metrics import krippendorff_alpha
 
 N = float("nan")
 # Section C of the paper: four observers, twelve units, missing values; its results by level of measurement

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from training.trainer.schedule import learning_rate
+from training.trainer.trainer import learning_rate
 
 
 @pytest.mark.parametrize(("total", "warmup"), [(360, 0.1), (7, 0.1), (1, 0.1), (50, 0.0), (10, 1.0)])
