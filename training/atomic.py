@@ -108,9 +108,6 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
     return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 
 
-# ---------------------------------------------------------------- folders
-
-
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
     """Make ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
@@ -181,9 +178,6 @@ def _exchange(folder: Path, fresh: Path) -> None:
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-# ---------------------------------------------------------------- leftovers
 
 
 def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> None:

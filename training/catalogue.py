@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# ---------------------------------------------------------------- models
-
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 LARGE_MODEL = "all-mpnet-base-v2"
 # A BERT of four layers that was trained to predict masked tokens and nothing else; it lies in the assets.
@@ -49,8 +47,6 @@ DTYPES = {
     "bfloat16": "bfloat16",
     "int8": "int8: fastest, slightly less exact",
 }
-
-# ---------------------------------------------------------------- data sets
 
 # The forms of data.
 SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"

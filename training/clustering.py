@@ -44,7 +44,6 @@ MIN_CELLS, MOST_CELLS = 32, 1_024
 MAX_NEAR = 1 / 16
 # The margin of a cell, relative to the distance of near duplicates.
 MARGIN = 0.3
-# The dimensions of short vectors.
 DIMENSIONS = 48
 # The vectors for each centre, and the rounds, of k-means.
 SAMPLE, ROUNDS = 32, 4
@@ -294,9 +293,6 @@ def _similar(
         rows, columns = rows[similar_rows.numpy()], columns[similar_columns.numpy()]
         u, v = first.exact[first.position[rows]], second.exact[second.position[columns]]
         return rows, columns, (u @ v.T).numpy()
-
-
-# ---------------------------------------------------------------- communities
 
 
 def community_detection(

@@ -19,7 +19,6 @@ from training.errors import InputError
 
 DEVICE_TYPES = ("cpu", "cuda", "mps")
 GB = 1 << 30
-# The flags in /proc/cpuinfo of processors that multiply bfloat16.
 CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 

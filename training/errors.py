@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-# In characters.
 LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
 _START = 400

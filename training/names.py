@@ -55,7 +55,7 @@ _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
-# Neither credentials nor a query: what is connected to is what stands here.
+# There are no credentials and no query, so that the text shows where the program connects to.
 _ENDPOINT = re.compile(
     r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.ASCII | re.I
 )
@@ -73,13 +73,13 @@ def is_repo_id(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind an OpenAI-compatible server. What is sent to it leaves this program, and mostly this machine."""
+    """A model behind an OpenAI-compatible server. Texts that it encodes leave this program, and mostly this machine.
 
-    # The address to which /embeddings is added.
+    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and ``model`` a server's name.
+    """
+
     url: str
-    # host:port, in lower case.
     address: str
-    # The name by which the server knows the model.
     model: str
 
 
@@ -178,7 +178,7 @@ class ModelName:
 
     @property
     def weights(self) -> ModelName:
-        """The name with the dtype alone: what has a copy of its own in memory. Other settings share one."""
+        """The name with the dtype alone, which has a copy of its own in memory; other settings share one."""
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim)
 
     @property

@@ -60,18 +60,6 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
             future.cancel()
 
 
-def ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``function`` of each item, in order; while the caller is busy with one, a thread computes the next."""
-    with ThreadPoolExecutor(1, "ahead") as thread:
-        following: Future[Result] | None = None
-        for item in items:
-            current, following = following, thread.submit(function, item)
-            if current is not None:
-                yield current.result()
-        if following is not None:
-            yield following.result()
-
-
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """Run all tasks, some of them in the calling thread -> their results, in order. For the lowest latency.
 
@@ -105,7 +93,6 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:
-        # Raises the error of the task.
         helper.result()
     return [results[index] for index in range(len(tasks))]
 

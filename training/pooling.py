@@ -183,6 +183,5 @@ def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     import torch
 
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
-    # The number of each token, from 1.
     number = real.cumsum(dim=1)
     return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

@@ -18,7 +18,6 @@ import numpy as np
 
 from training.errors import InputError
 
-# The steps of int8 between the smallest and the largest value of a dimension.
 STEPS = 255
 
 Ranges = np.ndarray  # (2, D): the smallest and the largest value of each dimension

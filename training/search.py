@@ -94,9 +94,6 @@ def check_dimensions(first: Tensor, second: Tensor) -> None:
         )
 
 
-# ---------------------------------------------------------------- the nearest to a query
-
-# The numbers of vectors that are compared at a time.
 QUERIES, ROWS = 128, 65_536
 # The bits of a dimension.
 BITS = (1, 8)
@@ -108,7 +105,6 @@ CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 CHECKED, MIN_RECALL = 20, 0.95
 # The vectors that are worth a thread of their own.
 MIN_PART = 50_000
-# The vectors that are quantized at a time.
 CHUNK = 65_536
 
 
@@ -274,8 +270,6 @@ def semantic_search(
         for hits in zip(*(column.tolist() for column in neighbours), strict=True)
     ]
 
-
-# ---------------------------------------------------------------- the most similar pairs
 
 # The rows and columns of a block, which fits in a core's cache together with its operands.
 BLOCK = 1_024

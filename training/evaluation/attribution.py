@@ -66,7 +66,6 @@ class Word:
     # The offsets in the sentence; start equals end for a special token.
     start: int
     end: int
-    # The positions of its sub-words.
     tokens: tuple[int, ...]
 
 
@@ -97,7 +96,6 @@ class WordAttribution:
     words_b: list[str]
     added_a: np.ndarray  # (A,) float64
     added_b: np.ndarray  # (B,)
-    # The cosine, or the score of a cross-encoder.
     score: float
     # Occlusion; or integrated gradients, with their steps and the larger remainder.
     kind: str = "occlusion"
@@ -195,8 +193,6 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-# ---------------------------------------------------------------- exact
-
 TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to the cosine, shares (T_u,), (T_v,)
 
 
@@ -250,9 +246,6 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> Tok
     return tokens, wins[0] / dimensions, wins[1] / dimensions
 
 
-# ---------------------------------------------------------------- integrated gradients
-
-
 @dataclass(frozen=True)
 class _Path:
     """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
@@ -286,7 +279,6 @@ class _Path:
 
         from training import parallel
 
-        # For an integral from -1 to 1.
         nodes, weights = np.polynomial.legendre.leggauss(steps)
         way = self.end - self.start
 
@@ -321,9 +313,6 @@ def integrated_gradients(
     kind = f"integrated gradients, {steps} steps, remainder {max(map(abs, remainders)):.3f}"
     words_a, words_b = ([word.text for word in path.words] for path in paths)
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
-
-
-# ---------------------------------------------------------------- occlusion
 
 
 def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:

@@ -16,19 +16,16 @@ import numpy as np
 from training.evaluation.metrics import pearson, spearman
 
 RESAMPLES = 1_000
-# The significance level of a test of two models.
 ALPHA = 0.05
 # The resamples that are computed at a time, which bounds the memory.
 BLOCK = 50
 # The weights that are computed at a time, where 50 resamples have more.
 BLOCK_VALUES = 1_000_000
-# The resamples of large data, see `affordable_resamples`.
 FEWER_RESAMPLES = (1_000, 500, 200)
 # The rows of all resamples of a bootstrap together, so that an interval takes less than a second.
 RESAMPLED_PAIRS = 2_000_000
 # The number of pairs from which on an interval comes from a formula instead of resampling.
 ASYMPTOTIC_FROM = 20_000
-# The 97.5th percentile of the standard normal distribution.
 NORMAL_975 = 1.959964
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
@@ -204,13 +201,10 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
 
 
 class Difference(NamedTuple):
-    """The difference of two correlations, in points (×100)."""
+    """The difference of two correlations in points (×100), positive if the first is better; p is two-sided."""
 
-    # Positive if the first model is better.
     points: float
-    # Half the width of the 95% interval.
     ci_half_width: float
-    # Two-sided.
     p_value: float
     resamples: int
 

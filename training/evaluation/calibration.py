@@ -37,8 +37,7 @@ KNOTS = 40
 # Percentiles of the gold scores of pairs with about the same cosine.
 BAND = (10, 90)
 LEAST_PAIRS = 50
-# The fewest pairs of a knot.
-GROUP = 10
+LEAST_PAIRS_OF_KNOT = 10
 # The cosine from which on two sentences are equal in float32; knots have five digits.
 EQUAL = 1 - 1e-6
 BINS, LEAST_CHECKED = 10, 20
@@ -148,7 +147,7 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     order = np.argsort(cosines, kind="stable")
     x, ratings = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
     y = isotonic_regression(ratings).x
-    groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // GROUP)))
+    groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT)))
     near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]
     cosines, scores = (np.array([column[group].mean() for group in groups]) for column in (x, y))
     errors = ratings - np.interp(x, cosines, scores)
@@ -159,9 +158,6 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
 
 def _rounded(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
     return tuple(round(float(value), digits) for value in values)
-
-
-# ---------------------------------------------------------------- on other pairs
 
 
 class Bin(NamedTuple):

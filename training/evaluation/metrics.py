@@ -53,7 +53,6 @@ class PairClassification(NamedTuple):
     """The figures of one similarity; all but the threshold in 0 to 1."""
 
     average_precision: float
-    # The highest F1.
     f1: float
     # The similarity from which on pairs belong together at that F1; precision and recall are those at it.
     threshold: float
@@ -99,7 +98,6 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
         raise ValueError("a score is not a number")
     order = np.argsort(-scores, kind="stable")
     ordered, hits = scores[order], np.cumsum(together[order])
-    # The last place of each group of equal scores.
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     lowest = ordered[last]
     below = np.append(lowest[1:], lowest[-1])
@@ -148,7 +146,6 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     if len(values) < 2:
         return float("nan")
     occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
-    # The ratings of each item, 2 or more.
     raters = occurs.sum(axis=0)
     # Coincidences: how often two values are given to one item; an item with m ratings has m (m - 1) ordered pairs.
     coincidences = (occurs / (raters - 1)) @ occurs.T - np.diag((occurs / (raters - 1)).sum(axis=1))

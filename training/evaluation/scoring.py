@@ -42,11 +42,13 @@ SCORE = "score"
 
 @dataclass
 class ScoreReport:
-    """The counts of a call of `row_scores`, which fills the empty report that it is passed."""
+    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
 
-    # The number of different sentences; for a cross-encoder two for each different pair.
+    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
+    time of the model, without the comparison of vectors.
+    """
+
     sentences: int = 0
-    # The time of the model, without the comparison of vectors.
     seconds: float = 0.0
 
 

@@ -53,7 +53,6 @@ CONFIDENCE = 0.9
 NEXT_TESTED = 1.05
 # The factor between the numbers of pairs above two thresholds at which the tests start afresh.
 NEXT_START = 4
-# The 99th percentile of the standard normal distribution.
 NORMAL_99 = 2.326
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
 INTERVAL_FROM = 150
@@ -62,11 +61,9 @@ MOST_CRITERIA = 20
 
 
 class Criterion(NamedTuple):
-    """A condition on a threshold."""
+    """A condition on a threshold: ``value`` is the least precision, or the threshold itself if it is fixed."""
 
-    # BEST_F1, PRECISION or FIXED.
     kind: str
-    # The least precision, or the threshold itself.
     value: float = 0.0
 
     @classmethod
@@ -152,11 +149,9 @@ def parse_criteria(texts: Sequence[str]) -> list[Criterion]:
 
 
 class DataDecision(NamedTuple):
-    """A decision on a data set."""
+    """A decision on a data set, by the first similarity of the model; ``meaning`` says which pairs are matches."""
 
-    # The first similarity of the model: cosine, or a cross-encoder's score.
     similarity: str
-    # The pairs that count as matches, in words.
     meaning: str
     decision: Decision
 

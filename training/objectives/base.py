@@ -15,7 +15,6 @@ from training.names import DataName
 if TYPE_CHECKING:
     from torch import Tensor
 
-# One tensor (B, D) float32 for each column.
 Vectors = Sequence["Tensor"]
 
 # The targets that an objective compares the vectors with.
@@ -30,7 +29,6 @@ TEACHER_OUTPUT = "teacher's output"
 # The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
 
-# The objectives by name, in the order in which they are offered.
 OBJECTIVES: dict[str, type[Objective]] = {}
 
 
@@ -42,14 +40,10 @@ class Objective:
     torch before a call, as the facts are needed where torch is not.
     """
 
-    # The name in a `RunConfig`.
     name: ClassVar[str]
     equation: ClassVar[str]
-    # A line of help.
     help: ClassVar[str]
-    # The rows that it learns from, and how they are made of each form of data.
     rows: ClassVar[Rows]
-    # One of the kinds of target above.
     target: ClassVar[str | None] = None
     # The fields of a `RunConfig` that are the arguments of the class, in their order.
     fields: ClassVar[tuple[str, ...]] = ()

@@ -29,11 +29,8 @@ from training.trainer.language_model import TrainableLanguageModel
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
-# The number of batches that are sorted together.
 POOL = 100
-# The number of sentences between two calls of should_stop.
 TOKENIZE_CHUNK = 20_000
-# The number of rows that an error message lists.
 ROWS_NAMED = 32
 
 
@@ -54,7 +51,7 @@ class LengthGroupedSampler:
     ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self.batch_size, self.seed, self.sentences, self.processes = batch_size, seed, sentences, processes
-        # In which every row is seen once (with several processes a few are seen twice).
+        # An epoch has every row once; with several processes it has a few twice.
         self.steps_per_epoch = math.ceil(math.ceil(len(self.lengths) / batch_size) / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
 
@@ -101,7 +98,6 @@ class LengthGroupedSampler:
 class Batch(NamedTuple):
     """The rows of a step."""
 
-    # The token ids of each column.
     columns: list[TokenIds]
     target: Tensor | None  # (B,), or as the objective needs it
     # The number of the part of the run that the rows belong to.
@@ -181,17 +177,14 @@ class MixedBatches:
         """The part whose batch a step has, by its number, and which of that part's own steps it is."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._order(epoch))
+            order = np.tile(np.arange(len(self.parts)), self.steps[0])
+            if self.is_shuffled:
+                parts = np.repeat(np.arange(len(self.parts)), self.steps)
+                order = np.random.default_rng([self.seed, epoch]).permutation(parts)
+            self._epoch = (epoch, order)
         order = self._epoch[1]
         part = int(order[position])
         return part, epoch * self.steps[part] + int((order[:position] == part).sum())
-
-    def _order(self, epoch: int) -> np.ndarray:
-        """The part of each step of an epoch, (S,)."""
-        if not self.is_shuffled:
-            return np.tile(np.arange(len(self.parts)), self.steps[0])
-        parts = np.repeat(np.arange(len(self.parts)), self.steps)
-        return np.random.default_rng([self.seed, epoch]).permutation(parts)
 
     def batch(self, step: int, process: int = 0) -> Batch:
         number, own_step = self.part(step)

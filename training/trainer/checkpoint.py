@@ -36,7 +36,6 @@ RANDOM = "random"
 class TrainingState:
     """The state of a run beside its weights."""
 
-    # Optimiser steps so far.
     step: int
     # The step of the last evaluation.
     evaluated: int = -1

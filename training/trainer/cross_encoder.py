@@ -38,7 +38,7 @@ from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import ARCHITECTURES, JointPairModel, SequenceClassifier, build_pair_runner
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.model import Pair, open_model, required
-from training.models.pairs import PairRow, PairTokenizer
+from training.models.pairs import PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
@@ -67,10 +67,10 @@ class TrainableCrossEncoder:
         longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
         if max_length is not None and max_length > longest:
             raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
-        # The modules after the replica.
         self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
-        self.tokenize_pairs = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
+        # Each pair becomes token ids of both sentences or, with a joint head, of each.
+        self.tokenize = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
 
     @classmethod
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
@@ -107,10 +107,6 @@ class TrainableCrossEncoder:
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[PairRow]:
-        """Each pair as token ids, truncated at ``max_length``, of both sentences or, with a joint head, of each."""
-        return self.tokenize_pairs(pairs)
-
     def train(self) -> Self:
         self.backbone.train()
         return self
@@ -124,9 +120,9 @@ class TrainableCrossEncoder:
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
-        runner = build_pair_runner(scorer, self.dtype, self.tokenize_pairs.pad_id)
+        runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id)
         model = CrossEncoder(
-            self.name, scorer, runner, self.tokenize_pairs, lambda logits: logits, Path(), self.source, self.dtype
+            self.name, scorer, runner, self.tokenize, lambda logits: logits, Path(), self.source, self.dtype
         )
         return model.predict(pairs, should_stop=should_stop)
 
@@ -137,7 +133,7 @@ class TrainableCrossEncoder:
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
-        self.tokenizer.model_max_length = self.tokenize_pairs.max_length
+        self.tokenizer.model_max_length = self.tokenize.max_length
         with replace_folder(target) as fresh:
             model.save_pretrained(fresh)
             self.tokenizer.save_pretrained(fresh)

@@ -32,7 +32,6 @@ from training.trainer.run_metrics import line_of_figures
 Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
 
-# The project in trackio.
 PROJECT = "sbert-lab"
 # The fields of an event that are no figures.
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
@@ -196,9 +195,7 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
 class Tracker(NamedTuple):
     """An experiment tracker of one run."""
 
-    # Takes figures by name and their step.
     report: Callable[[dict[str, float], int], object]
-    # Writes what is left.
     close: Callable[[], object]
 
 

@@ -36,7 +36,6 @@ from training.trainer.config import RunConfig
 
 # A sample of this size is searched if there are more, as every anchor is compared with every candidate.
 MAX_CANDIDATES = 100_000
-# The number of anchors that are compared at a time.
 ANCHORS = 1_024
 # The examples of a run's first event, and of a preview.
 EXAMPLES, PREVIEWED = 20, 12

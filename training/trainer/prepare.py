@@ -43,11 +43,9 @@ class Parts:
     model: TrainingModel
     batches: MixedBatches
     evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
-    # The training rows of each part of the config.
     data: Sequence[Dataset]
     # Sentences on how the data was prepared.
     notes: Sequence[str]
-    # Examples of the mined negatives.
     negatives: Sequence[MinedTriplet]
     # The dimensions of the vectors of the saved model, None for all.
     saved_dimension: int | None

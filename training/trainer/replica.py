@@ -33,9 +33,7 @@ from training.models.loading import importing
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 from training.pooling import Pool
 
-# The token ids of B sentences.
 TokenIds = Sequence[Sequence[int]]
-# The name under which `attention` is registered with transformers.
 ATTENTION = "sbert_lab_dropout"
 _thread = threading.local()
 
@@ -45,7 +43,6 @@ class MicroBatch(NamedTuple):
 
     rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
-    # Draws the dropout.
     generator: np.random.Generator
     token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
     split: Tensor | None = None  # (B, 1) int64, where the second sentence of each pair starts
@@ -222,9 +219,6 @@ def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
     return list(torch._foreach_norm(gradients)) if gradients else []
 
 
-# ---------------------------------------------------------------- word embeddings
-
-
 class CompactEmbedding(nn.Module):
     """The V' rows of an embedding table that the training data uses, as one trainable parameter.
 
@@ -279,9 +273,6 @@ class CompactEmbedding(nn.Module):
     def write_back(self) -> None:
         """Copy the rows into the whole table."""
         self._table[0].weight[self.used] = self.weight
-
-
-# ---------------------------------------------------------------- dropout
 
 
 @contextmanager

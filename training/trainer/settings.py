@@ -86,14 +86,12 @@ class Setting(NamedTuple):
     default: Any
     # The default in words; empty if there is none, and for a flag.
     words: str
-    # The option of the command line.
     option: str
     metavar: str | None
     # Joins several values into one text; empty if there is only one value.
     joint: str
     # The values that it can have besides None; empty if any will do.
     allowed: Collection[str]
-    # The limits of a number.
     range: Range | None
     is_optional: bool
 

@@ -78,28 +78,26 @@ WIDTH, HEIGHT, MARGIN = 420, 160, 28
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``best``, ``final`` and ``baseline`` are the figures of an eval event, with its step."""
+    """The end of a run: its ``status`` is finished, failed or stopped.
 
-    # The name of the folder, or the config's name.
+    ``id`` is the name of the folder, or the config's name. ``best``, ``final`` and ``baseline`` are the figures of an
+    eval event, with its step; ``test`` has the Spearman's ρ of the best model on the test split of the dev data. The
+    best model, once there is one, is in the folder ``path``, and was selected by the figure ``metric``. ``reason`` says
+    in one line why the run failed or ended before its last step. ``seconds`` and ``evaluations`` include those before
+    the run was resumed.
+    """
+
     id: str
-    # finished, failed or stopped.
     status: str
-    # The optimiser steps so far.
     steps: int
-    # The total, those before the run was resumed included.
     seconds: float
     best: Figures | None = None
     final: Figures | None = None
     baseline: Figures | None = None
-    # The name and Spearman's ρ of the test split of the dev data, by the best model.
     test: Figures | None = None
-    # The folder of the best model, once there is one.
     path: str | None = None
-    # Why it failed or ended before its last step, in one line.
     reason: str | None = None
-    # The name of the figure that selected the best model.
     metric: str | None = None
-    # All evaluations, those before the run was resumed included.
     evaluations: tuple[Figures, ...] = ()
 
     def __repr__(self) -> str:
@@ -124,7 +122,7 @@ class RunResult:
 
 
 def _curve(points: Sequence[tuple[float, float]], label: str) -> str:
-    """An SVG of a line through (x, y), with the ends of both axes; "" of fewer than two points."""
+    """An SVG of a line through (x, y), with the ends of both axes; "" for fewer than two points."""
     xs, ys = [x for x, _ in points], [y for _, y in points]
     if len(points) < 2 or min(xs) == max(xs):
         return ""
@@ -231,7 +229,6 @@ def train(
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
         except Stopped:
-            # The run was stopped before its first step.
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             reason = _explain(error, config, trainer)
@@ -239,7 +236,6 @@ def train(
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
         except Exception as error:
-            # The input or an object of the caller is at fault.
             events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
             raise
         if trainer is not None:
@@ -325,7 +321,7 @@ def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
 
 
 def _rows_that_fit(trainer: Trainer, tried: int) -> int:
-    """The first of a half, a quarter, … of the rows ``tried`` of which a step fits; 0 if not even one row does.
+    """The first of a half, a quarter, … of the rows ``tried`` with which a step fits; 0 if not even one row does.
 
     The rows are the longest of the batch that did not fit. The gradients are lost.
     """

@@ -43,7 +43,6 @@ from training.trainer.training_model import TrainingBatch
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-# About the number of train events of a run.
 TRAIN_EVENTS = 100
 # The time between two checkpoints; one is also written when the run is stopped.
 CHECKPOINT_SECONDS = 30.0
