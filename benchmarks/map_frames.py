@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 from benchmarks import machine
 from sbert_app.figures.map import MapData, make_labels, names_at, single_map
 from scripts.chromium import FLAGS, chromium_path
-from training.assets import read_asset
+from training.catalogue import read_asset
 
 POINTS = (20_000, 200_000)
 SECONDS = 5.0

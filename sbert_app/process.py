@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from training.assets import IN_CLONE
+from training.catalogue import IN_CLONE
 
 log = logging.getLogger("sbert_lab.process")
 

@@ -41,8 +41,8 @@ LEFTOVER_SECONDS = 3600.0
 class AtomicFile:
     """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
 
-    Nothing is opened or created here. Parent folders must exist. What killed processes left of the same ``path`` is
-    removed first.
+    Nothing is opened or created here. Parent folders must exist. The leftovers of killed processes for
+    the same ``path`` are removed first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,8 +112,8 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
     """Make ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
     One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
-    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. What killed
-    processes left is removed. Raises OSError if the disk is full or not writable.
+    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. The
+    leftovers of killed processes are removed. Raises OSError if the disk is full or not writable.
     """
     from filelock import FileLock
 

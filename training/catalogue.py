@@ -1,12 +1,14 @@
-"""The built-in models, data sets and precisions, with their words and sizes.
+"""The built-in models, data sets and precisions, with their words and sizes, and the files that ship.
 
 Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), the
-objectives in `training.objectives`.
+objectives in `training.objectives`. The files, such as example sentences, adapters, lessons and measured tables, lie in
+``assets/`` at the root of a clone; an installed package carries them inside itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -29,7 +31,7 @@ BM25 = "bm25"
 BILSTM, DAN = "scratch:bilstm", "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
 
-# The names in tables, of the models whose name says too little.
+# The labels in tables of models whose names are too terse.
 MODEL_LABELS = {
     TFIDF: "TF-IDF",
     GLOVE: "GloVe average, 50 d",
@@ -88,7 +90,7 @@ def _sts(title: str, rows: int) -> DataSet:
 
 
 def _splits(rows: int, **hub_names: str) -> dict[str, Split]:
-    """The splits train, of so many rows, dev and test; ``hub_names``: of those that the Hub calls otherwise."""
+    """The splits train, of so many rows, dev and test; ``hub_names`` are the other names of some on the Hub."""
     names = {"train": "train", "dev": "dev", "test": "test"} | hub_names
     return {split: Split(rows if split == "train" else None, name) for split, name in names.items()}
 
@@ -120,3 +122,24 @@ DATA_SETS = {
         "triplet",
     ),
 }
+
+_INSTALLED = Path(__file__).with_name("_assets")
+# This code runs in a clone of the repository, or as an installed package.
+IN_CLONE = not _INSTALLED.is_dir()
+ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
+
+
+def plain_sentences() -> list[str]:
+    """About 400 short sentences on anything from law to weather, no two of one event."""
+    lines = read_asset("plain-sentences.txt").split("\n")
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def asset(name: str) -> Path:
+    """The path of a shipped file or folder, by its name relative to ``assets/``: ``asset("examples/corpus.csv")``."""
+    return ASSETS / name
+
+
+def read_asset(name: str) -> str:
+    """The text of a shipped file."""
+    return asset(name).read_text(encoding="utf-8")

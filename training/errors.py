@@ -8,7 +8,7 @@ from pathlib import Path
 LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
 _START = 400
-# Of a path, all but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
+# All of a path but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
 # Names are not read twice, (?>…), nor are more than 40: a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
     r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""

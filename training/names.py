@@ -1,4 +1,4 @@
-"""The names that people type: of models, of runs and of data. Read where text comes in, objects from there inwards.
+"""The names that people type, of models, runs and data; text is parsed at the edge, and is an object from there on.
 
 all-mpnet-base-v2?dim=256                        a model, by its first 256 dimensions
 all-MiniLM-L6-v2:cls                             the same weights under CLS pooling; likewise :mean, :max, …
@@ -15,8 +15,8 @@ bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that 
 
 stsb:dev                                         data: a built-in set and its split
 hf:org/name:config:split                         any set of the Hub
-reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
-pairs.csv?columns=left,right,gold                a file, with its columns if their names do not say what they are
+reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it is not to be detected
+pairs.csv?columns=left,right,gold                a file, with its columns if they have other names
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -85,7 +85,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model and how it is used; None = as its folder says."""
+    """A model and its settings; None stands for those of its folder."""
 
     name: str
     dimension: int | None = None
@@ -183,7 +183,7 @@ class ModelName:
 
     @property
     def states_prompt(self) -> bool:
-        """Whether a prompt is chosen, be it none."""
+        """Whether the name has a prompt, be it none."""
         return self.prompt is not None or self.prompt_name is not None
 
 
@@ -193,8 +193,8 @@ class DataName:
 
     Args:
         name: the set, or the path.
-        encoding: of the text of a file; None detects it.
-        objective: of a run on this data; None is the run's.
+        encoding: the encoding of the text of a file; None detects it.
+        objective: the objective of a run on this data; None is the run's.
         columns: the names of the columns of a file, separated by commas; None detects them.
     """
 
@@ -296,7 +296,7 @@ class DataName:
         return f"{self.name.partition(':')[0]}:test" if is_dev else None
 
     def absolute(self, encoding: str | None = None, columns: str | None = None) -> DataName:
-        """For use in another folder: a file by its whole path, read so unless it says how."""
+        """The name for use in another folder: a file by its whole path, with these settings unless it has its own."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
             return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
@@ -312,7 +312,7 @@ def join_names(parts: tuple[DataName, ...]) -> str:
 
 
 def absolute_names(text: str, encoding: str | None = None, columns: str | None = None) -> str:
-    """Joined names for use in another folder; files that do not say how they are read are read so."""
+    """Joined names for use in another folder; files without settings of their own have these."""
     return join_names(tuple(part.absolute(encoding, columns) for part in DataName.parse_joined(text)))
 
 

@@ -34,11 +34,11 @@ PAPER_POOLINGS = ("mean", "max", "cls")
 
 
 class Pooling(NamedTuple):
-    """A pooling, and what the pages and the word map need to know of it."""
+    """A pooling, with its words and its weights."""
 
     pool: Pool
     label: str
-    # (tokens, how many of the first are skipped) -> the weight of each token in the sum; None: it is no such sum
+    # The weight of each token in the sum, by the number of tokens and of those skipped at the start; None for no sum.
     weights: Callable[[int, int], list[float]] | None = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -179,7 +179,7 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
 
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
-    """The mask (B, T) without the first ``skipped`` real tokens of each row; of a row that has no more, the last."""
+    """The mask (B, T) without the first ``skipped`` real tokens of each row, but always with the last."""
     import torch
 
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask

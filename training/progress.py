@@ -30,16 +30,16 @@ ShouldStop = Callable[[], bool]
 # The decay of the exponential moving average of the seconds per step.
 DECAY = 0.95
 
-# What tqdm says, whichever library imports it first, in a notebook without ipywidgets: its bars are of text then.
+# The warning of tqdm in a notebook without ipywidgets, where its bars are of text.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Each item. Before it ``should_stop`` is asked, and Stopped raised; after it ``on_progress`` gets (done, all).
+    """Yields each item, after asking ``should_stop``, which raises Stopped, and calls ``on_progress`` with (done, all).
 
-    Of a range from 0 in steps of 256, its items are batches: texts are counted, and not batches.
+    The items of a range from 0 in steps of 256 are batches, of which the texts are counted.
     """
     batch, total = (items.step, items.stop) if isinstance(items, range) else (1, len(items))
     for done, item in enumerate(items, start=1):

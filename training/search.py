@@ -56,7 +56,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 
     Args:
         u: NumPy or tensor; the result is of the same kind.
-        v: likewise.
+        v: NumPy or tensor.
         function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
 
     Raises:
@@ -126,7 +126,7 @@ class SearchIndex:
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest of each query (Q, D), best first: scores (Q, k) float32 and rows (Q, k) int64; k ≤ N.
 
-        Of equal ones the first comes first. InputError if the queries have another number of dimensions.
+        The first of equal ones comes first. InputError if the queries have another number of dimensions.
         """
         rows_of_queries = as_rows(queries).to(self._vectors.device)
         check_dimensions(rows_of_queries, self._vectors)
@@ -207,7 +207,7 @@ class QuantizedIndex:
         return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
 
     def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of the candidates by their exact cosine; of equal ones the first."""
+        """The k nearest of the candidates by their exact cosine; the first of equal ones."""
         # In the order in which they lie in memory.
         rows = np.sort(rows)
         cosines = self._vectors[rows] @ query
@@ -249,7 +249,7 @@ def semantic_search(
         corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
             `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
             candidates exactly.
-        top_k: how many to return; of a smaller corpus all.
+        top_k: the number of results; a smaller corpus has fewer.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
 
@@ -287,9 +287,9 @@ def paraphrase_mining(
     Args:
         encoder: a bi-encoder.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: how many to return at most.
+        max_pairs: the most pairs to return.
         threshold: the lowest cosine.
-        options: of ``encode``.
+        options: the options of ``encode``.
 
     Raises:
         InputError: ``max_pairs`` is less than 1.
@@ -383,7 +383,7 @@ class _Products:
 
 
 def _highest(values: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k highest values; of equal values the first."""
+    """The positions of the k highest values; the first of equal ones."""
     if len(values) <= k:
         return np.arange(len(values))
     lowest = np.partition(values, len(values) - k)[len(values) - k]

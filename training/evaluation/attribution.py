@@ -1,4 +1,4 @@
-"""Attribution: which words make the score of two sentences. `attribute` takes the first of three kinds that there is.
+"""Attribution: the share of each word in the score of two sentences, by the first of three methods that applies.
 
 **Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
 
@@ -20,7 +20,7 @@ which stays as it is, a token adds (x − x')·∫ ∂cos/∂x dα along x' + α
 x', the baseline, that of the padding token; special tokens stay. The integral is a sum over Gauss-Legendre nodes, the
 steps. Up to a remainder, which shrinks as they grow, the words add the cosine minus the baseline's (completeness).
 
-**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: by how much the score falls where a word is the mask token.
+**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: the fall of the score where a word is the mask token.
 
 Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
 """
@@ -125,7 +125,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
             cross-encoder: what each word adds to its score, by occlusion.
         a: the first sentence.
         b: the second sentence.
-        steps: of the integrated gradients; the more, the smaller the remainder.
+        steps: the steps of the integrated gradients; the more, the smaller the remainder.
 
     Raises:
         InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
@@ -316,7 +316,7 @@ def integrated_gradients(
 
 
 def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
-    """By how much the score falls where a word is masked, one at a time, all pairs in one batch."""
+    """The fall of the score where a word is masked, one word at a time, with all pairs in one batch."""
     tokenizer = cross_encoder.tokenizer
     first, second = (
         [word for word in words_of(text, tokenizer.tokens(text)) if word.end > word.start] for text in (a, b)

@@ -109,7 +109,7 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
     """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
 
-    Of several thresholds with the same F1 it is the highest. ValueError as `precision_recall`.
+    The highest of several thresholds with the same F1 counts. ValueError as in `precision_recall`.
     """
     curve = precision_recall(scores, labels)
     best = int(curve.f1.argmax())
@@ -132,13 +132,13 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
-    """Ratings (raters, items), NaN where one is missing -> alpha.
+    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing.
 
     NaN if no item has two ratings, or if all ratings that can be compared are equal: without variation nothing can be
     said about reliability.
 
     Args:
-        level: of measurement: nominal, ordinal or interval.
+        level: the level of measurement: nominal, ordinal or interval.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]

@@ -60,7 +60,7 @@ def evaluate_task(
 
     Args:
         model: a model of sentence vectors, which may be sparse.
-        task: of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
+        task: a task of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
         home: where our data sets are.
         on_progress: called with (sentences encoded, None).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.

@@ -106,8 +106,8 @@ def evaluate(
     """Evaluate any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
-    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Of labelled pairs those
-    count whose labels say that they belong together or do not (1 and 0, entailment and contradiction).
+    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
+    pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
         encoder: any model that ``open_model`` returns; for retrieval data also what ``load_retriever`` returns.

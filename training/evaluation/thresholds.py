@@ -1,4 +1,4 @@
-"""Thresholds: from which similarity on two sentences count as a match, and how sure that is.
+"""Thresholds: the similarity from which on two sentences count as a match, and its uncertainty.
 
     decision = decide(scores, matches)                    scores (N,), matches (N,) bool
     decision.choices[0].threshold                         Estimate(value=0.71, low=0.69, high=0.74)
@@ -13,7 +13,7 @@ no threshold; it is that of all pairs. Equal scores are on the same side of ever
 (`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or
 1, resamples cannot differ, and the interval is Wilson's, as is that of average precision. The threshold of the best F1
 has an interval, over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers
-less than it says. That of a precision has none: its precision is what is bounded.
+less than it says. The threshold of a precision has none, as its precision is bounded instead.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold, and what it does to the pairs that it was not chosen on. All NaN where no threshold fulfils it."""
+    """A threshold, and its figures on the pairs that it was not chosen on; NaN where none fulfils the criterion."""
 
     criterion: str
     # Its interval is NaN where it would cover too little.
@@ -188,7 +188,7 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
         scores: (N,), larger = more similar.
         matches: (N,), true for pairs that belong together.
         criteria: ``best-f1``, ``precision=0.95``, a number.
-        seed: of the halves and of the bootstrap.
+        seed: the seed of the halves and of the bootstrap.
 
     Raises:
         InputError: a criterion is none of these, or there are more than 20.
@@ -265,7 +265,7 @@ def _choose(
 ) -> Estimate:
     """The threshold of a criterion on these pairs, whose curve is ``curve``; `NO_ESTIMATE` where none fulfils it.
 
-    That of the best F1 has an interval from `INTERVAL_FROM` pairs on.
+    The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
     """
     if criterion.kind == FIXED:
         return Estimate(*(criterion.value,) * 3)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from training import parallel
-from training.assets import plain_sentences, read_asset
 from training.atomic import replace_folder
+from training.catalogue import plain_sentences, read_asset
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.batching import pad

@@ -24,7 +24,7 @@ class Triplet(Objective):
 
     Args:
         metric: the distance d, one of `training.similarities.DISTANCES`.
-        margin: by how much the negative has to be further away, in units of d.
+        margin: the distance, in units of d, by which the negative has to be further away.
     """
 
     name = "triplet"
@@ -87,9 +87,9 @@ class MultipleNegativesRanking(Objective):
 
 
 def false_negatives(texts: Tensor) -> Tensor:
-    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): which candidates are no negatives.
+    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): whether a candidate is no negative.
 
-    Those that have the text of the anchor itself or of its positive, and the positives of other rows with this anchor.
+    It is none if it has the text of the anchor or of its positive, or is the positive of another row with this anchor.
     """
     anchors, positives = texts[:, :1], texts[:, 1:2]
     candidates = texts[:, 1:].T.flatten()
@@ -122,7 +122,7 @@ class MeanSquaredError(Objective):
     Inputs: any number of columns, (B, D) each. Labels: the teacher's vectors, float (B, columns, D); or, for two
     columns, a teacher's scores of the pairs, float (B,), which the cosine has to equal: (cos(u, v) - score)².
     Source: Reimers & Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", equation 1; `MSELoss` in sentence-transformers. Of scores: Thakur et al. 2021, "Augmented SBERT",
+    Distillation", equation 1; `MSELoss` in sentence-transformers. For scores: Thakur et al. 2021, "Augmented SBERT",
     where a cross-encoder labels pairs; `CosineSimilarityLoss` in sentence-transformers.
     """
 

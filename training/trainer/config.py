@@ -302,24 +302,24 @@ class RunConfig(BaseModel):
             raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
         if self.max_tokens and self.mini_batch_size:
             raise ValueError("max_tokens and mini_batch_size both say what is computed at a time; give one of them")
-        taught = [part.objective for part in parts if part.facts.needs_teacher()]
-        if taught and self.teacher is None:
+        students = [part.objective for part in parts if part.facts.needs_teacher()]
+        if students and self.teacher is None:
             raise ValueError(
-                f"{taught[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
+                f"{students[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        if not taught and self.teacher is not None:
-            learners = " or ".join(names(lambda objective: objective.needs_teacher()))
-            raise ValueError(f"{objective} has no teacher; leave it out, or choose {learners}")
+        if not students and self.teacher is not None:
+            others = " or ".join(names(lambda objective: objective.needs_teacher()))
+            raise ValueError(f"{objective} has no teacher; leave it out, or choose {others}")
         if self.mine_negatives and not self.objective_class.can_mine_negatives:
-            learners = ", ".join(names(lambda objective: objective.can_mine_negatives))
-            raise ValueError(f"mine_negatives is for {learners}; {objective} takes no negatives")
+            others = ", ".join(names(lambda objective: objective.can_mine_negatives))
+            raise ValueError(f"mine_negatives is for {others}; {objective} takes no negatives")
         if self.mine_negatives and len(parts) > 1:
             raise ValueError("mine_negatives is for one data set; leave it out, or train on one")
         return self
 
     @property
     def objective_class(self) -> type[Objective]:
-        """The class of the objective, with all that is to be known of it; of several parts that of the first."""
+        """The class of the objective, which has all facts about it; with several parts, that of the first."""
         return self.parts[0].facts
 
     @property
@@ -331,11 +331,11 @@ class RunConfig(BaseModel):
         return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in data)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
-        """The batches of each part in an epoch, of as many as it has: all, or in turn until one has no more."""
+        """The batches that an epoch takes of each part: all, or in turn until one part has no more."""
         return [min(batches)] * len(batches) if self.mix == ROUND_ROBIN else list(batches)
 
     def role(self, column: int) -> str | None:
-        """By which the sentences of a column have their prompt, query or document; None if all have the base's."""
+        """The role that decides the prompt of a column, query or document; None if all have the base's."""
         has_roles = self.query_prompt is not None or self.document_prompt is not None
         return ("document" if column else "query") if has_roles else None
 

@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.assets import plain_sentences
-from training.catalogue import SCORED, TRIPLETS
+from training.catalogue import SCORED, TRIPLETS, plain_sentences
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData
 from training.data.transforms import POSITIVE_FROM

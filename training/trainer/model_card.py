@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.data.dataset import Dataset
 from training.names import DataName
 from training.trainer.config import RunConfig

@@ -53,7 +53,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes the `Parts` of a run. Arguments as in `training.trainer.train.train`."""
+    """The maker of the `Parts` of a run. Its arguments are those of `training.trainer.train.train`."""
 
     config: RunConfig
     accelerator: Accelerator
@@ -66,7 +66,7 @@ class Preparation:
         """Load base and data, mine negatives and compute the targets.
 
         Args:
-            micro_batches: of a batch, as in the part of the run that is resumed; 0 chooses by the number of cores.
+            micro_batches: their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
 
         Raises:
             InputError: data, base or teacher cannot be used.
@@ -77,7 +77,7 @@ class Preparation:
         data, dev = self._load_data()
         evaluation, learner = dev if isinstance(dev, Dataset) else None, config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Of several sets, too, each different sentence once.
+            # Each different sentence is learned from once, whichever sets it is in.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
@@ -105,8 +105,8 @@ class Preparation:
         data_notes = [*data[0].notes]
         if len(data) > 1:
             data_notes = [
-                f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
-                for part, of, steps in zip(data, config.parts, batches.steps, strict=True)
+                f"{rows.name}, by {part.objective}: {'; '.join([f'{steps:,} batches in an epoch', *rows.notes])}"
+                for rows, part, steps in zip(data, config.parts, batches.steps, strict=True)
             ]
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
@@ -157,7 +157,7 @@ class Preparation:
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
-        """Triplets with mined negatives; of a resumed run those of its folder."""
+        """The triplets with mined negatives; a resumed run has those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
             mined = mine_negatives(encoder, data, self.config.negative_margin, self.config.seed, self.should_stop)
@@ -175,15 +175,18 @@ class Preparation:
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
             if config.teacher is not None and part.facts.needs_teacher():
-                how = config.margin_similarity, config.dtype, self.home, self.should_stop
-                label = Teacher(config.teacher, encoder, part.facts.target, *how).label
+                similarity, dtype = config.margin_similarity, config.dtype
+                teacher = Teacher(
+                    config.teacher, encoder, part.facts.target, similarity, dtype, self.home, self.should_stop
+                )
+                label = teacher.label
             training.append(replace(label(rows), part=number))
             form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
             loss = loss if form is None else replace(label(form), part=number)
         return training, loss
 
     def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
-        """The evaluation data in the form that the objective needs; None if its loss there is not comparable."""
+        """The evaluation data in the form that the objective needs; None if its loss would not be comparable."""
         if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:

@@ -231,7 +231,7 @@ class CompactEmbedding(nn.Module):
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
         device = table.weight.device
-        # Gemma multiplies the vectors that it looks up, and takes those that it is given as they are.
+        # Gemma scales the vectors that it looks up by itself, but not those that are passed to it.
         self.scale = float(getattr(table, "scalar_embed_scale", 1.0))
         # The list keeps the table from being registered as a submodule.
         self._table = [table]

@@ -13,7 +13,7 @@ from training.objectives.base import names
 
 
 def whole_number(value: Any) -> Any:
-    """JSON from a browser has no integers: 8.0 is 8."""
+    """A whole number as an int: JSON from a browser has no integers, so that 8.0 is 8."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -102,11 +102,11 @@ class Setting(NamedTuple):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that it is for; none if it is for all."""
+        """The objectives that the field is for; empty if it is for all."""
         return names(lambda objective: self.name in objective.own_fields())
 
     def sentence(self) -> str:
-        """The help as a sentence, beginning with the objectives that it is for, if not all."""
+        """The help as a sentence, which begins with the objectives that the field is for, unless these are all."""
         *others, last = self.objectives or ("",)
         text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
         return text[:1].upper() + text[1:].rstrip(",")
@@ -116,10 +116,10 @@ def setting(default: Any, label: str, help: str, *, pattern: str | None = None, 
     """A field of `RunConfig` with its facts.
 
     Args:
-        default: its default; ``...`` if there is none.
-        label: its name in a form.
-        help: a noun phrase: "passes over the training data".
-        pattern: of a text.
+        default: the default; ``...`` if there is none.
+        label: the name in a form.
+        help: a noun phrase such as "passes over the training data".
+        pattern: a regular expression that a text has to match.
         facts: the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
     """
     bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
@@ -127,6 +127,7 @@ def setting(default: Any, label: str, help: str, *, pattern: str | None = None, 
 
 
 def describe(name: str, field: FieldInfo) -> Setting:
+    """The facts of a field that `setting` made."""
     facts: Any = field.json_schema_extra
     arguments = get_args(field.annotation)
     is_optional = type(None) in arguments

@@ -1,9 +1,9 @@
-"""The targets of the objective: labels and gold scores of the data, or what a teacher says about its sentences.
+"""The targets of the objective: labels and gold scores of the data, or the output of a teacher.
 
-A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step; its targets are looked up
-afterwards. A bi-encoder's vectors are kept for each different sentence. Where they have more dimensions than the
-student's, they are projected to as many by PCA of the teacher's vectors of the training data, as in the model
-distillation of sentence-transformers.
+A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step, and its targets are looked up
+afterwards: the vectors of a bi-encoder by sentence. Where they have more dimensions than the student's, they are
+projected to as many by PCA of the teacher's vectors of the training data, as in the model distillation of
+sentence-transformers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Examples:
 
 
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
-    """With labels as int64, or gold scores as float32 in 0 to 1, if the data has any; or the numbers of its `TEXTS`."""
+    """The rows with labels as int64, gold scores as float32 in 0 to 1, if there are any, or numbers of `TEXTS`."""
     if target == TEXTS:
         number: dict[str, int] = {}
         texts = [[number.setdefault(folded(text), len(number)) for text in column] for column in data.columns]
@@ -69,10 +69,10 @@ class Teacher:
     """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened.
 
     Args:
-        name: of a bi-encoder or a cross-encoder.
+        name: the name of a bi-encoder or a cross-encoder.
         student: the encoder that will learn from it.
         target: `TEACHER_OUTPUT` or `TEACHER_MARGINS`.
-        similarity: of two vectors, by which margins of a bi-encoder are computed: dot or cosine.
+        similarity: the similarity of two vectors by which a bi-encoder's margins are computed: dot or cosine.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Teacher:
             )
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
-        # Of a bi-encoder the scores that the student is compared by.
+        # The scores of a bi-encoder are those that the student is compared by.
         name = self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
-        scores = [torch.from_numpy(np.ascontiguousarray(of[name], dtype=np.float32)) for of in similarities]
-        values, what = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
-        return Examples(data.with_note(f"targets are the {what} of {self.name}"), Targets(values))
+        scores = [torch.from_numpy(np.ascontiguousarray(part[name], dtype=np.float32)) for part in similarities]
+        values, kind = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
+        return Examples(data.with_note(f"targets are the {kind} of {self.name}"), Targets(values))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         row_of: dict[str, int] = {}

@@ -24,8 +24,9 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
-What cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of `train`; the
-eval event has the figures of such evaluators too. ``own.json`` in the folder lists them (`training.trainer.own`).
+Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
+`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
+(`training.trainer.own`).
 
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
@@ -173,7 +174,7 @@ def train(
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         home: where models and data are; None = $SBERT_HOME or the platform's data folder.
         train_data: in place of the config's: a `Dataset`, or rows as `training.data.dataset.as_dataset` takes them.
-        eval_data: likewise.
+        eval_data: in place of the config's, as ``train_data``.
         objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
             the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
         evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.
@@ -301,23 +302,22 @@ def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> st
 
 
 def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
-    """Why a run ended that ran out of a GPU's memory, and what to do: measured, by trying smaller batches."""
+    """Why a run ran out of the memory of a GPU, and what to do, found by trying smaller batches."""
     # The frames hold the activations that were computed when memory ran out.
     traceback.clear_frames(error.__traceback__)
     config = trainer.config
     at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
-    what = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
-    begins = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {what}"
+    rows = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
+    problem = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {rows}"
     if config.max_tokens:
-        return f"{begins}, {config.max_tokens:,} tokens at a time: lower max_tokens"
-    rows = _rows_that_fit(trainer, at_a_time)
-    if not rows:
-        return f"{begins}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
+        return f"{problem}, {config.max_tokens:,} tokens at a time: lower max_tokens"
+    fitting = _rows_that_fit(trainer, at_a_time)
+    if not fitting:
+        return f"{problem}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
     if config.mini_batch_size:
-        return f"{begins}; {rows} fit: set mini_batch_size to {rows}"
-    return (
-        f"{begins}; {rows} fit: set mini_batch_size to {rows}, which computes the same batches in parts, or batch_size"
-    )
+        return f"{problem}; {fitting} fit: set mini_batch_size to {fitting}"
+    advice = f"set mini_batch_size to {fitting}, which computes the same batches in parts, or batch_size"
+    return f"{problem}; {fitting} fit: {advice}"
 
 
 def _rows_that_fit(trainer: Trainer, tried: int) -> int:

@@ -61,7 +61,7 @@ MIN_MICRO_BATCH = 8
 class TrainingBatch:
     """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences.
 
-    Of a language model the vectors are the logits of the masked tokens, in the place of sentences.
+    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
     """
 
     micro_batches: list[MicroBatch]
@@ -83,12 +83,12 @@ class TrainingModel(nn.Module):
     """An encoder and an objective with their trained weights.
 
     Args:
-        encoder: can be used for encoding inside `export_encoder` only.
-        objectives: of each part of the data; see `training.objectives`.
+        encoder: the encoder, which encodes inside `export_encoder` only.
+        objectives: the objective of each part of the data; see `training.objectives`.
         used: the token ids in the training data; None for all (weight decay changes every row).
-        seed: of dropout.
-        rank: of LoRA; 0 trains all weights.
-        num_micro_batches: that are computed at a time; see `default_micro_batches`.
+        seed: the seed of dropout.
+        rank: the rank of LoRA; 0 trains all weights.
+        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
         mini_batch_size: rows that are computed at a time; None for the whole batch.
         max_tokens: the same in tokens, padding included.
         matryoshka_dims: the first dimensions that are trained too, beside all of them.
@@ -123,7 +123,7 @@ class TrainingModel(nn.Module):
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
-        # Word vectors that their folder says to keep as they are stay so.
+        # Word vectors whose folder says that they are not trained stay as they are.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone

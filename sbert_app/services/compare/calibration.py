@@ -18,7 +18,7 @@ from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
 from sbert_app.services.store.documents import DocumentStore, read_document
-from training.assets import asset
+from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
