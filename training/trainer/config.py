@@ -305,7 +305,8 @@ class RunConfig(BaseModel):
         students = [part.objective for part in parts if part.facts.needs_teacher()]
         if students and self.teacher is None:
             raise ValueError(
-                f"{students[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
+                f"{students[0]} needs a teacher to learn from: "
+                "name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
         if not students and self.teacher is not None:
             others = " or ".join(names(lambda objective: objective.needs_teacher()))
