@@ -51,11 +51,11 @@ class AtomicFile:
         _sweep(path.parent, f".{glob.escape(path.name)}.*.part")
 
     def commit(self) -> None:
-        """Give the complete file its name, replacing an older one. Close it before."""
+        """Gives the complete file its name, replacing an older one. Close it before."""
         self.temporary.replace(self.path)
 
     def discard(self) -> None:
-        """Remove the temporary file, if there is one; does nothing after `commit`."""
+        """Removes the temporary file, if there is one; does nothing after `commit`."""
         self.temporary.unlink(missing_ok=True)
 
 
@@ -100,7 +100,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Remove the temporary files that killed processes left in ``folder`` and have not been written for so long.
+    """Removes the temporary files that killed processes left in ``folder`` and have not been written for so long.
 
     Returns whether there are others.
     """
@@ -109,7 +109,7 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
 
 
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
-    """Make ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
+    """Makes ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
     One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
     folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. The
@@ -154,7 +154,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Clean up after a process that was killed in `replace_folder`; only the folder's owner may call this.
+    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
 
     Restores the old folder if the new one had not taken its place, and removes temporary folders.
     """

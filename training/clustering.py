@@ -1,7 +1,7 @@
 """Sentence vectors that belong together, without a number of clusters: near duplicates, and communities.
 
-    near_duplicates(vectors, threshold=0.95)            of each vector the earlier one that it nearly repeats
-    near_duplicates(vectors, 0.95, others=more)         of each vector the most similar of ``more``
+    near_duplicates(vectors, threshold=0.95)            for each vector the earlier one that it nearly repeats
+    near_duplicates(vectors, 0.95, others=more)         for each vector the most similar of ``more``
     community_detection(vectors, threshold=0.75)        vectors around a centre
 
 Near duplicates are found among a million vectors in seconds, without comparing each with each.
@@ -119,7 +119,7 @@ def near_duplicates(
 
 
 def _undecided_blocks(cells: _Cells, ranks: np.ndarray, should_stop: ShouldStop | None) -> Iterator[Block]:
-    """Blocks (rows, columns) that have all pairs of an undecided vector with a kept or an undecided one before it."""
+    """Blocks (rows, columns) with all pairs of an undecided vector and an earlier one that stays or is undecided."""
     n = len(cells)
     for cell in steps(range(cells.count), should_stop=should_stop):
         own, near = cells.own(cell), cells.near(cell)
@@ -194,7 +194,7 @@ def _shortened(vectors: Tensor, basis: Tensor) -> Tensor:
 
 
 def _choose_centres(short: Tensor, threshold: float) -> Tensor:
-    """Centres (C, d) for N short vectors (N, d): of k-means; one alone, if cells save little."""
+    """The centres (C, d) of N short vectors (N, d), by k-means; one alone, if cells save little."""
     count = min(len(short) // SIZE, MOST_CELLS)
     if count < MIN_CELLS:
         return short[:1]
@@ -210,7 +210,7 @@ def _choose_centres(short: Tensor, threshold: float) -> Tensor:
 
 
 def _reach(centres: Tensor, threshold: float) -> Tensor:
-    """How much less a vector's product with another centre may be than with its own, to be near that cell: (C, C)."""
+    """The products with centres that a vector near a cell may lack beside that with its own centre: (C, C)."""
     margin = MARGIN * math.sqrt(max(0.0, 2 - 2 * threshold) + SLACK)
     return margin * torch.cdist(centres, centres) + SLACK
 

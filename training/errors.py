@@ -9,7 +9,7 @@ LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
 _START = 400
 # All of a path but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
-# Names are not read twice, (?>…), nor are more than 40: a visitor may send a thousand slashes.
+# No name is read twice, by (?>…), and no more than 40 are read, as a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
     r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""
     r"""|(?<!\w)[A-Za-z]:(?:\\(?>(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)(?=\\)){0,40}\\(?=[\w.])"""
@@ -24,7 +24,7 @@ class UserFacingError(Exception):
     its middle: an answer is never as large as the request.
 
     Attributes:
-        public: the message for visitors of the app, whom the folders of its machine do not concern: without them.
+        public: the message for visitors of the app, without the folders of its machine, which do not concern them.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
@@ -37,7 +37,7 @@ class InputError(UserFacingError, ValueError):
 
 
 class NotFoundError(InputError):
-    """A name that no source knows. The message lists every source with its reason; a page shows less at first.
+    """A name that no source has. The message lists every source with its reason; a page shows less at first.
 
     Attributes:
         summary: one sentence without the reasons.

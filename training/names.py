@@ -98,7 +98,7 @@ class ModelName:
 
     @staticmethod
     def parse(text: ModelName | str) -> ModelName:
-        """Read a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
+        """Reads a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
         if isinstance(text, ModelName):
             return text
         if ("?" in text or ":" in text) and _is_folder(text):
@@ -137,7 +137,7 @@ class ModelName:
 
     @property
     def label(self) -> str:
-        """In words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
+        """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
         parts = ["MaxSim of " * self.maxsim + MODEL_LABELS.get(self.name, self.name)]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
@@ -153,7 +153,7 @@ class ModelName:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run, or its name, as it was typed; None if this is no run."""
+        """The id or the name of the run, as it was typed; None if this is no run."""
         return self.name.removeprefix(RUN) if self.name.startswith(RUN) else None
 
     @property
@@ -173,7 +173,7 @@ class ModelName:
         return _read_endpoint(self.name) if self.name.startswith(ENDPOINT) else None
 
     def with_pooling(self, pooling: str | None) -> ModelName:
-        """The same under another pooling; None and "" change nothing."""
+        """The name with another pooling; None and "" change nothing."""
         return replace(self, pooling=pooling) if pooling else self
 
     @property
@@ -205,7 +205,7 @@ class DataName:
 
     @staticmethod
     def parse(text: DataName | str) -> DataName:
-        """Read the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
+        """Reads the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
         match = _WITH_OBJECTIVE.fullmatch(text)
@@ -220,7 +220,7 @@ class DataName:
 
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
-        """Read "snli+mnli" as two names. A path that exists may itself contain a plus."""
+        """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
         whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
         if parts == [text] or os.path.lexists(whole.name):
             return (whole,)
@@ -282,7 +282,7 @@ class DataName:
 
     @property
     def label(self) -> str:
-        """In words, such as "STSb dev"; a path without its folders. A set's test split goes without saying."""
+        """The name in words, such as "STSb dev"; a path without its folders, and a set without the word test."""
         data_set = self.built_in
         if data_set is None or self.split not in ("", *data_set.splits):
             return PurePath(self.name).name if "/" in self.name or "\\" in self.name else self.name

@@ -32,7 +32,7 @@ def num_threads() -> int:
 
 
 def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None) -> Iterator[Result]:
-    """Yield ``function`` of each item, computed on all cores, in the order of the items.
+    """Yields ``function`` of each item, computed on all cores, in the order of the items.
 
     Items are taken one by one and only a few are under way at any time (``at_a_time``, or one for each core), so that
     callers share the cores fairly and memory stays flat. A single item is computed by the caller, who would wait for a
@@ -61,7 +61,7 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
 
 
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run all tasks, some of them in the calling thread -> their results, in order. For the lowest latency.
+    """Runs all tasks, some of them in the calling thread, for the lowest latency; returns their results in order.
 
     A sleeping thread needs a millisecond or two to wake up. The caller starts at once, and at the end it usually
     waits for nobody. A single task may use all cores. An error in a task is raised; tasks not yet started are skipped.
@@ -107,7 +107,7 @@ def single_threaded_ops() -> Iterator[None]:
     # The pool takes its size from the number of threads outside the block.
     _pool()
     before = torch.get_num_threads()
-    # To set the number again would set the one with which later threads start.
+    # Setting the number again would set the one with which later threads start.
     if before == 1:
         yield
         return

@@ -142,7 +142,7 @@ def megabytes_in(folder: Path) -> float:
 
 
 class ThroughputMeter:
-    """Call a method at the end of each step, evaluation and checkpoint: it times what was done since the last call."""
+    """The times of steps, evaluations and checkpoints; a method is called at the end of each, and ends its time."""
 
     def __init__(self, seconds_before: float = 0.0) -> None:
         self._started = time.perf_counter() - seconds_before
@@ -163,7 +163,7 @@ class ThroughputMeter:
         self._step_seconds += seconds
 
     def end_evaluation(self) -> float:
-        """Record an evaluation -> its seconds."""
+        """Records an evaluation, and returns its seconds."""
         self._evaluations.append(self._lap())
         return self._evaluations[-1]
 

@@ -1,4 +1,4 @@
-"""Search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
+"""The search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
 
     similarity(u, v)                                 (N, M): each with each
     semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus

@@ -120,9 +120,9 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     """The words that make the score of ``a`` and ``b``; ``kind`` names the method.
 
     Args:
-        encoder: under mean or max pooling, without modules that are not linear: a matrix of word pairs that sums to
-            the cosine, exactly. Any other: what each word adds to the cosine, by integrated gradients. A
-            cross-encoder: what each word adds to its score, by occlusion.
+        encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
+            cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
+            cross-encoder the share of each word in its score, by occlusion.
         a: the first sentence.
         b: the second sentence.
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
@@ -130,7 +130,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     Raises:
         InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
     """
-    # They import torch, which takes seconds.
+    # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.models.model import required
@@ -144,7 +144,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
 
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
-    """The exact map of ``a`` and ``b``, given their token vectors. The encoder must have one: `has_exact_map`."""
+    """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
     to_terms = _max_map if encoder.pooling == "max" else _sum_map
     tokens, share_a, share_b = to_terms(encoder, first, second)
     words_a, words_b = words_of(a, first), words_of(b, second)
@@ -173,7 +173,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
 
 
 def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
-    """A word; one of the prompt, like a special token, stands nowhere in the sentence: start == end."""
+    """A word. A word of the prompt and a special token have no place in the sentence: start equals end."""
     before = len(vectors.prompt)
     start, end = vectors.offsets[group[0]][0], vectors.offsets[group[-1]][1]
     special = vectors.words[group[0]] is None
@@ -203,7 +203,7 @@ def _sum_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> Tok
 
 
 def _is_pooled(side: TokenVectors) -> np.ndarray:
-    """(T,) False for the tokens of a prompt that is left out."""
+    """Whether each token is pooled, (T,); those of a prompt may be left out."""
     return np.arange(len(side.hidden)) >= side.skipped
 
 
@@ -333,7 +333,7 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], values: Iterable[Sequence[float]], caption: str) -> str:
-    """A table of numbers by row and column: the larger, the bluer; negative ones are orange."""
+    """An HTML table of numbers by row and column: the larger, the bluer; negative ones are orange."""
     values = [list(row) for row in values]
     most = max((abs(value) for row in values for value in row), default=0.0) or 1.0
 

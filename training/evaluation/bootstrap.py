@@ -118,7 +118,7 @@ def _asymptotic(x: np.ndarray, y: np.ndarray, statistic: str) -> tuple[float, fl
 
 
 def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """For each pair the sum of weights over those with a higher value, and half of those with its own; / N. (N,)."""
+    """The sum of the weights of higher values, and half those of equal ones, for each value, divided by N: (N,)."""
     _, group = np.unique(values, return_inverse=True)
     sums = np.bincount(group, weights)
     return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
@@ -143,7 +143,7 @@ def wilson_interval(successes: float, n: int) -> Interval:
 def bootstrap_replicates(
     x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """The correlation of (N,) and (N,) in each resample -> float64 (resamples,); NaN where drawn values are constant.
+    """The correlation of (N,) and (N,) in each resample, float64 (resamples,); NaN where the values are constant.
 
     ``statistic`` is spearman or pearson. N and ``seed`` alone decide which pairs are drawn.
     """
@@ -157,7 +157,7 @@ def bootstrap_replicates(
 
 
 def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """How often each of ``n`` rows is drawn in each resample, a block of resamples at a time: float64 (R, n) each."""
+    """The number of times that each resample has each of ``n`` rows, in blocks of resamples: float64 (R, n) each."""
     random, block = np.random.default_rng(seed), max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
@@ -171,7 +171,7 @@ def affordable_resamples(n: int) -> int:
 
 
 def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from weights (R, N) to the ranks (R, N) of ``values``, of which each occurs so often; ties share."""
+    """A function from weights (R, N), the numbers of each of ``values``, to their ranks (R, N); ties share a rank."""
     order = np.argsort(values, kind="stable")
     differs = np.concatenate([[True], np.diff(values[order]) != 0])
     group_starts = np.flatnonzero(differs)
@@ -212,7 +212,7 @@ class Difference(NamedTuple):
     def of(
         cls, value_a: float, value_b: float, replicates_a: np.ndarray, replicates_b: np.ndarray
     ) -> Difference | None:
-        """From two correlations and their replicates (R,) on the same resamples. None where one is undefined."""
+        """The difference of two correlations with replicates (R,) on the same resamples; None if one is undefined."""
         differences = replicates_a - replicates_b
         differences = differences[~np.isnan(differences)]
         if np.isnan(value_a - value_b) or not len(differences):
@@ -223,7 +223,7 @@ class Difference(NamedTuple):
         return cls(100 * (value_a - value_b), 50 * float(high - low), p_value, len(differences))
 
     def describe(self, a: str, b: str, data: str) -> str:
-        """A sentence in plain text about models ``a`` and ``b`` on ``data`` ("on STSb")."""
+        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb"."""
         # The smallest p-value that so many resamples can show.
         smallest = round(2 / (1 + self.resamples), 3)
         p_value = f"p {'≤' if round(self.p_value, 3) <= smallest else '='} {self.p_value:.3f}"

@@ -1,8 +1,8 @@
-"""Calibration: from a cosine to a gold score of STS (0–5), and what that score means.
+"""Calibration: from a cosine to a gold score of STS (0–5), and to its meaning.
 
     curve = calibrate(Encoder.load("all-MiniLM-L6-v2"), "stsb:train")
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
-    reliability(curve, pairs, cosines).describe     how well it holds on pairs that it was not fitted on
+    reliability(curve, pairs, cosines).describe     its errors on pairs that it was not fitted on
 
 The same cosine means different things under different models and poolings. Isotonic regression on pairs with gold
 scores gives the monotone curve from cosine to gold score with the least squared error, and the scale's definitions (Cer
@@ -31,7 +31,7 @@ from training.progress import Progress, ShouldStop
 if TYPE_CHECKING:
     from training.models.model import Model
 
-# The pairs on which curves are fitted that are not a user's own.
+# The pairs on which a curve is fitted unless a user has others.
 FITTED_ON = "stsb:train"
 KNOTS = 40
 # Percentiles of the gold scores of pairs with about the same cosine.
@@ -42,7 +42,7 @@ LEAST_PAIRS_OF_KNOT = 10
 EQUAL = 1 - 1e-6
 BINS, LEAST_CHECKED = 10, 20
 
-# The scale of the STS benchmark, shortened: gold score -> meaning
+# The scale of the STS benchmark, shortened: gold scores and their meanings.
 MEANINGS = (
     (4.5, "the same meaning"),
     (3.5, "nearly the same: only details differ"),
@@ -58,7 +58,7 @@ class Calibration:
     """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
 
     ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores. ``fitted_on`` is the name of a data
-    set or file, ``pairs`` how many pairs it had. In curves that the app stores ``keys`` identify the pairs of a
+    set or file, ``pairs`` the number of its pairs. In curves that the app stores ``keys`` identify the pairs of a
     user's own, and ``weights`` the model; both are empty in the curves that ship.
     """
 
@@ -102,11 +102,11 @@ def calibrate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Calibration:
-    """Fit the curve of a model, under its pooling, on pairs with gold scores.
+    """Fits the curve of a model, under its pooling, on pairs with gold scores.
 
     Args:
-        scorer: a bi-encoder, whose cosine is read on the scale; or what scores pairs, whose score is.
-        data: a `Dataset` or what `as_dataset` makes one of, or a data set's name.
+        scorer: a bi-encoder, for its cosine; or a model that scores pairs, for its score.
+        data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set.
         home: where data sets are.
         on_progress: called with (done, all).
         should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
@@ -121,7 +121,7 @@ def calibrate(
 
 
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
-    """`fit_isotonic` of the gold scores of N pairs on their cosines (N,). InputError as `calibrate`."""
+    """The curve of the gold scores of N pairs by their cosines (N,). InputError as in `calibrate`."""
     check_scores(data)
     return replace(fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data))
 
@@ -191,7 +191,7 @@ class Reliability:
 
     @property
     def describe(self) -> str:
-        """In words."""
+        """The result in words."""
         low, high = (f"{100 * end:.1f}" for end in self.interval[:2])
         out = f"; {self.left_out:,} more are left out, as it was fitted on them" if self.left_out else ""
         return (
@@ -228,6 +228,6 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
 
 
 def pair_keys(data: Dataset) -> list[str]:
-    """A short text for each pair, the same for equal ones: in either order, case and white space aside."""
+    """A short text for each pair, the same for equal pairs in either order, case and white space aside."""
     texts = ("\0".join(sorted(map(folded, pair))) for pair in zip(*data.columns, strict=True))
     return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12] for text in texts]

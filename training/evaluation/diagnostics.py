@@ -1,4 +1,4 @@
-"""How sentence vectors are distributed on the unit sphere, and whether they have collapsed.
+"""The distribution of sentence vectors on the unit sphere, and whether they have collapsed.
 
 A run can look perfect on its own data while all other pairs of sentences drift to a cosine of 0.99: regression only
 constrains the pairs that it sees. Each evaluation therefore also measures sentences drawn at random from the training

@@ -1,7 +1,7 @@
 """Tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
 
-mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks; what it needs of a model
-is an adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
+mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks, and takes a model by an
+adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
 sets of `LOCAL_DATA` are also ours: where the Hub cannot be reached, the task gets them from the home folder.
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
@@ -56,7 +56,7 @@ def evaluate_task(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Run a task by mteb on a bi-encoder.
+    """Runs a task by mteb on a bi-encoder.
 
     Args:
         model: a model of sentence vectors, which may be sparse.
@@ -101,7 +101,7 @@ def evaluate_task(
 
 
 def _load_data(task: Any, name: str, home: str | Path | None) -> None:
-    """Let mteb fetch the data of a task; give it ours where that fails. InputError if there is none."""
+    """Lets mteb fetch the data of a task, or gives it ours where that fails. InputError if there is none."""
     try:
         task.load_data()
     except Exception as error:
@@ -119,7 +119,7 @@ def _load_data(task: Any, name: str, home: str | Path | None) -> None:
 
 
 def give_data(task: Any, data: Dataset) -> None:
-    """Let an STS task use these scored pairs as its test split, in place of its own from the Hub."""
+    """Lets an STS task use these scored pairs as its test split, in place of its own from the Hub."""
     import datasets
 
     columns = {"sentence1": data.columns[0], "sentence2": data.columns[1], "score": data.scores}

@@ -1,4 +1,4 @@
-"""Score sentence pairs with any model, and evaluate a model on gold scores or triplets.
+"""The scores of sentence pairs by any model, and the evaluation of a model on any data.
 
     model = open_model("all-MiniLM-L6-v2", "max")
     row_scores(model, [first, second])                   [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
@@ -103,15 +103,15 @@ def evaluate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Evaluate any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
+    """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
     often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
     pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``open_model`` returns; for retrieval data also what ``load_retriever`` returns.
-        data: a `Dataset` or what `as_dataset` makes one of; a data set's name; ``mteb:<task>`` (see
+        encoder: any model that ``open_model`` returns; for retrieval data also a retriever of ``load_retriever``.
+        data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).

@@ -5,15 +5,18 @@
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
     choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall of those that are shown
-to have this precision with 90% confidence, and not in the sample alone (`_most_recall`); or a number, which is taken as
-it is. The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, precision,
-recall and F1 are those of the other, so that nothing is reported on the pairs it was fitted to. Average precision needs
-no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or
-1, resamples cannot differ, and the interval is Wilson's, as is that of average precision. The threshold of the best F1
-has an interval, over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers
-less than it says. The threshold of a precision has none, as its precision is bounded instead.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that have
+this precision with 90% confidence, and not in the sample alone (`_most_recall`); or the threshold itself, a number.
+
+The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, and its precision,
+recall and F1 are those of the other, so that nothing is reported on the pairs that it was fitted to. Average precision
+needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
+(`training.evaluation.metrics`).
+
+Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or 1, resamples cannot differ, and
+the interval is Wilson's, as is that of average precision. The threshold of the best F1 has an interval, over thresholds
+chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says. The threshold
+of a precision has none, as its precision is bounded instead.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ class Criterion(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Criterion:
-        """Read ``best-f1``, ``precision=0.95`` or a number. Raises InputError for anything else."""
+        """Reads ``best-f1``, ``precision=0.95`` or a number. Raises InputError for anything else."""
         name, _, number = text.strip().lower().partition("=")
         if name == BEST_F1 and not number:
             return cls(BEST_F1)
@@ -167,7 +170,7 @@ def decide_data(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> DataDecision:
-    """Score the pairs of a data set and `decide` from which score on they are matches (`match_labels`).
+    """Scores the pairs of a data set, and decides from which score on they are matches (`match_labels`).
 
     InputError if the data has neither labels nor gold scores, or a criterion is none.
     """
@@ -182,7 +185,7 @@ def decide_data(
 
 
 def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0) -> Decision:
-    """Choose a threshold for each criterion on one half of the pairs, and measure it on the other.
+    """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
 
     Args:
         scores: (N,), larger = more similar.
@@ -318,10 +321,11 @@ def _fewest(precision: float, error: float) -> int:
 
 
 def _more_pairs(curve: PrecisionRecall, criterion: Criterion, threshold: Estimate, n: int) -> int:
-    """About how many pairs are missing of ``n`` if the shares of the curve are the true ones.
+    """About the number of pairs that are missing beside ``n``, if the shares of the curve are the true ones.
 
-    0 where none suffices, and where there is a threshold. By Wilson's bound, at a confidence of 99%, which allows for
-    the search: k pairs with a share q of matches show a precision p from k (q - p)² = z² p (1 - p) on.
+    It is 0 where no number suffices, and where there is a threshold. The estimate is by Wilson's bound at a confidence
+    of 99%, which allows for the search: k pairs with a share q of matches show a precision p from
+    k (q - p)² = z² p (1 - p) on.
     """
     if not np.isnan(threshold.value):
         return 0

@@ -106,8 +106,8 @@ class Regression(Objective):
 class CoSENT(Objective):
     """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
 
-    One loss for the whole batch, not a mean: every pair of rows of which one has the higher gold score asks for the
-    higher cosine there. Only the order of the gold scores counts, as in Spearman's correlation.
+    It is one loss for the whole batch, not a mean: of two rows, the one with the higher gold score has to have the
+    higher cosine. Only the order of the gold scores counts, as in Spearman's correlation.
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
     Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
@@ -134,14 +134,14 @@ class CoSENT(Objective):
         gold, order = required(target).sort()
         # By ascending gold score.
         similarities = similarities[order]
-        # of each row, log Σ exp(-similarity) over the rows of a higher gold score; (B + 1,), the last over none
+        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the last over none.
         higher = F.pad(torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf)
         terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """(B, D), (B, D) -> (B,)."""
+        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         return F.cosine_similarity(u, v)
@@ -163,11 +163,11 @@ class AnglE(CoSENT):
     help = "as cosent, by angles in complex space, where the cosine is flat"
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """(B, D), (B, D) -> (B,)."""
+        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         odd = u.shape[1] % 2
-        u, v = (F.pad(F.normalize(vectors, dim=1), (0, odd)) for vectors in (u, v))
+        u, v = (F.pad(F.normalize(column, dim=1), (0, odd)) for column in (u, v))
         (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)
         sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)

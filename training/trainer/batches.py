@@ -5,7 +5,7 @@ whose order is shuffled again. So a batch holds sentences of similar length (the
 but other sentences together in each epoch. The order is a function of (seed, epoch): the batch of any step can be
 computed without those before it, which makes resuming exact.
 
-Several parts of training data, with an objective each, have batches of their own; `MixedBatches` says which is next.
+Several parts of training data, with an objective each, have batches of their own, which `MixedBatches` puts in order.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class Batch(NamedTuple):
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    It is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    meanwhile. ``uses_batch`` is that of the objective: rows with a common sentence are kept apart.
+    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
+    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class TrainingState:
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    # The number per batch decides how sums are rounded and what dropout draws; 0 = not determined yet.
+    # The number in a batch decides the rounding of sums and the dropout; 0 is not determined yet.
     micro_batches: int = 0
     baseline: Figures | None = None
     best: Figures | None = None
@@ -52,7 +52,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Replace the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
+    """Replaces the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
     from safetensors.torch import save_file
 
     weights = _trained_weights(model)
@@ -85,7 +85,7 @@ def read_checkpoint(folder: Path) -> TrainingState | None:
 
 @torch.no_grad()
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
-    """Restore weights, moments and random generators. InputError if they belong to another model, or are damaged."""
+    """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = _trained_weights(model)
     saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
     shapes, saved_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (weights, saved))

@@ -1,6 +1,6 @@
-"""RunConfig: everything that determines a run, as one frozen pydantic model.
+"""The config of a run: everything that determines it, as one frozen pydantic model.
 
-A config is validated when it is made; a mistake is one `InputError` that names the field, the value and what would do.
+A config is validated when it is made; a mistake is one `InputError` that names the field, the value and the remedy.
 It travels as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and comes back equal. Together
 with the data, the versions of the libraries and the number of cores (each gets a micro-batch with its own dropout) it
 determines the whole curve: in float32 on a CPU, bit for bit. The defaults are the paper's (section 3.1): batches of
@@ -59,7 +59,7 @@ WORD_ENCODER_LEARNING_RATE = 1e-3
 
 
 def default_learning_rate(base: str, objective: str | None = None) -> float:
-    """The learning rate of a run from ``base`` that states none."""
+    """The learning rate of a run from ``base`` that has none of its own."""
     if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
         return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
@@ -367,7 +367,7 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 
 def _describe(error: Mapping[str, Any]) -> str:
-    """One sentence on a validation error: the field, the value, what would do."""
+    """A sentence on a validation error, with the field, the value and the remedy."""
     field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])

@@ -11,9 +11,9 @@ A run can also start from a cross-encoder of either kind, with the head that it 
 
 The evaluation scores the pairs of the eval data, in the form that the objective makes of them:
 
-    spearman            rank correlation of score and gold score, of data with scores
-    average_precision   of the score, of data that says which pairs belong together
-    loss                the objective's
+    spearman            rank correlation of score and gold score, for data with scores
+    average_precision   average precision of the score, for data with labels
+    loss                the loss of the objective
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
-    """A cross-encoder in training, its weights float32: what a run needs of an `Encoder`, for pairs."""
+    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs."""
 
     # The vector of a pair is its logit.
     pooling, normalizes, full_dimension = None, False, 1
@@ -127,7 +127,7 @@ class TrainableCrossEncoder:
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder for `CrossEncoder.load`, and with a classifier for sentence-transformers. Replaces a model."""
+        """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         model = self.backbone.transformer if self.is_joint else self.backbone

@@ -4,8 +4,8 @@
 
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not of
-                  simcse, which without dropout is another one
+    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not for
+                  simcse, whose loss needs dropout
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
@@ -42,8 +42,8 @@ Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the promp
 class Evaluator:
     """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
 
-    The loss is measured on other rows than the eval data's own: ``loss``, in the form that the objective needs. Eval
-    data for ``retrieval`` takes the place of ``data``.
+    The loss is measured on the rows of ``loss``, which have the form that the objective needs. Eval data for
+    ``retrieval`` takes the place of ``data``.
     """
 
     def __init__(

@@ -76,8 +76,8 @@ class _Event(BaseModel):
 class EventLog:
     """A context manager that writes events into the run's folder, if there is one, and passes them on.
 
-    The events of the file up to ``keep_to_step`` are kept; None starts an empty file. ``evaluations`` are the figures
-    of all that are in it, and of those that follow.
+    The events of the file up to ``keep_to_step`` stay; None starts an empty file. ``evaluations`` are the eval events,
+    those of the file included.
     """
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
@@ -94,9 +94,9 @@ class EventLog:
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Write an event with the current time, pass it on, and its figures to the trackers.
+        """Writes an event with the current time, and passes it on, and its figures to the trackers.
 
-        Non-finite numbers become null.
+        Numbers that are not finite become null.
         """
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -118,8 +118,8 @@ class EventLog:
         return event
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
-        """Open the trackers that the config names. InputError if a package is not installed."""
-        # What they print is no answer of a command.
+        """Opens the trackers that the config names. InputError if a package is not installed."""
+        # The standard output is for the answer of a command.
         with redirect_stdout(sys.stderr):
             for name in config.report_to:
                 self._trackers.append(TRACKERS[name](config, folder, step))
@@ -181,7 +181,7 @@ class EventPrinter:
 
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
-    """``on_event``, with an `EventPrinter` where `training.trainer.train.train` says that there is one."""
+    """A callback for ``on_event``, and for an `EventPrinter` as the ``progress`` of `train` says."""
     if not (on_event is None if progress is None else progress):
         yield on_event or (lambda event: None)
         return
@@ -225,7 +225,7 @@ def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracke
     return Tracker(lambda figures, step: trackio.log(figures, step=step), trackio.finish)
 
 
-# Makes the tracker of a run from its config, its folder and the step at which it is resumed, None for a new run.
+# A tracker is made from the config and the folder of a run, and the step at which it is resumed, None for a new run.
 # Figures after that step are hidden or written again.
 TRACKERS = {"tensorboard": _tensorboard, "trackio": _trackio}
 

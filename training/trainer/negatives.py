@@ -131,7 +131,7 @@ def mine_negatives(
     should_stop: ShouldStop | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
-    """Find a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
+    """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
 
     Args:
         margin: the relative margin above, 0 to 1.

@@ -4,8 +4,8 @@ The objects, such as data in memory, an objective, evaluators and callbacks, can
 run names them, as "own (module:class)", and ``own.json`` in its folder lists all of them. The run can be resumed by a
 program that brings the same objects again, and not by another process.
 
-The record, run.json, is that by which the list of runs in the home folder shows the run. The app writes the records of
-its own runs. Whoever works on a run holds the lock beside its record.
+The list of runs in the home folder shows a run by its record, run.json. The app writes the records of its own runs. A
+process that works on a run holds the lock beside its record.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Own:
             raise InputError(_refusal(different))
 
     def write(self, folder: Path) -> None:
-        """List the objects in the run's folder."""
+        """Lists the objects in the run's folder."""
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
@@ -137,10 +137,10 @@ def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
 
 
 def _refusal(parts: Iterable[str]) -> str:
-    what = ", ".join(parts)
+    names = ", ".join(parts)
     return (
-        f"this run has objects of the program that started it ({what}), which no other process has: start or resume it "
-        "there, by train(…) with the same"
+        f"this run has objects of the program that started it ({names}), which no other process has: "
+        "start or resume it there, by train(…) with the same"
     )
 
 
@@ -149,7 +149,7 @@ def _read(folder: Path) -> dict[str, str]:
 
 
 def _place(part: object) -> str:
-    """Where a function, or the class of an object, is defined: module:name."""
+    """The place of a function, or of the class of an object: module:name."""
     function = part.func if isinstance(part, partial) else part
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"
@@ -157,14 +157,14 @@ def _place(part: object) -> str:
 
 @dataclass
 class Record:
-    """The state of a run and why; ``stop`` is the file by which it is asked to stop, None if it is not in the list."""
+    """The state of a run and its reason; a file at ``stop`` asks the run to stop, None if it is not in the list."""
 
     state: str = "running"
     reason: str | None = None
     stop: Path | None = None
 
     def is_asked_to_stop(self) -> bool:
-        """Whether somebody has asked for it in the list of runs."""
+        """Whether the list of runs has asked the run to stop."""
         return self.stop is not None and self.stop.exists()
 
 
@@ -192,7 +192,7 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
     """The record of the run in ``folder``, written before the block and after it, if the folder is in home/runs.
 
-    Nothing is written where somebody else, such as the app, works on the run and keeps its record.
+    Nothing is written where another process, such as the app, works on the run and writes its record.
     """
     record = Record()
     if folder is None or folder.parent != home_folder(home) / "runs":

@@ -63,7 +63,7 @@ class Preparation:
     own: Own
 
     def parts(self, micro_batches: int = 0) -> Parts:
-        """Load base and data, mine negatives and compute the targets.
+        """Loads base and data, mines negatives and computes the targets.
 
         Args:
             micro_batches: their number in a batch, as before the run was resumed; 0 chooses by the number of cores.

@@ -99,7 +99,7 @@ class Replica:
         return self._embeddings
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        """Pad the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
+        """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
         # The mask hides the padding, so that any token id will do.
         batch = pad(ids, 0)
         mask = None if batch.mask is None else batch.mask.to(self.device)
@@ -128,12 +128,12 @@ class Replica:
 
     @torch.no_grad()
     def embed(self, batch: MicroBatch) -> Tensor:
-        """The vectors (B, D) of `forward`, without a graph. ``forward`` will draw the same dropout after it."""
+        """The vectors (B, D) of `forward`, without a graph. ``forward`` draws the same dropout afterwards."""
         again = batch._replace(generator=copy.deepcopy(batch.generator))
         return self.forward(again).vectors
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
-        """Compute an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
+        """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
         leaves = [parameter.copy for parameter in self.parameters]
         trains_inputs = output.inputs.requires_grad
         gradients = torch.autograd.grad(
@@ -146,7 +146,7 @@ class Replica:
     ) -> list[Callable[[], list[Tensor]]]:
         """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
 
-        With ``add`` the sum is added to the gradient that there is. Each task returns gradient norms: computed right
+        With ``add`` the sum is added to the gradient. Each task returns gradient norms: computed right
         after the sum, while the gradient is in the cache.
         """
         weights = [parameter.weight for parameter in self.parameters]
@@ -254,9 +254,9 @@ class CompactEmbedding(nn.Module):
         return vectors if self.scale == 1 else vectors * self.scale
 
     def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
-        """Set the gradient of ``weight``, or ``add`` to it -> its norm, in a list of one.
+        """Sets the gradient of ``weight``, or adds to it, and returns its norm in a list of one.
 
-        From each micro-batch the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
+        Each micro-batch has the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
         any floating dtype, which are summed in float32.
         """
         touched = torch.cat([part.flatten() for part in rows])
@@ -271,7 +271,7 @@ class CompactEmbedding(nn.Module):
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Copy the rows into the whole table."""
+        """Copies the rows into the whole table."""
         self._table[0].weight[self.used] = self.weight
 
 
@@ -340,7 +340,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 
 
 def replace_dropout(backbone: nn.Module) -> None:
-    """Make every dropout of a transformer (adapters and attention included) draw as above. In place."""
+    """Replaces every dropout of a transformer, adapters and attention included, in place, by those above."""
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask

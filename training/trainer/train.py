@@ -1,10 +1,10 @@
-"""train(config): fine-tune a model by any of the objectives. Events, checkpoints, resuming, stopping.
+"""The training of a model by any of the objectives, with events, checkpoints, resuming and stopping.
 
 Each event is a dictionary, passed to ``on_event`` and written as a line of JSON to ``events.jsonl``. All events have
 ``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
 
     state   state         running, finished, failed or stopped; every run ends with one of the last three
-            reason        failed: why, in one line; finished: why before the last step, or null
+            reason        why it failed, or why it finished before its last step, in one line; else null
             with running: steps, rows, processes, device, dtype, micro_batches (per batch), base, pooling,
                           notes (what was done to the data), negatives (examples of mined ones, see
                           `training.trainer.negatives`), guess (the loss of guessing, or null),
@@ -163,7 +163,7 @@ def train(
     schedule: Callable[[int, int], float] | None = None,
     progress: bool | None = None,
 ) -> RunResult:
-    """Fine-tune ``config.base``.
+    """Fine-tunes ``config.base``.
 
     Args:
         config: see `RunConfig`.
@@ -255,7 +255,7 @@ def train(
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> TrainingState | None:
-    """Prepare the run's folder -> the state to resume from, or None to start. Only the main process writes."""
+    """Prepares the run's folder, and returns the state to resume from, None to start. The main process alone writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:

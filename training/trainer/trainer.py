@@ -93,7 +93,7 @@ class Trainer:
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
-        """Do the remaining steps -> "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
+        """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
             with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
                 reason = self._run_steps()
@@ -104,11 +104,11 @@ class Trainer:
         return "finished", reason
 
     def drop_batch(self) -> None:
-        """Forget the next batches, and losses that are still on the device."""
+        """Forgets the next batches, and losses that are still on the device."""
         self._next_batches, self._pending_losses = [], []
 
     def save_checkpoint(self) -> None:
-        """Write everything that the next step depends on, if the run has a folder."""
+        """Writes everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
             return
         self._fetch_losses()
@@ -155,7 +155,7 @@ class Trainer:
         )
 
     def _run_steps(self) -> str | None:
-        """Returns why it ended before the last step, None if it did not. Raises Stopped, NonFiniteLoss."""
+        """Does the steps; returns why it ended before the last one, if it did. Raises Stopped, NonFiniteLoss."""
         while True:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
@@ -173,7 +173,7 @@ class Trainer:
             self._train_step()
 
     def _any_process(self, flag: bool) -> bool:
-        """Whether it is true in any of the processes."""
+        """Whether the flag is true in any of the processes."""
         if self.accelerator.num_processes == 1:
             return flag
         shared = torch.tensor(float(flag), device=self.accelerator.device)
@@ -214,7 +214,7 @@ class Trainer:
             self._call("on_step", progress.step, losses.mean().item())
 
     def _call(self, hook: str, *values: object) -> None:
-        """Call a method of the callbacks; the run stops before its next step if one returns true."""
+        """Calls a method of the callbacks; the run stops before its next step if one returns true."""
         for callback in self.own.hooks(hook):
             self._is_stopped_by_callback |= bool(callback(*values))
 
@@ -226,7 +226,7 @@ class Trainer:
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
-        """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
+        """Averages the gradients over all processes; returns the norm of the average, which is ``norm`` for one."""
         if self.accelerator.num_processes == 1:
             return norm
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
@@ -235,7 +235,7 @@ class Trainer:
         return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
     def _fetch_losses(self) -> None:
-        """Move pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
+        """Moves pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
         for batch, loss in enumerate(losses, self.batches_done - len(losses)):
@@ -280,7 +280,7 @@ class Trainer:
         return self.config.gradient_accumulation_steps * self.progress.step
 
     def _evaluate(self) -> None:
-        """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
+        """Evaluates, saves the model if it is the best so far, and emits the event. Only the main process does this."""
         progress = self.progress
         if not self.accelerator.is_main_process:
             progress.evaluated = progress.step
@@ -311,11 +311,11 @@ class Trainer:
         )
 
     def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
-        """The name and the value of the figure that chooses the best model, of these figures."""
+        """The name and the value of the figure that selects the best model."""
         return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
-        """Evaluate the best model on the test split of the dev data, which has chosen it, if that is at hand.
+        """Evaluates the best model, which was selected on dev data, on the test split of that data, if it is at hand.
 
         A run that is asked to stop meanwhile has no such figure, as all its steps are done.
         """

@@ -59,7 +59,7 @@ MIN_MICRO_BATCH = 8
 
 @dataclass
 class TrainingBatch:
-    """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences.
+    """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
 
     The vectors of a language model are the logits of the masked tokens, in the place of sentences.
     """
@@ -136,7 +136,7 @@ class TrainingModel(nn.Module):
             self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
-        """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
+        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
         most = self.max_tokens and self.max_tokens // self.num_micro_batches
@@ -155,7 +155,7 @@ class TrainingModel(nn.Module):
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Set the ``grad`` of every trained weight to its mean over the batches.
+        """Sets the ``grad`` of every trained weight to its mean over the batches.
 
         Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
         """
@@ -171,7 +171,7 @@ class TrainingModel(nn.Module):
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
-        """Set the ``grad`` of the weights to a share of the batch's, or ``add`` it -> the loss, the encoder's norms."""
+        """Sets the ``grad`` of the weights to a share of the batch's, or adds it; returns the loss and the norms."""
         replica, at_a_time, micro_batches = self.replica, self.num_micro_batches, batch.micro_batches
         rounds = [slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)]
         if len(rounds) == 1:
@@ -210,7 +210,7 @@ class TrainingModel(nn.Module):
         gradients: Sequence[Tensor],
         add: bool = False,
     ) -> list[Tensor]:
-        """Set the ``grad`` of the encoder's trained weights, or ``add`` to it -> its norms."""
+        """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
         run_parallel([partial(self.replica.backward, *output) for output in zip(outputs, gradients, strict=True)])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
         inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
@@ -247,7 +247,7 @@ class TrainingModel(nn.Module):
 
 
 class Loss(nn.Module):
-    """The loss that a run minimises, by the objective of the part of the data that a batch is of.
+    """The loss of a run, by the objective of the part of the data that a batch is from.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
     vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
@@ -285,7 +285,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """``matryoshka_dims`` and D itself, which is always trained too, largest first; none if there are none.
+    """``matryoshka_dims`` and D itself, which is always trained too, largest first; empty without ``matryoshka_dims``.
 
     InputError if one is above D.
     """
@@ -335,7 +335,7 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
 
 
 def _language_model_with_lora(model: Any, settings: Any) -> nn.Module:
-    """Adapters in the transformer of a language model; its head is trained as a whole, but for the vocabulary."""
+    """A language model with adapters in its transformer; its head is trained as a whole, except for the vocabulary."""
     from peft import get_peft_model
 
     heads = head_modules(model)
