@@ -18,6 +18,6 @@ from training.objectives.base import OBJECTIVES, Objective, Vectors, training_da
 
 __all__ = ["OBJECTIVES", "Objective", "Vectors", "training_data"]
 
-# The paper's objectives, which are those of pairs, are offered first.
-for _name in ("pairs", *(module.name for module in pkgutil.iter_modules(__path__))):
+# Objectives are offered in this order: the paper's own, the other built-in ones, and those of new files.
+for _name in ("pairs", "language", "ranking", *(module.name for module in pkgutil.iter_modules(__path__))):
     import_module(f"{__name__}.{_name}")

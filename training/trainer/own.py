@@ -79,14 +79,15 @@ class Own:
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
 
     def named(self, config: RunConfig) -> RunConfig:
-        """The config with the names of these objects in place of its own; InputError if they do not fit together."""
-        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
-        return config.replace(**changes) if changes else config
+        """The config with the names of these objects in place of its own.
 
-    def check_complete(self, config: RunConfig) -> None:
-        """InputError if the config names an object that is not here."""
+        InputError if they do not fit together, or the config names an object that is not here.
+        """
+        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
+        config = config.replace(**changes) if changes else config
         if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
             raise InputError(_refusal(missing))
+        return config
 
     def check_same(self, folder: Path) -> None:
         """InputError if the run in ``folder`` was started with other objects."""

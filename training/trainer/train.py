@@ -206,7 +206,7 @@ def train(
         metric_for_best_model,
         greater_is_better,
     )
-    own.check_complete(config := own.named(config))
+    config = own.named(config)
     path = run_folder(folder, home)
     # The other processes find the folder as the main process has left it.
     with accelerator.main_process_first():
