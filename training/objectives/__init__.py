@@ -19,5 +19,5 @@ from training.objectives.base import OBJECTIVES, Objective, Vectors, training_da
 __all__ = ["OBJECTIVES", "Objective", "Vectors", "training_data"]
 
 # Objectives are offered in this order: the paper's own, the other built-in ones, and those of new files.
-for _name in ("pairs", "language", "ranking", *(module.name for module in pkgutil.iter_modules(__path__))):
+for _name in ("pairs", "ranking", "tokens", *(module.name for module in pkgutil.iter_modules(__path__))):
     import_module(f"{__name__}.{_name}")
