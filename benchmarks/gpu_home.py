@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-from training.assets import plain_sentences
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, plain_sentences
 from training.errors import InputError
 from training.sources.home import home_folder
 from training.sources.package_index import MINILM

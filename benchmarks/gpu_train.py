@@ -23,8 +23,7 @@ from benchmarks import gpu_home
 from benchmarks.train import Curve, TrainFunction, sbert_lab, sentence_transformers
 from training.data.load import load_data
 from training.models.encoder import Encoder
-from training.trainer.schedule import learning_rate
-from training.trainer.trainer import Trainer
+from training.trainer.trainer import Trainer, learning_rate
 
 # The pairs of STSb train.
 PAIRS = 5_749

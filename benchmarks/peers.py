@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.peer import ENGINES
-from training.assets import asset
+from training.catalogue import asset
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from training.assets import IN_CLONE
+from training.catalogue import IN_CLONE
 
 log = logging.getLogger("sbert_lab.process")
 

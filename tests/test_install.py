@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = """
 import sbert_app, training
 from training import Encoder
-from training.assets import asset
+from training.catalogue import asset
 
 vectors = Encoder.load("all-MiniLM-L6-v2").encode(["A man plays the guitar.", "Someone is playing music."])
 print(vectors.shape, training.__file__, sbert_app.__file__, asset("examples/corpus.csv").is_file(), sep="\\n")

@@ -132,7 +132,7 @@ def test_an_objective_is_one_file(project):
     rows = [f"a cat and {i} mice,a dog and {i} hares,{i % 6}" for i in range(12)]
     (project / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
     found = json.loads(python(project, ASK_FOR_OBJECTIVE).splitlines()[-1])
-    assert "|margin-mse|absolute-error" in found["help"].replace("\n", "")
+    assert "|mlm|absolute-error" in found["help"].replace("\n", "")
     assert ["absolute-error", "absolute-error"] in found["form"]
     assert found["ablation"][2:5] == ["angle", "absolute-error", "classification"]  # beside those of gold scores
     assert found["status"] == "finished"

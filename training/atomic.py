@@ -30,16 +30,19 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any, Literal, overload
 
-FRESH, ASIDE = ".fresh", ".aside"  # suffixes of a folder that is being written, and of the one that it replaces
-LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")  # the temporary names of `AtomicFile`
-LEFTOVER_SECONDS = 3600.0  # on a shared disk the process may live on another machine; then its file is younger
+# The suffixes of a folder that is being written, and of the one that it replaces.
+FRESH, ASIDE = ".fresh", ".aside"
+# The temporary names of `AtomicFile`.
+LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
+# A process may live on another machine that shares the disk; its file is younger than this.
+LEFTOVER_SECONDS = 3600.0
 
 
 class AtomicFile:
     """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
 
-    Nothing is opened or created here. Parent folders must exist. What killed processes left of the same ``path`` is
-    removed first.
+    Nothing is opened or created here. Parent folders must exist. The leftovers of killed processes for
+    the same ``path`` are removed first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,11 +51,11 @@ class AtomicFile:
         _sweep(path.parent, f".{glob.escape(path.name)}.*.part")
 
     def commit(self) -> None:
-        """Give the complete file its name, replacing an older one. Close it before."""
+        """Gives the complete file its name, replacing an older one. Close it before."""
         self.temporary.replace(self.path)
 
     def discard(self) -> None:
-        """Remove the temporary file, if there is one; does nothing after `commit`."""
+        """Removes the temporary file, if there is one; does nothing after `commit`."""
         self.temporary.unlink(missing_ok=True)
 
 
@@ -97,7 +100,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Remove the temporary files that killed processes left in ``folder`` and have not been written for so long.
+    """Removes the temporary files that killed processes left in ``folder`` and have not been written for so long.
 
     Returns whether there are others.
     """
@@ -105,15 +108,12 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
     return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 
 
-# ---------------------------------------------------------------- folders
-
-
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
-    """Make ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
+    """Makes ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
     One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
-    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. What killed
-    processes left is removed. Raises OSError if the disk is full or not writable.
+    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. The
+    leftovers of killed processes are removed. Raises OSError if the disk is full or not writable.
     """
     from filelock import FileLock
 
@@ -154,7 +154,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Clean up after a process that was killed in `replace_folder`; only the folder's owner may call this.
+    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
 
     Restores the old folder if the new one had not taken its place, and removes temporary folders.
     """
@@ -173,13 +173,11 @@ def _exchange(folder: Path, fresh: Path) -> None:
     try:
         folder.rename(old)
         fresh.rename(folder)
-    finally:  # a failed rename, and Ctrl-C between the two
+    finally:
+        # A rename may fail, and Ctrl-C may come between the two.
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-# ---------------------------------------------------------------- leftovers
 
 
 def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> None:
@@ -187,7 +185,8 @@ def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> Non
         match = LEFTOVER.fullmatch(file.name)
         if match is None or _is_running(int(match["process"])):
             continue
-        with suppress(OSError):  # another process removed it, or it belongs to another user
+        # Another process may have removed it, or it belongs to another user.
+        with suppress(OSError):
             if time.time() - file.stat().st_mtime > seconds:
                 file.unlink()
 
@@ -200,6 +199,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it is another user's
+    except OSError:
+        # The process is another user's.
         return True
     return True

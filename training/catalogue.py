@@ -1,15 +1,15 @@
-"""What there is to choose by name: the built-in models and data sets, and precisions, with their words and sizes.
+"""The built-in models, data sets and precisions, with their words and sizes, and the files that ship.
 
 Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), the
-objectives in `training.objectives`.
+objectives in `training.objectives`. The files, such as example sentences, adapters, lessons and measured tables, lie in
+``assets/`` at the root of a clone; an installed package carries them inside itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
-
-# ---------------------------------------------------------------- models
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 LARGE_MODEL = "all-mpnet-base-v2"
@@ -18,25 +18,27 @@ RAW_BERT = "raw-bert-mini"
 ENCODERS = (DEFAULT_MODEL, LARGE_MODEL, RAW_BERT)
 
 DEFAULT_CROSS_ENCODER = "minilm-stsb"
-CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}  # adapter -> the encoder it adapts
+# The adapters, and the encoder that each adapts.
+CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}
 
 TFIDF, GLOVE = "tfidf", "glove"
 BASELINES = (TFIDF, GLOVE)
-BM25 = "bm25"  # ranks documents for a query, and scores no pairs
+# BM25 ranks documents for a query, and scores no pairs.
+BM25 = "bm25"
 
 # Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
 # Sentence Encoder's.
 BILSTM, DAN = "scratch:bilstm", "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
 
-# The names in tables, of the models whose name says too little.
+# The labels in tables of models whose names are too terse.
 MODEL_LABELS = {
     TFIDF: "TF-IDF",
     GLOVE: "GloVe average, 50 d",
     BM25: "BM25",
     **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
 }
-# What has to be downloaded before the first use; the default model and its adapter come with the app.
+# The sizes of downloads before the first use; the default model and its adapter come with the app.
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
 # The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.
@@ -48,12 +50,11 @@ DTYPES = {
     "int8": "int8: fastest, slightly less exact",
 }
 
-# ---------------------------------------------------------------- data sets
-
 # The forms of data.
 SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"
-NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")  # the order of the sets on the Hub
-# What labels of pairs say, in lower case: that both sentences mean the same, that they do not.
+# In the order of the sets on the Hub.
+NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
+# Labels of pairs, in lower case, for sentences that mean the same and for others.
 POSITIVE_LABELS = frozenset(
     {"entailment", "1", "true", "yes", "y", "ja", "oui", "same", "duplicate", "equivalent", "paraphrase", "positive"}
 )
@@ -76,9 +77,11 @@ class DataSet(NamedTuple):
     title: str
     form: str
     splits: Mapping[str, Split]
-    repo: str = ""  # on the Hub; "" for the STS benchmark, which has sources of its own
+    # The repository on the Hub; "" for the STS benchmark, which has sources of its own.
+    repo: str = ""
     config: str = "default"
-    labels: tuple[str, ...] = ()  # the names of the numbers 0, 1, 2 of its label column
+    # The names of the numbers 0, 1, 2 of its label column.
+    labels: tuple[str, ...] = ()
 
 
 def _sts(title: str, rows: int) -> DataSet:
@@ -87,7 +90,7 @@ def _sts(title: str, rows: int) -> DataSet:
 
 
 def _splits(rows: int, **hub_names: str) -> dict[str, Split]:
-    """The splits train, of so many rows, dev and test; ``hub_names``: of those that the Hub calls otherwise."""
+    """The splits train, of so many rows, dev and test; ``hub_names`` are the other names of some on the Hub."""
     names = {"train": "train", "dev": "dev", "test": "test"} | hub_names
     return {split: Split(rows if split == "train" else None, name) for split, name in names.items()}
 
@@ -119,3 +122,24 @@ DATA_SETS = {
         "triplet",
     ),
 }
+
+_INSTALLED = Path(__file__).with_name("_assets")
+# This code runs in a clone of the repository, or as an installed package.
+IN_CLONE = not _INSTALLED.is_dir()
+ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
+
+
+def plain_sentences() -> list[str]:
+    """About 400 short sentences on anything from law to weather, no two of one event."""
+    lines = read_asset("plain-sentences.txt").split("\n")
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def asset(name: str) -> Path:
+    """The path of a shipped file or folder, by its name relative to ``assets/``: ``asset("examples/corpus.csv")``."""
+    return ASSETS / name
+
+
+def read_asset(name: str) -> str:
+    """The text of a shipped file."""
+    return asset(name).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Sentence vectors that belong together, without a number of clusters: near duplicates, and communities.
 
-    near_duplicates(vectors, threshold=0.95)            of each vector the earlier one that it nearly repeats
-    near_duplicates(vectors, 0.95, others=more)         of each vector the most similar of ``more``
+    near_duplicates(vectors, threshold=0.95)            for each vector the earlier one that it nearly repeats
+    near_duplicates(vectors, 0.95, others=more)         for each vector the most similar of ``more``
     community_detection(vectors, threshold=0.75)        vectors around a centre
 
 Near duplicates are found among a million vectors in seconds, without comparing each with each.
@@ -37,19 +37,29 @@ from training.errors import InputError
 from training.progress import Progress, ShouldStop, progress_bar, steps
 from training.search import TOLERANCE, as_rows, check_dimensions
 
-SIZE = 1_000  # vectors of a cell, about
+# About the number of vectors of a cell.
+SIZE = 1_000
 MIN_CELLS, MOST_CELLS = 32, 1_024
-MAX_NEAR = 1 / 16  # share of the cells that a vector may be near to; above, each is compared with each
-MARGIN = 0.3  # of a cell, relative to the distance of near duplicates
-DIMENSIONS = 48  # of short vectors
-SAMPLE, ROUNDS = 32, 4  # vectors a centre, and rounds of k-means, that the centres are made of
-ROWS = 2_048  # vectors that are compared with the centres at a time
-TILE = 1_024  # rows and columns of a product: fits in a core's cache together with its operands
-FIRST_BATCH = 16_384  # vectors that are decided on together; the next batches end at 4, 16 … times as many
-BITS = 40  # of a position, where cell and position are one number
-SLACK = 1e-5  # for the rounding of float32
+# If vectors are near to a larger share of the cells on average, each is compared with each.
+MAX_NEAR = 1 / 16
+# The margin of a cell, relative to the distance of near duplicates.
+MARGIN = 0.3
+DIMENSIONS = 48
+# The vectors for each centre, and the rounds, of k-means.
+SAMPLE, ROUNDS = 32, 4
+# The vectors that are compared with the centres at a time.
+ROWS = 2_048
+# The rows and columns of a product, which fits in a core's cache together with its operands.
+TILE = 1_024
+# The vectors of the first batch that is decided on; the next batches end at 4, 16 … times as many.
+FIRST_BATCH = 16_384
+# The bits of a position, where cell and position are one number.
+BITS = 40
+# Allows for the rounding of float32.
+SLACK = 1e-5
 
-Block = tuple[np.ndarray, np.ndarray]  # places of rows and of columns: int64 (R,), (C,)
+# The places of rows and of columns, int64 (R,) and (C,).
+Block = tuple[np.ndarray, np.ndarray]
 
 
 def near_duplicates(
@@ -61,9 +71,9 @@ def near_duplicates(
 ) -> np.ndarray:
     """The earlier vector that each one nearly duplicates: int64 (N,), its position, or the vector's own.
 
-    In order, a vector is kept unless it has a cosine of at least ``threshold`` with a kept one. So no two kept vectors
-    are that similar, and each dropped one is similar to a kept one. Exact up to 32,000 vectors; of more, a pair may be
-    missed that lies far across the border of two cells, see above.
+    In order, a vector stays unless it has a cosine of at least ``threshold`` with one that stays. So no two of those
+    are that similar, and every other vector is similar to one of them. Exact up to 32,000 vectors; of more, a pair
+    that lies far across the border of two cells may be missed, see above.
 
     Args:
         vectors: float32 (N, D), unit length.
@@ -86,46 +96,49 @@ def near_duplicates(
         return original
     short = _shortened(rows, _basis(rows))
     cells = _Cells(rows, short, _choose_centres(short, threshold), threshold)
-    ranks = np.full(n, 2 * n)  # by place: the position of a kept vector, n + that of an undecided one, else 2n
+    # By place: the position of a vector that stays, n + that of an undecided one, else 2n.
+    ranks = np.full(n, 2 * n)
     batches = [0, *(FIRST_BATCH << i for i in range(0, 60, 2) if FIRST_BATCH << i < n), n]
     for start, stop in steps(list(pairwise(batches)), on_progress, should_stop):
         undecided = cells.place[start:stop]
         ranks[undecided] = n + cells.position[undecided]
         while len(undecided):
-            first = np.full(n, 2 * n)  # by place: the least rank of the vectors before it that it is similar to
+            # By place: the least rank of the earlier vectors that it is similar to.
+            first = np.full(n, 2 * n)
             blocks = _undecided_blocks(cells, ranks, should_stop)
-            for places, found in parallel.imap(partial(_least_ranks, cells, ranks, threshold), blocks):
-                np.minimum.at(first, places, found)
-            found = first[undecided]
-            is_kept = found == 2 * n
+            for places, ranks_before in parallel.imap(partial(_least_ranks, cells, ranks, threshold), blocks):
+                np.minimum.at(first, places, ranks_before)
+            ranks_before = first[undecided]
+            is_kept = ranks_before == 2 * n
             ranks[undecided[is_kept]] -= n
-            is_dropped = ~is_kept & (ranks[cells.place[found % n]] < n)
-            original[cells.position[undecided[is_dropped]]] = found[is_dropped] % n
+            is_dropped = ~is_kept & (ranks[cells.place[ranks_before % n]] < n)
+            original[cells.position[undecided[is_dropped]]] = ranks_before[is_dropped] % n
             ranks[undecided[is_dropped]] = 2 * n
             undecided = undecided[~is_kept & ~is_dropped]
     return original
 
 
 def _undecided_blocks(cells: _Cells, ranks: np.ndarray, should_stop: ShouldStop | None) -> Iterator[Block]:
-    """Blocks (rows, columns) that have all pairs of an undecided vector with a kept or an undecided one before it."""
+    """Blocks (rows, columns) with all pairs of an undecided vector and an earlier one that stays or is undecided."""
     n = len(cells)
     for cell in steps(range(cells.count), should_stop=should_stop):
         own, near = cells.own(cell), cells.near(cell)
         own, near = own[ranks[own] < 2 * n], near[ranks[near] < 2 * n]
         new, is_new = own[ranks[own] >= n], ranks[near] >= n
         for rows, columns in _tiles(new, own):
-            if cells.position[columns[0]] < cells.position[rows[-1]]:  # both in the order of their positions
+            # Both are in the order of their positions.
+            if cells.position[columns[0]] < cells.position[rows[-1]]:
                 yield rows, columns
         yield from _tiles(near[is_new], own)
         yield from _tiles(near[~is_new], new)
 
 
 def _least_ranks(cells: _Cells, ranks: np.ndarray, threshold: float, block: Block) -> tuple[np.ndarray, np.ndarray]:
-    """Of the places in a block that are similar to one before them: these places, and the least rank of the latter."""
-    found = _similar(cells, block[0], cells, block[1], threshold)
-    if found is None:
+    """The places in a block that are similar to an earlier one, and the least rank of those earlier ones."""
+    similar_places = _similar(cells, block[0], cells, block[1], threshold)
+    if similar_places is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    rows, columns, cosines = found
+    rows, columns, cosines = similar_places
     above, left = cells.position[rows][:, None], cells.position[columns]
     is_similar, none = cosines >= threshold, 2 * len(cells)
     of_rows = np.where(is_similar & (left < above), ranks[columns], none).min(axis=1)
@@ -144,16 +157,17 @@ def _nearest_of(
     larger = max(vectors, others, key=len)
     basis = _basis(larger)
     centres = _choose_centres(_shortened(larger, basis), threshold)
-    mine, theirs = (_Cells(each, _shortened(each, basis), centres, threshold) for each in (vectors, others))
+    mine = _Cells(vectors, _shortened(vectors, basis), centres, threshold)
+    theirs = _Cells(others, _shortened(others, basis), centres, threshold)
 
     def blocks() -> Iterator[Block]:
         for cell in steps(range(mine.count), on_progress, should_stop):
             yield from _tiles(np.concatenate([mine.own(cell), mine.near(cell)]), theirs.own(cell))
             yield from _tiles(mine.own(cell), theirs.near(cell))
 
-    for found in parallel.imap(lambda block: _similar(mine, block[0], theirs, block[1], threshold), blocks()):
-        if found is not None:
-            rows, columns, cosines = found
+    for similar_places in parallel.imap(lambda block: _similar(mine, block[0], theirs, block[1], threshold), blocks()):
+        if similar_places is not None:
+            rows, columns, cosines = similar_places
             best = cosines.argmax(axis=1)
             best, cosines = theirs.position[columns[best]], cosines.max(axis=1)
             rows = mine.position[rows]
@@ -172,15 +186,15 @@ def _shortened(vectors: Tensor, basis: Tensor) -> Tensor:
     """Vectors (N, D) in the directions of a basis (D, d), and the length of what is left: (N, d + 1)."""
     short = torch.empty(len(vectors), basis.shape[1] + 1)
     for start in range(0, len(vectors), ROWS):
-        part, found = vectors[start : start + ROWS], short[start : start + ROWS]
-        torch.mm(part, basis, out=found[:, :-1])
-        left = part.square().sum(dim=1) - found[:, :-1].square().sum(dim=1)
-        found[:, -1] = left.clamp_(min=0).sqrt_()
+        part, coordinates = vectors[start : start + ROWS], short[start : start + ROWS]
+        torch.mm(part, basis, out=coordinates[:, :-1])
+        left = part.square().sum(dim=1) - coordinates[:, :-1].square().sum(dim=1)
+        coordinates[:, -1] = left.clamp_(min=0).sqrt_()
     return short
 
 
 def _choose_centres(short: Tensor, threshold: float) -> Tensor:
-    """Centres (C, d) for N short vectors (N, d): of k-means; one alone, if cells save little."""
+    """The centres (C, d) of N short vectors (N, d), by k-means; one alone, if cells save little."""
     count = min(len(short) // SIZE, MOST_CELLS)
     if count < MIN_CELLS:
         return short[:1]
@@ -196,7 +210,7 @@ def _choose_centres(short: Tensor, threshold: float) -> Tensor:
 
 
 def _reach(centres: Tensor, threshold: float) -> Tensor:
-    """How much less a vector's product with another centre may be than with its own, to be near that cell: (C, C)."""
+    """The products with centres that a vector near a cell may lack beside that with its own centre: (C, C)."""
     margin = MARGIN * math.sqrt(max(0.0, 2 - 2 * threshold) + SLACK)
     return margin * torch.cdist(centres, centres) + SLACK
 
@@ -223,16 +237,18 @@ class _Cells:
 
         with torch.inference_mode():
             parts = parallel.imap(assign, range(0, len(vectors), ROWS))
-            own, near = (torch.cat(each) for each in zip(*parts, strict=True))
+            own, near = (torch.cat(columns) for columns in zip(*parts, strict=True))
             order = own.argsort(stable=True)
             self.short = short[order].to(torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32)
-        self.position = order.numpy()  # of each place, the row of ``vectors``
+        # The row of ``vectors`` at each place.
+        self.position = order.numpy()
         self.place = np.empty_like(self.position)
         self.place[self.position] = np.arange(len(order))
         edges = np.arange(self.count + 1)
         self._own = np.searchsorted(own[order].numpy(), edges)
         keys = near.numpy()
-        keys.sort()  # by cell
+        # The keys are sorted by cell.
+        keys.sort()
         self._near_of = np.searchsorted(keys, edges << BITS)
         keys &= (1 << BITS) - 1
         self._near = self.place.astype(np.int32)[keys]
@@ -266,19 +282,17 @@ def _similar(
     """
     with torch.inference_mode():
         product, bound = first.short[rows] @ second.short[columns].T, threshold - TOLERANCE
-        if product.dtype == torch.bfloat16 and bound > 0:  # positive numbers are in the order of their bits, and
-            product = product.view(torch.int16)  # integers are compared five times as fast
+        # Positive numbers are in the order of their bits, and integers are compared five times as fast.
+        if product.dtype == torch.bfloat16 and bound > 0:
+            product = product.view(torch.int16)
             bound = int(np.float32(bound).view(np.int32)) >> 16
-        chosen = (product.amax(dim=1) >= bound).nonzero()[:, 0]
-        if not len(chosen):
+        similar_rows = (product.amax(dim=1) >= bound).nonzero()[:, 0]
+        if not len(similar_rows):
             return None
-        these = (product[chosen].amax(dim=0) >= bound).nonzero()[:, 0]
-        rows, columns = rows[chosen.numpy()], columns[these.numpy()]
+        similar_columns = (product[similar_rows].amax(dim=0) >= bound).nonzero()[:, 0]
+        rows, columns = rows[similar_rows.numpy()], columns[similar_columns.numpy()]
         u, v = first.exact[first.position[rows]], second.exact[second.position[columns]]
         return rows, columns, (u @ v.T).numpy()
-
-
-# ---------------------------------------------------------------- communities
 
 
 def community_detection(
@@ -324,12 +338,12 @@ def community_detection(
 
 
 def _without_overlaps(around: list[tuple[int, np.ndarray]], n: int, smallest: int) -> list[list[int]]:
-    """Of centres with their rows: each row in the first community that has it, the largest first."""
-    is_taken, found = np.zeros(n, dtype=bool), []
-    for centre, rows in sorted(around, key=lambda each: -len(each[1])):
+    """The communities, the largest first, from centres and their rows; a row stays in the first that has it."""
+    is_taken, communities = np.zeros(n, dtype=bool), []
+    for centre, rows in sorted(around, key=lambda community: -len(community[1])):
         free = rows[~is_taken[rows]]
         if not is_taken[centre] and len(free) >= smallest:
             community = [centre, *free[free != centre].tolist()]
             is_taken[community] = True
-            found.append(community)
-    return sorted(found, key=len, reverse=True)
+            communities.append(community)
+    return sorted(communities, key=len, reverse=True)

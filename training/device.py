@@ -1,4 +1,4 @@
-"""Which device to compute on, and in which precision.
+"""The device to compute on, and the precision.
 
 "auto" is a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it natively,
 float32 elsewhere. Emulated bfloat16 is slower than float32, so that PyTorch supports it is not enough: the hardware
@@ -19,7 +19,7 @@ from training.errors import InputError
 
 DEVICE_TYPES = ("cpu", "cuda", "mps")
 GB = 1 << 30
-CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}  # of processors that multiply bfloat16, in /proc/cpuinfo
+CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -61,14 +61,14 @@ def has_native_bfloat16(device_type: str) -> bool:
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Values of the host on the device. To a GPU by pinned memory: the copy waits for no batch that is computed."""
+    """Values of the host on the device; to a GPU by pinned memory, so that the copy waits for no computation."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device, non_blocking=True)
     return values.pin_memory().to(device, non_blocking=True)
 
 
 def to_host(values: Tensor) -> np.ndarray:
-    """Values as NumPy. From a GPU by pinned memory, and this thread alone waits: for them, and nothing after them."""
+    """Values as NumPy; from a GPU by pinned memory, so that this thread alone waits, and only for these values."""
     if not values.is_cuda:
         return values.cpu().numpy()
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
@@ -80,7 +80,7 @@ def to_host(values: Tensor) -> np.ndarray:
 
 
 def describe_device(device: torch.device) -> str:
-    """Such as "cuda:0, NVIDIA H200 (139 GB)"; of other devices "cpu" or "mps"."""
+    """A device in words, such as "cuda:0, NVIDIA H200 (139 GB)", "cpu" or "mps"."""
     if device.type != "cuda":
         return str(device)
     about = torch.cuda.get_device_properties(device)
@@ -88,5 +88,5 @@ def describe_device(device: torch.device) -> str:
 
 
 def held_memory(device: torch.device) -> float | None:
-    """The most GB that PyTorch has held on this GPU so far; None of other devices."""
+    """The most GB that PyTorch has held on this GPU so far; None for other devices."""
     return round(torch.cuda.max_memory_reserved(device) / GB, 2) if device.type == "cuda" else None

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
-LONGEST_MESSAGE = 1_600  # characters
-_KEPT_AT_THE_START = 400  # of a longer message; the rest of it is kept at its end, which says what to do
-# Of a path, all but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
-# Names are not read twice, (?>…), nor are more than 40: a visitor may send a thousand slashes.
+LONGEST_MESSAGE = 1_600
+# A longer message loses its middle, as its end says what to do.
+_START = 400
+# All of a path but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
+# No name is read twice, by (?>…), and no more than 40 are read, as a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
     r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""
     r"""|(?<!\w)[A-Za-z]:(?:\\(?>(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)(?=\\)){0,40}\\(?=[\w.])"""
@@ -23,7 +24,7 @@ class UserFacingError(Exception):
     its middle: an answer is never as large as the request.
 
     Attributes:
-        public: the message for visitors of the app, whom the folders of its machine do not concern: without them.
+        public: the message for visitors of the app, without the folders of its machine, which do not concern them.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
@@ -36,7 +37,7 @@ class InputError(UserFacingError, ValueError):
 
 
 class NotFoundError(InputError):
-    """A name that no source knows. The message lists every source with its reason; a page shows less at first.
+    """A name that no source has. The message lists every source with its reason; a page shows less at first.
 
     Attributes:
         summary: one sentence without the reasons.
@@ -53,9 +54,9 @@ def summary_of(error: UserFacingError) -> str:
     return error.summary if isinstance(error, NotFoundError) else error.public
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
+def did_you_mean(text: str, names: Iterable[str]) -> str:
     """A clause with the known name that is nearest to what was typed; "" where none is near."""
-    nearest = get_close_matches(text[:100], [name for name in known if name != text], n=1, cutoff=0.7)
+    nearest = get_close_matches(text[:100], [name for name in names if name != text], n=1, cutoff=0.7)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
@@ -82,4 +83,4 @@ class Stopped(Exception):  # noqa: N818 - not an error
 def _without_middle(text: str) -> str:
     if len(text) <= LONGEST_MESSAGE:
         return text
-    return f"{text[:_KEPT_AT_THE_START]} … {text[_KEPT_AT_THE_START - LONGEST_MESSAGE :]}"
+    return f"{text[:_START]} … {text[_START - LONGEST_MESSAGE :]}"

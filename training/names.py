@@ -1,4 +1,4 @@
-"""The names that people type: of models, of runs and of data. Read where text comes in, objects from there inwards.
+"""The names that people type, of models, runs and data; text is parsed at the edge, and is an object from there on.
 
 all-mpnet-base-v2?dim=256                        a model, by its first 256 dimensions
 all-MiniLM-L6-v2:cls                             the same weights under CLS pooling; likewise :mean, :max, …
@@ -15,8 +15,8 @@ bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that 
 
 stsb:dev                                         data: a built-in set and its split
 hf:org/name:config:split                         any set of the Hub
-reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it shall not be found out
-pairs.csv?columns=left,right,gold                a file, with its columns if their names do not say what they are
+reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it is not to be detected
+pairs.csv?columns=left,right,gold                a file, with its columns if they have other names
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -41,17 +41,21 @@ from training.pooling import POOLINGS, pooling_label
 RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
 BEIR, NANOBEIR = "beir:", "nanobeir:"
 PORTS = {"http": 80, "https": 443}
-BY_ROLE = "query|document"  # as a prompt's name: the model's prompt for queries on one side, for documents on the other
+# The name that stands for the model's prompts for queries on one side, and for documents on the other.
+BY_ROLE = "query|document"
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
-_STATED = re.compile(r"(.+(?<![?&]encoding)(?<![?&]columns))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)  # data, its objective
+# The name of data and its objective.
+_WITH_OBJECTIVE = re.compile(r"(.+(?<![?&]encoding)(?<![?&]columns))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
 _READ_AS = re.compile(r"(.+)\?((?:encoding|columns)=[^?&]*(?:&(?:encoding|columns)=[^?&]*)*)", re.DOTALL)
-_MARKS = re.compile(r"[%+&=?]")  # written as %2B, … in the names of columns
-_REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"  # the Hub's rule: no "..", no "--", no mark at an end
+# Written as %2B, … in the names of columns.
+_MARKS = re.compile(r"[%+&=?]")
+# The rule of the Hub: no "..", no "--", no mark at an end.
+_REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
-# Neither credentials nor a query: what is connected to is what stands here.
+# There are no credentials and no query, so that the text shows where the program connects to.
 _ENDPOINT = re.compile(
     r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.ASCII | re.I
 )
@@ -69,16 +73,19 @@ def is_repo_id(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind an OpenAI-compatible server. What is sent to it leaves this program, and mostly this machine."""
+    """A model behind an OpenAI-compatible server. Texts that it encodes leave this program, and mostly this machine.
 
-    url: str  # to which /embeddings is added
-    address: str  # host:port, in lower case
-    model: str  # by the name that the server knows
+    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and ``model`` a server's name.
+    """
+
+    url: str
+    address: str
+    model: str
 
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model and how it is used; None = as its folder says."""
+    """A model and its settings; None stands for those of its folder."""
 
     name: str
     dimension: int | None = None
@@ -86,11 +93,12 @@ class ModelName:
     prompt_name: str | None = None
     dtype: str | None = None
     pooling: str | None = None
-    maxsim: bool = False  # the token vectors of this encoder are compared, by late interaction
+    # Whether the token vectors of this encoder are compared, by late interaction.
+    maxsim: bool = False
 
     @staticmethod
     def parse(text: ModelName | str) -> ModelName:
-        """Read a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
+        """Reads a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
         if isinstance(text, ModelName):
             return text
         if ("?" in text or ":" in text) and _is_folder(text):
@@ -122,14 +130,14 @@ class ModelName:
         return ModelName(f"{RUN}{run_id}")
 
     def __str__(self) -> str:
-        said = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
-        settings = urlencode({key: value for key, value in said.items() if value is not None})
+        values = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
+        settings = urlencode({key: value for key, value in values.items() if value is not None})
         kind, pooling = MAXSIM * self.maxsim, f":{self.pooling}" if self.pooling else ""
         return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
 
     @property
     def label(self) -> str:
-        """In words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
+        """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
         parts = ["MaxSim of " * self.maxsim + MODEL_LABELS.get(self.name, self.name)]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
@@ -145,7 +153,7 @@ class ModelName:
 
     @property
     def run_id(self) -> str | None:
-        """The id of the run, or its name, as it was typed; None if this is no run."""
+        """The id or the name of the run, as it was typed; None if this is no run."""
         return self.name.removeprefix(RUN) if self.name.startswith(RUN) else None
 
     @property
@@ -161,50 +169,58 @@ class ModelName:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Of ``endpoint:URL#model``: where it is; None for any other model."""
+        """The server and the model of ``endpoint:URL#model``; None for any other model."""
         return _read_endpoint(self.name) if self.name.startswith(ENDPOINT) else None
 
     def with_pooling(self, pooling: str | None) -> ModelName:
-        """The same under another pooling; None and "" change nothing."""
+        """The name with another pooling; None and "" change nothing."""
         return replace(self, pooling=pooling) if pooling else self
 
     @property
     def weights(self) -> ModelName:
-        """The name with the dtype alone: what has a copy of its own in memory. Other settings share one."""
+        """The name with the dtype alone, which has a copy of its own in memory; other settings share one."""
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim)
 
     @property
     def states_prompt(self) -> bool:
-        """Whether a prompt is chosen, be it none."""
+        """Whether the name has a prompt, be it none."""
         return self.prompt is not None or self.prompt_name is not None
 
 
 @dataclass(frozen=True)
 class DataName:
-    """One data set or file, how a file is read (None = found out), and what a run learns from it."""
+    """One data set or file, and how it is used.
+
+    Args:
+        name: the set, or the path.
+        encoding: the encoding of the text of a file; None detects it.
+        objective: the objective of a run on this data; None is the run's.
+        columns: the names of the columns of a file, separated by commas; None detects them.
+    """
 
     name: str
-    encoding: str | None = None  # of its text
-    objective: str | None = None  # of a run's training data; None = the run's
-    columns: str | None = None  # that are used, separated by commas
+    encoding: str | None = None
+    objective: str | None = None
+    columns: str | None = None
 
     @staticmethod
     def parse(text: DataName | str) -> DataName:
-        """Read the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
+        """Reads the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
-        stated = _STATED.fullmatch(text)
-        text, objective = stated.groups() if stated and not os.path.lexists(text) else (text, None)
+        match = _WITH_OBJECTIVE.fullmatch(text)
+        text, objective = match.groups() if match and not os.path.lexists(text) else (text, None)
         read_as = _READ_AS.fullmatch(text)
-        if not read_as or os.path.lexists(text):  # which is False for what no file system takes
+        # lexists is False for a text that no file system takes.
+        if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
-        said = dict(each.split("=", 1) for each in read_as[2].split("&"))
-        encoding, columns = (unquote(said.get(key, "")).strip() or None for key in ("encoding", "columns"))
+        settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
+        encoding, columns = (unquote(settings.get(key, "")).strip() or None for key in ("encoding", "columns"))
         return DataName(read_as[1], encoding, objective, columns)
 
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
-        """Read "snli+mnli" as two names. A path that exists may itself contain a plus."""
+        """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
         whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
         if parts == [text] or os.path.lexists(whole.name):
             return (whole,)
@@ -213,8 +229,8 @@ class DataName:
     def __str__(self) -> str:
         objective = f"={self.objective}" if self.objective else ""
         columns = self.columns and _MARKS.sub(lambda mark: quote(mark[0]), self.columns)
-        said = [f"{key}={value}" for key, value in (("encoding", self.encoding), ("columns", columns)) if value]
-        return f"{self.name}{(said and '?') or ''}{'&'.join(said)}{objective}"
+        settings = [f"{key}={value}" for key, value in (("encoding", self.encoding), ("columns", columns)) if value]
+        return f"{self.name}{(settings and '?') or ''}{'&'.join(settings)}{objective}"
 
     @property
     def built_in(self) -> DataSet | None:
@@ -228,7 +244,7 @@ class DataName:
 
     @property
     def hub_parts(self) -> list[str] | None:
-        """Of ``hf:``: the id, then the configuration and the split where they are named; None for any other name."""
+        """The id, and the configuration and the split if there are any, of ``hf:``; None for any other name."""
         return self.name.removeprefix(HUB).split(":") if self.name.startswith(HUB) else None
 
     @property
@@ -243,7 +259,7 @@ class DataName:
 
     @property
     def judged(self) -> tuple[DataName, str]:
-        """Of ``beir:`` the folder, file or set behind it, and the split of a folder, "" if the name says none."""
+        """The folder, file or set of ``beir:``, and the split of a folder, "" if there is none in the name."""
         whole = replace(self, name=self.name.removeprefix(BEIR))
         folder, _, split = whole.name.rpartition(":")
         if whole.exists or not is_id(split) or not _is_folder(folder):
@@ -266,21 +282,21 @@ class DataName:
 
     @property
     def label(self) -> str:
-        """In words, such as "STSb dev"; a path without its folders. A set's test split goes without saying."""
-        known = self.built_in
-        if known is None or self.split not in ("", *known.splits):
+        """The name in words, such as "STSb dev"; a path without its folders, and a set without the word test."""
+        data_set = self.built_in
+        if data_set is None or self.split not in ("", *data_set.splits):
             return PurePath(self.name).name if "/" in self.name or "\\" in self.name else self.name
-        return known.title if self.split in ("", "test") else f"{known.title} {self.split}"
+        return data_set.title if self.split in ("", "test") else f"{data_set.title} {self.split}"
 
     @property
     def test_split(self) -> str | None:
-        """Of the development split of a built-in set that is on every machine: its test split. None for all others."""
-        known = self.built_in
-        is_dev = known is not None and not known.repo and self.split in ("", "dev")
+        """The test split for the development split of a built-in set that is on every machine; else None."""
+        data_set = self.built_in
+        is_dev = data_set is not None and not data_set.repo and self.split in ("", "dev")
         return f"{self.name.partition(':')[0]}:test" if is_dev else None
 
     def absolute(self, encoding: str | None = None, columns: str | None = None) -> DataName:
-        """For use in another folder: a file by its whole path, read so unless it says how."""
+        """The name for use in another folder: a file by its whole path, with these settings unless it has its own."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
             return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
@@ -296,7 +312,7 @@ def join_names(parts: tuple[DataName, ...]) -> str:
 
 
 def absolute_names(text: str, encoding: str | None = None, columns: str | None = None) -> str:
-    """Joined names for use in another folder; files that do not say how they are read are read so."""
+    """Joined names for use in another folder; files without settings of their own have these."""
     return join_names(tuple(part.absolute(encoding, columns) for part in DataName.parse_joined(text)))
 
 
@@ -306,10 +322,10 @@ def names_file(text: str) -> bool:
 
 
 def _read_endpoint(name: str) -> Endpoint:
-    found = _ENDPOINT.fullmatch(name.removeprefix(ENDPOINT))
-    if found is None:
+    match = _ENDPOINT.fullmatch(name.removeprefix(ENDPOINT))
+    if match is None:
         raise InputError(f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key")
-    scheme, host, port, path, model = found.groups()
+    scheme, host, port, path, model = match.groups()
     scheme, address = scheme.lower(), f"{host.lower()}:{int(port or PORTS[scheme.lower()])}"
     return Endpoint(f"{scheme}://{address}{path}", address, model)
 

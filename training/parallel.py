@@ -32,7 +32,7 @@ def num_threads() -> int:
 
 
 def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None) -> Iterator[Result]:
-    """Yield ``function`` of each item, computed on all cores, in the order of the items.
+    """Yields ``function`` of each item, computed on all cores, in the order of the items.
 
     Items are taken one by one and only a few are under way at any time (``at_a_time``, or one for each core), so that
     callers share the cores fairly and memory stays flat. A single item is computed by the caller, who would wait for a
@@ -60,20 +60,8 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
             future.cancel()
 
 
-def ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``function`` of each item, in order; while the caller is busy with one, a thread computes the next."""
-    with ThreadPoolExecutor(1, "ahead") as thread:
-        following: Future[Result] | None = None
-        for item in items:
-            current, following = following, thread.submit(function, item)
-            if current is not None:
-                yield current.result()
-        if following is not None:
-            yield following.result()
-
-
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run all tasks, some of them in the calling thread -> their results, in order. For the lowest latency.
+    """Runs all tasks, some of them in the calling thread, for the lowest latency; returns their results in order.
 
     A sleeping thread needs a millisecond or two to wake up. The caller starts at once, and at the end it usually
     waits for nobody. A single task may use all cores. An error in a task is raised; tasks not yet started are skipped.
@@ -93,17 +81,19 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
                     return
                 results[index] = task()
         finally:
-            remaining.clear()  # after an error: the other threads skip the rest
+            # After an error the other threads skip the rest.
+            remaining.clear()
 
     helpers = [pool.submit(work) for _ in range(min(threads, len(tasks)) - 1)]
     try:
         with single_threaded_ops():
             work()
     finally:
-        started = [helper for helper in helpers if not helper.cancel()]  # the rest are busy with other callers' work
+        # The rest are busy with the work of other callers.
+        started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:
-        helper.result()  # raises its error
+        helper.result()
     return [results[index] for index in range(len(tasks))]
 
 
@@ -114,9 +104,11 @@ def single_threaded_ops() -> Iterator[None]:
     PyTorch's own threads stay awake for milliseconds after an operation, waiting for the next, on cores that the
     workers need by then: a tenth of a training step.
     """
-    _pool()  # first: it takes its size from the number of threads outside the block
+    # The pool takes its size from the number of threads outside the block.
+    _pool()
     before = torch.get_num_threads()
-    if before == 1:  # to set it would set the number with which later threads start
+    # Setting the number again would set the one with which later threads start.
+    if before == 1:
         yield
         return
     torch.set_num_threads(1)
@@ -138,13 +130,16 @@ def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: 
     all_started = threading.Barrier(threads + 1)
 
     def initialize() -> None:
-        torch.get_num_threads()  # a thread adopts the global number when it first needs one: now
-        torch.set_num_threads(1)  # of this thread, but also the global number, with which later threads start ...
+        # A thread adopts the global number when it first needs one, which is here.
+        torch.get_num_threads()
+        # This sets the number of this thread, and the global number, with which later threads start.
+        torch.set_num_threads(1)
         all_started.wait()
 
     pool = ThreadPoolExecutor(threads, "encode", initializer=initialize)
     for _ in range(threads):
         pool.submit(lambda: None)
     all_started.wait()
-    torch.set_num_threads(threads)  # ... so the global number is restored
+    # The global number is restored.
+    torch.set_num_threads(threads)
     return pool, threads

@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
 
-NO_POOLING = "none"  # of a model that has no tokens here
-PAPER_POOLINGS = ("mean", "max", "cls")  # those of Table 6, which the pages compare
+# The pooling of a model that has no tokens here.
+NO_POOLING = "none"
+# The poolings of Table 6, which the pages compare.
+PAPER_POOLINGS = ("mean", "max", "cls")
 
 
 class Pooling(NamedTuple):
-    """A pooling, and what the pages and the word map need to know of it."""
+    """A pooling, with its words and its weights."""
 
     pool: Pool
     label: str
-    # (tokens, how many of the first are skipped) -> the weight of each token in the sum; None: it is no such sum
+    # The weight of each token in the sum, by the number of tokens and of those skipped at the start; None for no sum.
     weights: Callable[[int, int], list[float]] | None = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -52,7 +54,8 @@ def normalize_rows(vectors: np.ndarray) -> np.ndarray:
 
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Average over the real tokens, summed in float32. (B, T, D) -> (B, D) float32."""
-    import torch  # here and below: the table must be quick to read
+    # Torch is imported here and below, as the table must be quick to read.
+    import torch
 
     if mask is None:
         return hidden.mean(dim=1, dtype=torch.float32)
@@ -176,9 +179,9 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
 
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
-    """The mask (B, T) without the first ``skipped`` real tokens of each row; of a row that has no more, the last."""
+    """The mask (B, T) without the first ``skipped`` real tokens of each row, but always with the last."""
     import torch
 
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
-    number = real.cumsum(dim=1)  # of each token, from 1
+    number = real.cumsum(dim=1)
     return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

@@ -1,4 +1,4 @@
-"""Progress of long work: computations, a bar for callers in a terminal or a notebook, and downloads.
+"""The progress of long work: callbacks, a bar for a terminal or a notebook, downloads, and the time that is left.
 
 A loader calls the sources of models and data through many layers that have nothing to do with downloads, so that the
 listener of downloads is a context variable and no argument of them all:
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -26,16 +27,19 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int | None], None]  # (done, in all if known)
 ShouldStop = Callable[[], bool]
 
-# What tqdm says, whichever library imports it first, in a notebook without ipywidgets: its bars are of text then.
+# The decay of the exponential moving average of the seconds per step.
+DECAY = 0.95
+
+# The warning of tqdm in a notebook without ipywidgets, where its bars are of text.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Each item. Before it ``should_stop`` is asked, and Stopped raised; after it ``on_progress`` gets (done, all).
+    """Yields each item, after asking ``should_stop``, which raises Stopped, and calls ``on_progress`` with (done, all).
 
-    Of a range from 0 in steps of 256, its items are batches: texts are counted, and not batches.
+    The items of a range from 0 in steps of 256 are batches, of which the texts are counted.
     """
     batch, total = (items.step, items.stop) if isinstance(items, range) else (1, len(items))
     for done, item in enumerate(items, start=1):
@@ -52,13 +56,13 @@ def is_interactive() -> bool:
 
 
 @contextmanager
-def progress_bar(shown: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
-    """A callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``shown``.
+def progress_bar(visible: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
+    """A callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``visible``.
 
     with progress_bar(True, "Encoding") as on_progress:
         encoder.encode(sentences, on_progress=on_progress)
     """
-    if not shown:
+    if not visible:
         yield also
         return
     from tqdm.auto import tqdm
@@ -73,8 +77,6 @@ def progress_bar(shown: bool, description: str, also: Progress | None = None) ->
 
         yield report
 
-
-# ---------------------------------------------------------------- downloads
 
 # A function of a name, the megabytes done, and the megabytes in all.
 OnDownload = Callable[[str, float, float], None]
@@ -137,3 +139,59 @@ def megabytes_in(folder: Path) -> float:
             # It was renamed meanwhile.
             continue
     return total / 1e6
+
+
+class ThroughputMeter:
+    """The times of steps, evaluations and checkpoints; a method is called at the end of each, and ends its time."""
+
+    def __init__(self, seconds_before: float = 0.0) -> None:
+        self._started = time.perf_counter() - seconds_before
+        self._last = self._last_checkpoint = time.perf_counter()
+        self._seconds_per_step: float | None = None
+        self._evaluations: list[float] = []
+        self._sentences = 0
+        self._step_seconds = 0.0
+
+    def seconds(self) -> float:
+        """Total seconds of the run, those before it was resumed included."""
+        return time.perf_counter() - self._started
+
+    def end_step(self, sentences: int) -> None:
+        seconds, average = self._lap(), self._seconds_per_step
+        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._sentences += sentences
+        self._step_seconds += seconds
+
+    def end_evaluation(self) -> float:
+        """Records an evaluation, and returns its seconds."""
+        self._evaluations.append(self._lap())
+        return self._evaluations[-1]
+
+    def end_checkpoint(self) -> None:
+        self._lap()
+        self._last_checkpoint = time.perf_counter()
+
+    def since_checkpoint(self) -> float:
+        """Seconds since the last checkpoint, or since the start."""
+        return time.perf_counter() - self._last_checkpoint
+
+    def sentences_per_second(self) -> float:
+        """Throughput of the steps since the last call."""
+        rate = self._sentences / max(self._step_seconds, 1e-9)
+        self._sentences, self._step_seconds = 0, 0.0
+        return round(rate, 1)
+
+    def seconds_left(self, steps: int, evaluations: int) -> float | None:
+        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
+
+        None before the first step.
+        """
+        if self._seconds_per_step is None:
+            return None
+        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
+        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
+
+    def _lap(self) -> float:
+        now = time.perf_counter()
+        seconds, self._last = now - self._last, now
+        return seconds

@@ -1,4 +1,4 @@
-"""Vectors in fewer bits: bfloat16, int8, binary. What is stored, and what it stands for when it is compared.
+"""Vectors in fewer bits, bfloat16, int8 or binary: their codes, and the values that codes stand for.
 
     codes = quantize(vectors, "int8")                   int8 (N, D), a quarter of float32
     restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
@@ -18,16 +18,17 @@ import numpy as np
 
 from training.errors import InputError
 
-STEPS = 255  # of int8, between the smallest and the largest value of a dimension
+STEPS = 255
 
 Ranges = np.ndarray  # (2, D): the smallest and the largest value of each dimension
 
 
 class Precision(NamedTuple):
-    """How a number is stored, and what it is read as."""
+    """A way to store numbers, with its words."""
 
     label: str
-    bits: int  # of a dimension
+    # The bits of a dimension.
+    bits: int
     quantize: Callable[[np.ndarray, Ranges], np.ndarray]
     restore: Callable[[np.ndarray, Ranges], np.ndarray]
 
@@ -43,13 +44,13 @@ def ranges(calibration: np.ndarray) -> Ranges:
 
 
 def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges | None = None) -> np.ndarray:
-    """What is stored: (N, D) float32, uint16 (the bits of bfloat16) or int8; of binary (N, ⌈D/8⌉) uint8.
+    """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for binary (N, ⌈D/8⌉) uint8.
 
     Args:
         vectors: float32 (N, D).
         precision: float32, bfloat16, int8 or binary.
-        calibration: what `ranges` returned, of int8; None = those of ``vectors`` themselves. What is compared later
-            has to be quantized with the same ranges.
+        calibration: the `ranges` for int8; None = those of ``vectors`` themselves. Vectors that are compared have to
+            be quantized with the same ranges.
 
     Raises:
         InputError: there is no such precision, or int8 is to be calibrated on fewer than two vectors.
@@ -64,7 +65,7 @@ def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges |
 
 
 def restore(codes: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
-    """What ``quantize`` returned -> float32 (N, D), as it is compared. Binary: 1 and −1."""
+    """The values float32 (N, D) of the codes of `quantize`; binary codes stand for 1 and −1."""
     return PRECISIONS[precision].restore(codes, calibration)
 
 

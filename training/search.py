@@ -1,4 +1,4 @@
-"""Search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
+"""The search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
 
     similarity(u, v)                                 (N, M): each with each
     semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus
@@ -56,7 +56,7 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 
     Args:
         u: NumPy or tensor; the result is of the same kind.
-        v: likewise.
+        v: NumPy or tensor.
         function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
 
     Raises:
@@ -64,8 +64,8 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     """
     first, second = as_rows(u), as_rows(v)
     check_dimensions(first, second)
-    found = _score_function(function)(first, second)
-    return found if isinstance(u, Tensor) else found.numpy()
+    similarities = _score_function(function)(first, second)
+    return similarities if isinstance(u, Tensor) else similarities.numpy()
 
 
 def _score_function(function: str | ScoreFunction) -> ScoreFunction:
@@ -79,7 +79,8 @@ def _score_function(function: str | ScoreFunction) -> ScoreFunction:
 def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
     """Vectors as a float32 tensor (N, D), not copied if they are float32; one vector (D,) becomes (1, D)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a read-only memory map: nothing is written to it
+        # The warning is about a read-only memory map, to which nothing is written.
+        warnings.simplefilter("ignore")
         rows = vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, dtype=np.float32))
     return rows.float() if rows.ndim == 2 else rows.float()[None]
 
@@ -93,15 +94,18 @@ def check_dimensions(first: Tensor, second: Tensor) -> None:
         )
 
 
-# ---------------------------------------------------------------- the nearest to a query
-
-QUERIES, ROWS = 128, 65_536  # vectors that are compared at a time
-BITS = (1, 8)  # a dimension
-CANDIDATES = {1: 1_000, 8: 100}  # at least so many are rescored
-CANDIDATES_PER_RESULT = {1: 40, 8: 4}  # or so many times k, if that is more
-CHECKED, MIN_RECALL = 20, 0.95  # queries that an index by one bit is checked with, and what it has to find
-MIN_PART = 50_000  # vectors that are worth a thread of their own
-CHUNK = 65_536  # vectors that are quantized at a time
+QUERIES, ROWS = 128, 65_536
+# The bits of a dimension.
+BITS = (1, 8)
+# The fewest candidates that are rescored, by bits.
+CANDIDATES = {1: 1_000, 8: 100}
+# Candidates for each of the k results, if these are more.
+CANDIDATES_PER_RESULT = {1: 40, 8: 4}
+# The queries that an index of one bit is checked with, and the recall that it must have.
+CHECKED, MIN_RECALL = 20, 0.95
+# The vectors that are worth a thread of their own.
+MIN_PART = 50_000
+CHUNK = 65_536
 
 
 class SearchIndex:
@@ -110,7 +114,7 @@ class SearchIndex:
     exact = True
 
     def __init__(self, vectors: np.ndarray | Tensor, function: str | ScoreFunction = "cosine") -> None:
-        """``vectors``: (N, D). ``function``: of `SIMILARITIES`, or what computes (Q, D), (N, D) -> (Q, N)."""
+        """``vectors``: (N, D). ``function``: one of `SIMILARITIES`, or a function (Q, D), (N, D) -> (Q, N)."""
         self._is_cosine = function == "cosine"
         self._score = SIMILARITIES["dot"].matrix if self._is_cosine else _score_function(function)
         self._vectors = F.normalize(as_rows(vectors), dim=1) if self._is_cosine else as_rows(vectors)
@@ -122,13 +126,13 @@ class SearchIndex:
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k nearest of each query (Q, D), best first: scores (Q, k) float32 and rows (Q, k) int64; k ≤ N.
 
-        Of equal ones the first comes first. InputError if the queries have another number of dimensions.
+        The first of equal ones comes first. InputError if the queries have another number of dimensions.
         """
-        chosen = as_rows(queries).to(self._vectors.device)
-        check_dimensions(chosen, self._vectors)
-        chosen = F.normalize(chosen, dim=1) if self._is_cosine else chosen
-        found = [self._nearest(part, k) for part in chosen.split(QUERIES)]
-        scores, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        rows_of_queries = as_rows(queries).to(self._vectors.device)
+        check_dimensions(rows_of_queries, self._vectors)
+        rows_of_queries = F.normalize(rows_of_queries, dim=1) if self._is_cosine else rows_of_queries
+        neighbours = [self._nearest(part, k) for part in rows_of_queries.split(QUERIES)]
+        scores, rows = (np.concatenate(parts) for parts in zip(*neighbours, strict=True))
         order = np.lexsort((rows, -scores))
         scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
         return np.minimum(scores, 1) if self._is_cosine else scores, rows
@@ -140,8 +144,8 @@ class SearchIndex:
             block = self._score(queries, self._vectors[start : start + ROWS])
             best = block.topk(min(k, block.shape[1]))
             scores, rows = torch.cat([scores, best.values], 1), torch.cat([rows, best.indices + start], 1)
-            scores, kept = scores.topk(min(k, scores.shape[1]))
-            rows = rows.gather(1, kept)
+            scores, places = scores.topk(min(k, scores.shape[1]))
+            rows = rows.gather(1, places)
         return scores.cpu().numpy(), rows.cpu().numpy()
 
 
@@ -155,7 +159,8 @@ class QuantizedIndex:
 
     def __init__(self, vectors: np.ndarray, bits: int = 1) -> None:
         """``vectors``: float32 (N, D), unit length. ``bits``: 1 or 8. Raises ValueError for another number."""
-        self.note = ""  # what the index was checked with, see `checked_index`
+        # The result of `checked_index` in words.
+        self.note = ""
         if bits not in BITS:
             raise ValueError(f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}")
         self._vectors, self.bits = vectors, bits
@@ -173,8 +178,8 @@ class QuantizedIndex:
         count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
         searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)
-        found = [self._rescore(query, rows, k) for query, rows in zip(queries, candidates, strict=True)]
-        return np.stack([cosines for cosines, _ in found]), np.stack([rows for _, rows in found])
+        neighbours = [self._rescore(query, rows, k) for query, rows in zip(queries, candidates, strict=True)]
+        return np.stack([cosines for cosines, _ in neighbours]), np.stack([rows for _, rows in neighbours])
 
     def _quantized(self, vectors: np.ndarray) -> Any:
         """A FAISS index of one part of the vectors."""
@@ -192,7 +197,7 @@ class QuantizedIndex:
         return index
 
     def _encoded(self, vectors: np.ndarray) -> np.ndarray:
-        """What FAISS takes: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
+        """The input of FAISS: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
         if self.bits == 1:
             return np.packbits(vectors > self._mean, axis=1)
         return np.ascontiguousarray(vectors, dtype=np.float32)
@@ -202,8 +207,9 @@ class QuantizedIndex:
         return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
 
     def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of the candidates by their exact cosine; of equal ones the first."""
-        rows = np.sort(rows)  # in the order in which they lie in memory
+        """The k nearest of the candidates by their exact cosine; the first of equal ones."""
+        # In the order in which they lie in memory.
+        rows = np.sort(rows)
         cosines = self._vectors[rows] @ query
         best = np.lexsort((rows, -cosines))[:k]
         return np.minimum(cosines[best], 1), rows[best]
@@ -212,18 +218,21 @@ class QuantizedIndex:
 def checked_index(vectors: np.ndarray) -> QuantizedIndex:
     """An index of unit vectors (N, D) by one bit; by one byte where that finds less than 95% of the nearest ten.
 
-    Twenty of the vectors are the queries. The signs say little of vectors whose variance lies in a few dimensions. What
-    was found is the ``note`` of the index.
+    Twenty of the vectors are the queries. The check is needed, as signs say little about vectors whose variance lies
+    in a few dimensions. The ``note`` of the index reports the result.
     """
     index = QuantizedIndex(vectors)
     queries = np.array(vectors[np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)])
-    count = min(11, len(vectors))  # a query finds itself
-    exact, found = (each.nearest(queries, count)[0][:, 1:] for each in (SearchIndex(vectors, "dot"), index))
-    recall = float((found >= exact[:, -1:] - 1e-6).mean()) if count > 1 else 1.0  # equal ones count as found
+    # A query finds itself too.
+    count = min(11, len(vectors))
+    exact = SearchIndex(vectors, "dot").nearest(queries, count)[0][:, 1:]
+    cosines = index.nearest(queries, count)[0][:, 1:]
+    # Equal cosines count as hits.
+    recall = float((cosines >= exact[:, -1:] - 1e-6).mean()) if count > 1 else 1.0
     is_enough = recall >= MIN_RECALL
     index = index if is_enough else QuantizedIndex(vectors, bits=8)
-    said = f"By one bit a dimension {CHECKED} queries found {recall:.0%} of their ten nearest"
-    index.note = f"{said}." if is_enough else f"{said}, which is too few; this index has one byte a dimension."
+    finding = f"By one bit a dimension {CHECKED} queries found {recall:.0%} of their ten nearest"
+    index.note = f"{finding}." if is_enough else f"{finding}, which is too few; this index has one byte a dimension."
     return index
 
 
@@ -240,7 +249,7 @@ def semantic_search(
         corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
             `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
             candidates exactly.
-        top_k: how many to return; of a smaller corpus all.
+        top_k: the number of results; a smaller corpus has fewer.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
 
@@ -255,18 +264,19 @@ def semantic_search(
     queries = as_rows(query_embeddings)
     if not len(index) or not len(queries):
         return [[] for _ in queries]
-    found = index.nearest(queries, min(top_k, len(index)))
+    neighbours = index.nearest(queries, min(top_k, len(index)))
     return [
         [{"corpus_id": row, "score": score} for score, row in zip(*hits, strict=True)]
-        for hits in zip(*(column.tolist() for column in found), strict=True)
+        for hits in zip(*(column.tolist() for column in neighbours), strict=True)
     ]
 
 
-# ---------------------------------------------------------------- the most similar pairs
-
-BLOCK = 1_024  # rows and columns of a block: fits in a core's cache together with its operands
-SAMPLED_BLOCKS = 4  # rows of blocks whose time tells that of all
-TOLERANCE = 2**-6  # bound on the error of a bfloat16 cosine
+# The rows and columns of a block, which fits in a core's cache together with its operands.
+BLOCK = 1_024
+# The time of all blocks is estimated from those of so many rows of blocks.
+SAMPLED_BLOCKS = 4
+# A bound on the error of a bfloat16 cosine.
+TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
@@ -277,9 +287,9 @@ def paraphrase_mining(
     Args:
         encoder: a bi-encoder.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: how many to return at most.
+        max_pairs: the most pairs to return.
         threshold: the lowest cosine.
-        options: of ``encode``.
+        options: the options of ``encode``.
 
     Raises:
         InputError: ``max_pairs`` is less than 1.
@@ -315,15 +325,16 @@ def most_similar_pairs(
         bound = float(cosine.min()) if full else threshold
         rows, block = products.rows_from(bound, rows_of, columns)
         is_better = block > bound if full else block >= bound
-        if rows_of == columns:  # each pair once, no sentence with itself
+        # Each pair counts once, and no sentence is paired with itself.
+        if rows_of == columns:
             is_better &= np.arange(block.shape[1]) > rows[:, None] - columns.start
         better = np.flatnonzero(is_better)
         if len(better):
             i, j = np.divmod(better, block.shape[1])
             cosine = np.concatenate([cosine, block.ravel()[better]])
             pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
-            kept = _highest(cosine, k)
-            cosine, pairs = cosine[kept], pairs[:, kept]
+            highest = _highest(cosine, k)
+            cosine, pairs = cosine[highest], pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
     best = (pairs[0, order], pairs[1, order], cosine[order])
     return list(zip(*(column.tolist() for column in best), strict=True))
@@ -372,7 +383,7 @@ class _Products:
 
 
 def _highest(values: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k highest values; of equal values the first."""
+    """The positions of the k highest values; the first of equal ones."""
     if len(values) <= k:
         return np.arange(len(values))
     lowest = np.partition(values, len(values) - k)[len(values) - k]

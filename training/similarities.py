@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from scipy import sparse
     from torch import Tensor
 
-# Rows of sparse vectors that are made dense at a time.
 DENSE_ROWS = 512
 
 

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from sbert_app.commands import options
 from sbert_app.settings import Settings
-from training.assets import asset
+from training.catalogue import asset
 from training.errors import InputError
 from training.sources.home import make_home
 

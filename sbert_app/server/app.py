@@ -27,7 +27,7 @@ from sbert_app.server.limits import BodyLimits, UploadLimits
 from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
-from training.assets import ASSETS
+from training.catalogue import ASSETS
 
 # Pages are compressed, and Gradio compresses its scripts and styles. Vectors and files are not worth the time.
 NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")

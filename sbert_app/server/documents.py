@@ -20,8 +20,7 @@ from sbert_app.server.calls import RUN
 from sbert_app.server.endpoint import Endpoint, endpoints
 from sbert_app.services.access import exposition
 from sbert_app.services.container import Services
-from training.assets import read_asset
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, read_asset
 from training.errors import InputError, UserFacingError
 from training.sources.home import make_home
 

@@ -24,8 +24,7 @@ from training.objectives.pairs import (
     concatenate,
     width,
 )
-from training.objectives.ranking import MultipleNegativesRanking, Triplet, false_negatives
-from training.objectives.teacher import MarginMSE, MeanSquaredError
+from training.objectives.ranking import MarginMSE, MeanSquaredError, MultipleNegativesRanking, Triplet, false_negatives
 from training.similarities import DISTANCES
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims

@@ -165,26 +165,14 @@ def test_single_threaded_ops_holds_for_its_thread_and_ends_with_the_block():
     assert torch.get_num_threads() == before
 
 
-class TestAhead:
-    def test_results_come_in_order_no_more_than_the_next_is_read_and_errors_come_at_their_place(self):
-        assert list(parallel.ahead(lambda x: x * x, range(10))) == [x * x for x in range(10)]
-        assert list(parallel.ahead(abs, [])) == []
-        taken: list[int] = []
-        results = parallel.ahead(abs, (taken.append(i) or i for i in range(100)))
-        assert next(results) == 0
-        assert taken == [0, 1]
-        results = parallel.ahead(lambda x: 1 // x, [1, 0, 1])
-        assert next(results) == 1
-        with pytest.raises(ZeroDivisionError):
-            next(results)
+def test_with_one_at_a_time_the_next_is_computed_while_the_caller_is_busy():
+    items: list[int] = []
+    computed = [threading.Event() for _ in range(100)]
+    results = parallel.imap(lambda i: computed[i].set() or i, (items.append(i) or i for i in range(100)), at_a_time=1)
+    assert next(results) == 0
+    assert computed[1].wait(timeout=60)
+    assert items == [0, 1]
 
-    def test_the_next_is_computed_while_the_caller_is_busy(self):
-        computed = [threading.Event() for _ in range(3)]
 
-        def compute(number: int) -> int:
-            computed[number].set()
-            return number
-
-        results = parallel.ahead(compute, range(3))
-        assert next(results) == 0
-        assert computed[1].wait(timeout=60)
+def test_a_single_piece_has_all_cores():
+    assert parallel.run_parallel([torch.get_num_threads]) == [torch.get_num_threads()]

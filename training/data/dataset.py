@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from html import escape
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from training import notebook
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.gold import are_fractions, is_missing, number_labels, read_scores
 from training.data.tables.columns import as_text, canonical_names, listed, requested_names, split_names
@@ -151,7 +151,7 @@ class Dataset:
         if self.labels is not None:
             header, cells = (*header, "label"), [*cells, (self.label_names[label] for label in self.labels)]
         caption = f"{self!r}; {'; '.join(self.notes)}" if self.notes else repr(self)
-        return notebook.table(header, islice(zip(*cells, strict=True), NOTEBOOK_ROWS), caption)
+        return html_table(header, islice(zip(*cells, strict=True), NOTEBOOK_ROWS), caption)
 
     @property
     def kind(self) -> str:
@@ -326,3 +326,13 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     if len(cells) not in names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
     return dict(zip(names[len(cells)], cells, strict=True))
+
+
+def html_table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """An HTML table with a caption above it."""
+    head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f"<p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,4 +1,4 @@
-"""Attribution: which words make the score of two sentences. `attribute` takes the first of three kinds that there is.
+"""Attribution: the share of each word in the score of two sentences, by the first of three methods that applies.
 
 **Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
 
@@ -20,19 +20,20 @@ which stays as it is, a token adds (x − x')·∫ ∂cos/∂x dα along x' + α
 x', the baseline, that of the padding token; special tokens stay. The integral is a sum over Gauss-Legendre nodes, the
 steps. Up to a remainder, which shrinks as they grow, the words add the cosine minus the baseline's (completeness).
 
-**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: by how much the score falls where a word is the mask token.
+**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: the fall of the score where a word is the mask token.
 
 Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training import notebook
 from training.errors import InputError
 from training.pooling import POOLINGS
 
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from training.models.tokenization import TokenVectors
 
 STEPS = 32
-TOKENS_AT_ONCE = 512  # whose activations are in memory for a backward pass, on each core
+# The tokens whose activations are in memory for a backward pass, on each core.
+TOKENS_AT_ONCE = 512
 
 
 def has_exact_map(encoder: Encoder) -> bool:
@@ -61,17 +63,18 @@ class Word:
     """A word or special token of one sentence."""
 
     text: str
-    start: int  # offsets in the sentence; start == end for a special token
+    # The offsets in the sentence; start equals end for a special token.
+    start: int
     end: int
-    tokens: tuple[int, ...]  # positions of its sub-words
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Attribution:
     """The cosine of two sentences as a sum over word pairs."""
 
-    words_a: list[str]  # A
-    words_b: list[str]  # B
+    words_a: list[str]
+    words_b: list[str]
     matrix: np.ndarray  # (A, B) float64, sums to the cosine
     cosine: float
     shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
@@ -82,21 +85,24 @@ class Attribution:
         return f"Attribution(cosine {self.cosine:.4f} of {len(self.words_a)} × {len(self.words_b)} words)"
 
     def _repr_html_(self) -> str:
-        return notebook.heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
+        return heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
 
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """What each word of two sentences adds to their score, the other sentence being as it is."""
+    """The amount that each word of two sentences adds to their score, while the other sentence stays as it is."""
 
-    words_a: list[str]  # A
-    words_b: list[str]  # B
+    words_a: list[str]
+    words_b: list[str]
     added_a: np.ndarray  # (A,) float64
     added_b: np.ndarray  # (B,)
-    score: float  # the cosine, or the score of a cross-encoder
-    kind: str = "occlusion"  # or integrated gradients, with their steps and the larger remainder
-    baselines: tuple[float, ...] = ()  # the cosine where the first, or the second sentence is its baseline
-    remainders: tuple[float, ...] = ()  # the cosine without the baseline's and without what the words add, of each
+    score: float
+    # Occlusion; or integrated gradients, with their steps and the larger remainder.
+    kind: str = "occlusion"
+    # The cosines with the first sentence and with the second one at its baseline.
+    baselines: tuple[float, ...] = ()
+    # The cosine minus the baseline's and minus the sum over the words, of each sentence.
+    remainders: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         added = {"added_a": self.added_a.round(6).tolist(), "added_b": self.added_b.round(6).tolist()}
@@ -106,25 +112,25 @@ class WordAttribution:
         return f"WordAttribution({self.kind}, of {len(self.words_a)} and {len(self.words_b)} words, {self.score:.4f})"
 
     def _repr_html_(self) -> str:
-        first = notebook.heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
-        return first + notebook.heat_map(["second"], self.words_b, self.added_b[None], "")
+        first = heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
+        return first + heat_map(["second"], self.words_b, self.added_b[None], "")
 
 
 def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
-    """Which words make the score of ``a`` and ``b``: ``kind`` says how that was found.
+    """The words that make the score of ``a`` and ``b``; ``kind`` names the method.
 
     Args:
-        encoder: under mean or max pooling, without modules that are not linear: a matrix of word pairs that sums to
-            the cosine, exactly. Any other: what each word adds to the cosine, by integrated gradients. A
-            cross-encoder: what each word adds to its score, by occlusion.
+        encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
+            cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
+            cross-encoder the share of each word in its score, by occlusion.
         a: the first sentence.
         b: the second sentence.
-        steps: of the integrated gradients; the more, the smaller the remainder.
+        steps: the steps of the integrated gradients; the more, the smaller the remainder.
 
     Raises:
         InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
     """
-    # They import torch, which takes seconds.
+    # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.models.model import required
@@ -138,7 +144,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
 
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
-    """The exact map of ``a`` and ``b``, given their token vectors. The encoder must have one: `has_exact_map`."""
+    """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
     to_terms = _max_map if encoder.pooling == "max" else _sum_map
     tokens, share_a, share_b = to_terms(encoder, first, second)
     words_a, words_b = words_of(a, first), words_of(b, second)
@@ -167,7 +173,7 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
 
 
 def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
-    """A word; one of the prompt, like a special token, stands nowhere in the sentence: start == end."""
+    """A word. A word of the prompt and a special token have no place in the sentence: start equals end."""
     before = len(vectors.prompt)
     start, end = vectors.offsets[group[0]][0], vectors.offsets[group[-1]][1]
     special = vectors.words[group[0]] is None
@@ -187,37 +193,30 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-# ---------------------------------------------------------------- exact
-
 TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to the cosine, shares (T_u,), (T_v,)
 
 
 def _sum_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
-    weights = [_weights(encoder, side) for side in (first, second)]
-    terms = [_terms(encoder, side, each) for side, each in zip((first, second), weights, strict=True)]
-    lengths = [np.linalg.norm(each.sum(axis=0)) for each in terms]
-    shares = [each / (each.sum() or 1) for each in weights]
-    return terms[0] @ terms[1].T / (lengths[0] * lengths[1] or 1), shares[0], shares[1]
+    (u_terms, u_shares), (v_terms, v_shares) = _terms(encoder, first), _terms(encoder, second)
+    length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
+    return u_terms @ v_terms.T / (length or 1), u_shares, v_shares
 
 
 def _is_pooled(side: TokenVectors) -> np.ndarray:
-    """(T,) False for the tokens of a prompt that is left out."""
+    """Whether each token is pooled, (T,); those of a prompt may be left out."""
     return np.arange(len(side.hidden)) >= side.skipped
 
 
-def _weights(encoder: Encoder, side: TokenVectors) -> np.ndarray:
-    """(T,) the weight of each token in the pooled vector."""
-    weights = POOLINGS[encoder.pooling].weights
-    assert weights is not None  # noqa: S101 - `has_exact_map` has said so
-    return np.array(weights(len(side.hidden), side.skipped)) * _is_pooled(side)
+def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray]:
+    """The terms (T, D) that add up to the sentence vector, and the share (T,) of each token in the pooled vector."""
+    # Torch takes seconds to import.
+    from training.models.modules import Dense
 
-
-def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndarray:
-    """(T, D) terms that add up to the sentence vector."""
+    pooling_weights = POOLINGS[encoder.pooling].weights
+    assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
     is_pooled = _is_pooled(side)
+    weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
-    from training.models.modules import Dense  # torch takes seconds to import
-
     for module in encoder.head:
         if _scales(module):
             terms /= np.linalg.norm(terms.sum(axis=0)) or 1
@@ -225,7 +224,7 @@ def _terms(encoder: Encoder, side: TokenVectors, weights: np.ndarray) -> np.ndar
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
                 terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
-    return terms[:, : encoder.dimension]
+    return terms[:, : encoder.dimension], weights / (weights.sum() or 1)
 
 
 def _scales(module: object) -> bool:
@@ -247,9 +246,6 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> Tok
     return tokens, wins[0] / dimensions, wins[1] / dimensions
 
 
-# ---------------------------------------------------------------- integrated gradients
-
-
 @dataclass(frozen=True)
 class _Path:
     """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
@@ -265,7 +261,7 @@ class _Path:
 
         (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
         is_special = [word is None for word in vectors.words] or [True]
-        start = [each if special else encoder.pad_id for each, special in zip(ids, is_special, strict=True)]
+        start = [token if special else encoder.pad_id for token, special in zip(ids, is_special, strict=True)]
         embed = encoder.backbone.get_input_embeddings()
         with torch.no_grad():
             ends = embed(torch.tensor([start, ids], device=encoder.device))
@@ -277,17 +273,17 @@ class _Path:
         return self.encoder.pool(hidden, None)[:, : self.encoder.dimension]
 
     def added(self, other: Tensor, steps: int) -> np.ndarray:
-        """What each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
+        """The amount that each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
         import torch
         from torch.nn.functional import cosine_similarity
 
         from training import parallel
 
-        nodes, weights = np.polynomial.legendre.leggauss(steps)  # of an integral from -1 to 1
+        nodes, weights = np.polynomial.legendre.leggauss(steps)
         way = self.end - self.start
 
         def gradient(part: np.ndarray) -> Tensor:
-            alphas, shares = (torch.from_numpy(each[part] / 2).to(way) for each in (nodes + 1, weights))
+            alphas, shares = (torch.from_numpy(values[part] / 2).to(way) for values in (nodes + 1, weights))
             points = (self.start + alphas[:, None, None] * way).requires_grad_()
             cosines = cosine_similarity(self.vectors(points), other[None])
             return torch.autograd.grad((shares * cosines).sum(), points)[0].sum(0)
@@ -301,7 +297,7 @@ class _Path:
 def integrated_gradients(
     encoder: Encoder, a: str, b: str, steps: int = STEPS, second: Encoder | None = None
 ) -> WordAttribution:
-    """What each word adds to the cosine of ``a`` and ``b``. ``second``: reads ``b``, with another prompt."""
+    """The amount that each word adds to the cosine of ``a`` and ``b``, which ``second``, if any, reads."""
     import torch
     from torch.nn.functional import cosine_similarity
 
@@ -313,17 +309,14 @@ def integrated_gradients(
         pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
     score, *baselines = cosine_similarity(*pairs).tolist()
     added = paths[0].added(v, steps), paths[1].added(u, steps)
-    remainders = tuple(score - base - float(each.sum()) for base, each in zip(baselines, added, strict=True))
+    remainders = tuple(score - base - float(shares.sum()) for base, shares in zip(baselines, added, strict=True))
     kind = f"integrated gradients, {steps} steps, remainder {max(map(abs, remainders)):.3f}"
     words_a, words_b = ([word.text for word in path.words] for path in paths)
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
 
 
-# ---------------------------------------------------------------- occlusion
-
-
 def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
-    """By how much the score falls where a word is masked, one at a time, all pairs in one batch."""
+    """The fall of the score where a word is masked, one word at a time, with all pairs in one batch."""
     tokenizer = cross_encoder.tokenizer
     first, second = (
         [word for word in words_of(text, tokenizer.tokens(text)) if word.end > word.start] for text in (a, b)
@@ -332,7 +325,23 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
         [f"{text[: word.start]}{tokenizer.mask}{text[word.end :]}" for word in words]
         for text, words in ((a, first), (b, second))
     )
-    scores = cross_encoder.predict([(a, b), *((each, b) for each in masked_a), *((a, each) for each in masked_b)])
+    pairs = [(a, b), *((text, b) for text in masked_a), *((a, text) for text in masked_b)]
+    scores = cross_encoder.predict(pairs)
     added_a, added_b = np.split((scores[0] - scores[1:]).astype(np.float64), [len(first)])
     words_a, words_b = ([word.text for word in words] for words in (first, second))
     return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))
+
+
+def heat_map(rows: Sequence[str], columns: Sequence[str], values: Iterable[Sequence[float]], caption: str) -> str:
+    """An HTML table of numbers by row and column: the larger, the bluer; negative ones are orange."""
+    values = [list(row) for row in values]
+    most = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+
+    def cell(value: float) -> str:
+        color = "0,114,178" if value > 0 else "230,159,0"
+        return f"<td style='background:rgba({color},{abs(value) / most:.2f})'>{value:.3f}</td>"
+
+    head = "".join(f"<th>{escape(word)}</th>" for word in columns)
+    lines = zip(rows, values, strict=True)
+    body = "".join(f"<tr><th>{escape(word)}</th>{''.join(map(cell, line))}</tr>" for word, line in lines)
+    return f"<p>{escape(caption)}</p><table><tr><th></th>{head}</tr>{body}</table>"

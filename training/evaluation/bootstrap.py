@@ -16,14 +16,19 @@ import numpy as np
 from training.evaluation.metrics import pearson, spearman
 
 RESAMPLES = 1_000
-ALPHA = 0.05  # of a test of two models
-BLOCK = 50  # resamples that are computed at a time: the memory of 50, not of a thousand
-BLOCK_VALUES = 1_000_000  # weights that are computed at a time, where 50 resamples have more
-FEWER_RESAMPLES = (1_000, 500, 200)  # of large data; see `affordable_resamples`
-RESAMPLED_PAIRS = 2_000_000  # that all resamples of a bootstrap hold together: nobody waits a second for an interval
-ASYMPTOTIC_FROM = 20_000  # pairs from which an interval comes from a formula instead of resampling
-NORMAL_975 = 1.959964  # the 97.5th percentile of the standard normal distribution
-ROUNDING = 1e-20  # relative size of what rounding errors leave of a variance that is zero
+ALPHA = 0.05
+# The resamples that are computed at a time, which bounds the memory.
+BLOCK = 50
+# The weights that are computed at a time, where 50 resamples have more.
+BLOCK_VALUES = 1_000_000
+FEWER_RESAMPLES = (1_000, 500, 200)
+# The rows of all resamples of a bootstrap together, so that an interval takes less than a second.
+RESAMPLED_PAIRS = 2_000_000
+# The number of pairs from which on an interval comes from a formula instead of resampling.
+ASYMPTOTIC_FROM = 20_000
+NORMAL_975 = 1.959964
+# The relative size of the rounding errors in a variance that is zero.
+ROUNDING = 1e-20
 
 
 class Estimate(NamedTuple):
@@ -58,7 +63,8 @@ def bootstrap_interval(
     correlation = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     if np.isnan(correlation) or len(x) < 4:
         return Interval(float("nan"), float("nan"), "too few pairs")
-    if abs(correlation) > 1 - 1e-12:  # all pairs on one line, so are those of every resample
+    # All pairs are on one line, and so are those of every resample.
+    if abs(correlation) > 1 - 1e-12:
         return Interval(correlation, correlation, "exact")
     if len(x) >= ASYMPTOTIC_FROM:
         return Interval(*_asymptotic(x, y, statistic), "Fisher z")
@@ -67,9 +73,10 @@ def bootstrap_interval(
         return Interval(low, high, f"bootstrap, {resamples:,} resamples")
     pairs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     (z,), (error,) = _z_and_error(*pairs, np.ones((1, len(x))))
-    found = [_z_and_error(*pairs, weights) for weights in resample_weights(len(x), resamples, seed)]
-    with np.errstate(invalid="ignore", divide="ignore"):  # resamples of two different pairs have no error
-        off = np.concatenate([(replicates - z) / errors for replicates, errors in found])
+    resampled = [_z_and_error(*pairs, weights) for weights in resample_weights(len(x), resamples, seed)]
+    # Resamples of two different pairs have no error.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        off = np.concatenate([(replicates - z) / errors for replicates, errors in resampled])
     low, high = np.tanh(z - error * np.percentile(off[np.isfinite(off)], [97.5, 2.5]))
     return Interval(float(low), float(high), f"studentised bootstrap, {resamples:,} resamples")
 
@@ -111,7 +118,7 @@ def _asymptotic(x: np.ndarray, y: np.ndarray, statistic: str) -> tuple[float, fl
 
 
 def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """For each pair the sum of weights over those with a higher value, and half of those with its own; / N. (N,)."""
+    """The sum of the weights of higher values, and half those of equal ones, for each value, divided by N: (N,)."""
     _, group = np.unique(values, return_inverse=True)
     sums = np.bincount(group, weights)
     return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
@@ -136,7 +143,7 @@ def wilson_interval(successes: float, n: int) -> Interval:
 def bootstrap_replicates(
     x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """The correlation of (N,) and (N,) in each resample -> float64 (resamples,); NaN where drawn values are constant.
+    """The correlation of (N,) and (N,) in each resample, float64 (resamples,); NaN where the values are constant.
 
     ``statistic`` is spearman or pearson. N and ``seed`` alone decide which pairs are drawn.
     """
@@ -150,12 +157,12 @@ def bootstrap_replicates(
 
 
 def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """How often each of ``n`` rows is drawn in each resample, a block of resamples at a time: float64 (R, n) each."""
+    """The number of times that each resample has each of ``n`` rows, in blocks of resamples: float64 (R, n) each."""
     random, block = np.random.default_rng(seed), max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
-        drawn = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+        rows = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
+        yield np.bincount(rows.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
 
 
 def affordable_resamples(n: int) -> int:
@@ -164,11 +171,12 @@ def affordable_resamples(n: int) -> int:
 
 
 def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from weights (R, N) to the ranks (R, N) of ``values``, of which each occurs so often; ties share."""
+    """A function from weights (R, N), the numbers of each of ``values``, to their ranks (R, N); ties share a rank."""
     order = np.argsort(values, kind="stable")
     differs = np.concatenate([[True], np.diff(values[order]) != 0])
     group_starts = np.flatnonzero(differs)
-    group = np.empty(len(values), dtype=np.int64)  # of equal values, in ascending order
+    # The number of the group of equal values, in ascending order.
+    group = np.empty(len(values), dtype=np.int64)
     group[order] = np.cumsum(differs) - 1
 
     def ranks(weights: np.ndarray) -> np.ndarray:
@@ -193,18 +201,18 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
 
 
 class Difference(NamedTuple):
-    """The difference of two correlations, in points (×100)."""
+    """The difference of two correlations in points (×100), positive if the first is better; p is two-sided."""
 
-    points: float  # positive: the first model is better
-    ci_half_width: float  # half the width of the 95% interval
-    p_value: float  # two-sided
+    points: float
+    ci_half_width: float
+    p_value: float
     resamples: int
 
     @classmethod
     def of(
         cls, value_a: float, value_b: float, replicates_a: np.ndarray, replicates_b: np.ndarray
     ) -> Difference | None:
-        """From two correlations and their replicates (R,) on the same resamples. None where one is undefined."""
+        """The difference of two correlations with replicates (R,) on the same resamples; None if one is undefined."""
         differences = replicates_a - replicates_b
         differences = differences[~np.isnan(differences)]
         if np.isnan(value_a - value_b) or not len(differences):
@@ -215,8 +223,9 @@ class Difference(NamedTuple):
         return cls(100 * (value_a - value_b), 50 * float(high - low), p_value, len(differences))
 
     def describe(self, a: str, b: str, data: str) -> str:
-        """A sentence in plain text about models ``a`` and ``b`` on ``data`` ("on STSb")."""
-        smallest = round(2 / (1 + self.resamples), 3)  # the smallest p-value that so many resamples can show
+        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb"."""
+        # The smallest p-value that so many resamples can show.
+        smallest = round(2 / (1 + self.resamples), 3)
         p_value = f"p {'≤' if round(self.p_value, 3) <= smallest else '='} {self.p_value:.3f}"
         test = f"paired bootstrap, {self.resamples:,} resamples, {p_value}"
         margin = f"± {self.ci_half_width:.1f} points"

@@ -1,8 +1,8 @@
-"""Calibration: from a cosine to a gold score of STS (0–5), and what that score means.
+"""Calibration: from a cosine to a gold score of STS (0–5), and to its meaning.
 
     curve = calibrate(Encoder.load("all-MiniLM-L6-v2"), "stsb:train")
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
-    reliability(curve, pairs, cosines).describe     how well it holds on pairs that it was not fitted on
+    reliability(curve, pairs, cosines).describe     its errors on pairs that it was not fitted on
 
 The same cosine means different things under different models and poolings. Isotonic regression on pairs with gold
 scores gives the monotone curve from cosine to gold score with the least squared error, and the scale's definitions (Cer
@@ -31,16 +31,18 @@ from training.progress import Progress, ShouldStop
 if TYPE_CHECKING:
     from training.models.model import Model
 
-# The pairs on which curves are fitted that are not a user's own.
+# The pairs on which a curve is fitted unless a user has others.
 FITTED_ON = "stsb:train"
 KNOTS = 40
-BAND = (10, 90)  # percentiles of the gold scores of pairs with about the same cosine
+# Percentiles of the gold scores of pairs with about the same cosine.
+BAND = (10, 90)
 LEAST_PAIRS = 50
-GROUP = 10  # pairs of a knot, at least
-EQUAL = 1 - 1e-6  # the cosine from which on two sentences are equal, in float32; knots have five digits
+LEAST_PAIRS_OF_KNOT = 10
+# The cosine from which on two sentences are equal in float32; knots have five digits.
+EQUAL = 1 - 1e-6
 BINS, LEAST_CHECKED = 10, 20
 
-# The scale of the STS benchmark, shortened: gold score -> meaning
+# The scale of the STS benchmark, shortened: gold scores and their meanings.
 MEANINGS = (
     (4.5, "the same meaning"),
     (3.5, "nearly the same: only details differ"),
@@ -56,8 +58,8 @@ class Calibration:
     """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
 
     ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores. ``fitted_on`` is the name of a data
-    set or file, ``pairs`` how many pairs it had. In curves that the app keeps ``seen`` identifies the pairs of a
-    user's own, ``weights`` those of the model; "" in the curves that ship.
+    set or file, ``pairs`` the number of its pairs. In curves that the app stores ``keys`` identify the pairs of a
+    user's own, and ``weights`` the model; both are empty in the curves that ship.
     """
 
     cosines: tuple[float, ...]
@@ -66,12 +68,13 @@ class Calibration:
     high: tuple[float, ...]
     fitted_on: str = FITTED_ON
     pairs: int = 0
-    seen: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     weights: str = ""
 
     def __post_init__(self) -> None:
         if {len(self.gold), len(self.low), len(self.high)} != {len(self.cosines)}:
-            raise ValueError("its columns differ in length")  # pydantic makes it the sentence about a damaged file
+            # Pydantic turns it into the sentence about a damaged file.
+            raise ValueError("its columns differ in length")
 
     def gold_score(self, cosine: float) -> float:
         """The expected gold score (0–5) of a pair with this cosine."""
@@ -82,7 +85,8 @@ class Calibration:
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
-        below = sum(knot < 1 for knot in self.cosines)  # what annotators say of equal sentences counts for nothing
+        # The gold scores of equal sentences do not count: their score is 5.
+        below = sum(knot < 1 for knot in self.cosines)
         return float(np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE)))
 
 
@@ -98,11 +102,11 @@ def calibrate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Calibration:
-    """Fit the curve of a model, under its pooling, on pairs with gold scores.
+    """Fits the curve of a model, under its pooling, on pairs with gold scores.
 
     Args:
-        scorer: a bi-encoder, whose cosine is read on the scale; or what scores pairs, whose score is.
-        data: a `Dataset` or what `as_dataset` makes one of, or a data set's name.
+        scorer: a bi-encoder, for its cosine; or a model that scores pairs, for its score.
+        data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set.
         home: where data sets are.
         on_progress: called with (done, all).
         should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
@@ -117,7 +121,7 @@ def calibrate(
 
 
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
-    """`fit_isotonic` of the gold scores of N pairs on their cosines (N,). InputError as `calibrate`."""
+    """The curve of the gold scores of N pairs by their cosines (N,). InputError as in `calibrate`."""
     check_scores(data)
     return replace(fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data))
 
@@ -141,12 +145,12 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(cosines, kind="stable")
-    x, given = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
-    y = isotonic_regression(given).x
-    groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // GROUP)))
+    x, ratings = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
+    y = isotonic_regression(ratings).x
+    groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT)))
     near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]
     cosines, scores = (np.array([column[group].mean() for group in groups]) for column in (x, y))
-    errors = given - np.interp(x, cosines, scores)
+    errors = ratings - np.interp(x, cosines, scores)
     bands = scores[:, None] + [np.percentile(errors[rows], BAND, method="weibull") for rows in near]
     low, high = np.maximum.accumulate(bands.clip(0, TOP_SCORE)).T
     return Calibration(_rounded(cosines, 5), _rounded(scores), _rounded(low), _rounded(high))
@@ -156,14 +160,11 @@ def _rounded(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
     return tuple(round(float(value), digits) for value in values)
 
 
-# ---------------------------------------------------------------- on other pairs
-
-
 class Bin(NamedTuple):
     """Pairs with about the same predicted score."""
 
-    predicted: float  # mean
-    gold: float  # mean
+    predicted: float
+    gold: float
     pairs: int
 
 
@@ -174,20 +175,23 @@ class Reliability:
     fitted_on: str
     data: str
     pairs: int
-    left_out: int  # pairs of the data that it was fitted on
+    # Pairs that are left out because the curve was fitted on them.
+    left_out: int
     bins: tuple[Bin, ...]
-    coverage: float  # the share of gold scores in the 80% band
-    interval: Interval  # of the coverage
-    error: float  # mean distance from the gold scores, in points of 5
+    # The share of gold scores in the 80% band, and its interval.
+    coverage: float
+    interval: Interval
+    # The mean distance from the gold scores, in points of 5.
+    error: float
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, as `evaluate --calibrate --json` prints it."""
-        bins = [each._asdict() for each in self.bins]
+        bins = [group._asdict() for group in self.bins]
         return {**asdict(self), "bins": bins, "interval": self.interval._asdict()}
 
     @property
     def describe(self) -> str:
-        """In words."""
+        """The result in words."""
         low, high = (f"{100 * end:.1f}" for end in self.interval[:2])
         out = f"; {self.left_out:,} more are left out, as it was fitted on them" if self.left_out else ""
         return (
@@ -199,8 +203,8 @@ class Reliability:
 
 def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None) -> Reliability:
     """A curve on those pairs, with their cosines (N,), that it was not fitted on. InputError for fewer than 20."""
-    seen = set(curve.seen or pair_keys(load_data(FITTED_ON, home)))
-    rows = [row for row, key in enumerate(pair_keys(data)) if key not in seen]
+    fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
+    rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:
         raise InputError(
             f"{data.name} has {len(rows)} pairs that the calibration was not fitted on; it is checked on at least "
@@ -224,6 +228,6 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
 
 
 def pair_keys(data: Dataset) -> list[str]:
-    """A short text for each pair, the same for equal ones: in either order, case and white space aside."""
+    """A short text for each pair, the same for equal pairs in either order, case and white space aside."""
     texts = ("\0".join(sorted(map(folded, pair))) for pair in zip(*data.columns, strict=True))
     return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12] for text in texts]

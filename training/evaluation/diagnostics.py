@@ -1,4 +1,4 @@
-"""How sentence vectors are distributed on the unit sphere, and whether they have collapsed.
+"""The distribution of sentence vectors on the unit sphere, and whether they have collapsed.
 
 A run can look perfect on its own data while all other pairs of sentences drift to a cosine of 0.99: regression only
 constrains the pairs that it sees. Each evaluation therefore also measures sentences drawn at random from the training
@@ -37,7 +37,8 @@ def uniformity(vectors: np.ndarray) -> float:
     cosines = _pair_cosines(vectors)
     if not len(cosines):
         return float("nan")
-    return float(np.log(np.exp(-2 * (2 - 2 * cosines)).mean()))  # |x - y|² = 2 - 2 cos on the unit sphere
+    # On the unit sphere |x - y|² is 2 - 2 cos.
+    return float(np.log(np.exp(-2 * (2 - 2 * cosines)).mean()))
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:

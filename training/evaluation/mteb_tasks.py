@@ -1,7 +1,7 @@
 """Tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
 
-mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks; what it needs of a model
-is an adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
+mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks, and takes a model by an
+adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
 sets of `LOCAL_DATA` are also ours: where the Hub cannot be reached, the task gets them from the home folder.
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
@@ -56,11 +56,11 @@ def evaluate_task(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Run a task by mteb on a bi-encoder.
+    """Runs a task by mteb on a bi-encoder.
 
     Args:
         model: a model of sentence vectors, which may be sparse.
-        task: of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
+        task: a task of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
         home: where our data sets are.
         on_progress: called with (sentences encoded, None).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
@@ -85,41 +85,41 @@ def evaluate_task(
         show_progress_bar=False,
         overwrite_strategy="always",
     )
-    found = result.task_results[0]
+    task_result = result.task_results[0]
     return {
         "model": model.name,
         "pooling": model.pooling,
         "data": f"{MTEB}{name}",
         "type": task.metadata.type,
-        "main_score": {task.metadata.main_score: float(found.get_score())},
+        "main_score": {task.metadata.main_score: float(task_result.get_score())},
         "scores": {
             split: {subset["hf_subset"]: _figures(subset) for subset in subsets}
-            for split, subsets in found.scores.items()
+            for split, subsets in task_result.scores.items()
         },
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
 def _load_data(task: Any, name: str, home: str | Path | None) -> None:
-    """Let mteb fetch the data of a task; give it ours where that fails. InputError if there is none."""
+    """Lets mteb fetch the data of a task, or gives it ours where that fails. InputError if there is none."""
     try:
         task.load_data()
     except Exception as error:
         if not _is_about_data(error):
             raise
-        told = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
+        message = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
         if name not in LOCAL_DATA:
-            raise InputError(told) from error
+            raise InputError(message) from error
         try:
             data = load_data(LOCAL_DATA[name], home, split="test")
         except InputError:
-            raise InputError(told) from error
-        log.info("%s; its pairs are those of %s (%s)", told, data.name, data.source)
+            raise InputError(message) from error
+        log.info("%s; its pairs are those of %s (%s)", message, data.name, data.source)
         give_data(task, data)
 
 
 def give_data(task: Any, data: Dataset) -> None:
-    """Let an STS task use these scored pairs as its test split, in place of its own from the Hub."""
+    """Lets an STS task use these scored pairs as its test split, in place of its own from the Hub."""
     import datasets
 
     columns = {"sentence1": data.columns[0], "sentence2": data.columns[1], "score": data.scores}

@@ -1,4 +1,4 @@
-"""Evaluate retrieval: how high the relevant documents stand among those that are found for a query.
+"""The evaluation of retrieval: the ranks of the relevant documents for each query.
 
     evaluate_retrieval(load_retriever("bm25"), "beir:scifact").estimate("ndcg@10")      0.662 (0.615, 0.708)
 
@@ -8,10 +8,10 @@
     map@k       average precision: the precisions at the ranks of relevant documents, divided by min(k, their number)
     recall@k    the share of the relevant documents that are among the best k
 
-Each is a mean over queries, in 0 to 1, as in sentence-transformers' InformationRetrievalEvaluator. That takes a set of
-relevant documents without grades: each counts 1, in nDCG too, and so does here each document with a grade above 0.
-(trec_eval, with which BEIR's leaderboard is computed, counts a document by its grade.) Of equal scores the document
-with the lower id comes first; a document with the id of the query is not left out, as BEIR does in ArguAna and Quora.
+Each is a mean over queries, in 0 to 1, as in sentence-transformers' InformationRetrievalEvaluator, which takes a set of
+relevant documents without grades: every document with a grade above 0 counts 1, in nDCG too. (trec_eval, with which
+BEIR's leaderboard is computed, counts a document by its grade.) Among equal scores the document with the lower id comes
+first. A document with the id of the query stays, which BEIR leaves out in ArguAna and Quora.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, perce
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
 
-CUTOFFS = (10, 100)  # the k of each figure
+CUTOFFS = (10, 100)
 
 
 def _ndcg(hits: np.ndarray, ranks: np.ndarray, ideal: np.ndarray) -> np.ndarray:
@@ -68,20 +68,20 @@ class RetrievalResult:
         return percentile_interval(float(self.values[figure].mean()), self.replicates[figure])
 
     def difference(self, other: RetrievalResult, figure: str) -> Difference | None:
-        """By how much this one is better than another on the same data: a paired bootstrap test over the queries."""
-        ours, theirs = (float(each.values[figure].mean()) for each in (self, other))
+        """The lead over another result on the same data, by a paired bootstrap test over the queries."""
+        ours, theirs = (float(result.values[figure].mean()) for result in (self, other))
         return Difference.of(ours, theirs, self.replicates[figure], other.replicates[figure])
 
     def to_dict(self) -> dict[str, Any]:
-        """What `evaluate` returns."""
-        found = {figure: self.estimate(figure) for figure in self.values}
+        """The result of `training.evaluation.scoring.evaluate`, as plain values."""
+        estimates = {figure: self.estimate(figure) for figure in self.values}
         return {
             "model": self.model,
             "data": self.data.name,
             "queries": len(self.data.queries),
             "documents": len(self.data.documents),
-            **{figure: estimate.value for figure, estimate in found.items()},
-            "intervals": {figure: {"low": each.low, "high": each.high} for figure, each in found.items()},
+            **{figure: estimate.value for figure, estimate in estimates.items()},
+            "intervals": {figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()},
             "method": f"bootstrap over queries, {RESAMPLES:,} resamples",
             "seconds": round(self.seconds, 3),
         }
@@ -94,20 +94,20 @@ def evaluate_retrieval(
     cutoffs: Sequence[int] = CUTOFFS,
     **watch: Any,
 ) -> RetrievalResult:
-    """Rank the documents for each query by a retriever or a bi-encoder, and compute each figure at each of ``cutoffs``.
+    """Ranks the documents for each query by a retriever or a bi-encoder, and computes each figure at each cutoff.
 
-    ``watch``: on_progress, called with (done, all) of each stage, and should_stop. InputError if the data, which may be
-    a name for `load_retrieval`, cannot be read, the model is a cross-encoder, or a cutoff is less than 1.
+    ``watch`` has on_progress, called with (done, all) of each stage, and should_stop. InputError if the data, which may
+    be a name for `load_retrieval`, cannot be read, the model is a cross-encoder, or a cutoff is less than 1.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")
     started, retriever = time.perf_counter(), as_retriever(model)
     data = data if isinstance(data, RetrievalData) else load_retrieval(data, home)
-    found = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
-    hits, values = np.zeros((len(found), max(cutoffs)), dtype=bool), dict[str, np.ndarray]()
-    for row, (rows, grades) in enumerate(zip(found, data.relevant, strict=True)):
+    rankings = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
+    hits, values = np.zeros((len(rankings), max(cutoffs)), dtype=bool), dict[str, np.ndarray]()
+    for row, (rows, grades) in enumerate(zip(rankings, data.relevant, strict=True)):
         hits[row, : len(rows)] = np.isin(rows, list(grades))
-    relevant = np.array([len(each) for each in data.relevant])
+    relevant = np.array([len(grades) for grades in data.relevant])
     for k in cutoffs:
         part, ranks, ideal = hits[:, :k], np.arange(1, k + 1), np.minimum(relevant, k)
         values |= {f"{name}@{k}": metric(part, ranks, ideal) for name, metric in METRICS.items()}

@@ -1,4 +1,4 @@
-"""Score sentence pairs with any model, and evaluate a model on gold scores or triplets.
+"""The scores of sentence pairs by any model, and the evaluation of a model on any data.
 
     model = open_model("all-MiniLM-L6-v2", "max")
     row_scores(model, [first, second])                   [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
@@ -36,15 +36,20 @@ from training.similarities import row_similarities
 if TYPE_CHECKING:
     from training.models.model import Vectors
 
-SCORE = "score"  # the name of the only similarity of what has no sentence vectors
+# The only similarity of models without sentence vectors.
+SCORE = "score"
 
 
 @dataclass
 class ScoreReport:
-    """What ``row_scores`` read and how long the model took; pass an empty one to have it filled."""
+    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
 
-    sentences: int = 0  # different sentences; for a cross-encoder two for each different pair
-    seconds: float = 0.0  # of the model, without comparing vectors
+    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
+    time of the model, without the comparison of vectors.
+    """
+
+    sentences: int = 0
+    seconds: float = 0.0
 
 
 def sentence_vectors(
@@ -98,15 +103,15 @@ def evaluate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Evaluate any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
+    """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
-    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Of labelled pairs those
-    count whose labels say that they belong together or do not (1 and 0, entailment and contradiction).
+    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
+    pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``open_model`` returns; for retrieval data also what ``load_retriever`` returns.
-        data: a `Dataset` or what `as_dataset` makes one of; a data set's name; ``mteb:<task>`` (see
+        encoder: any model that ``open_model`` returns; for retrieval data also a retriever of ``load_retriever``.
+        data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).
@@ -166,10 +171,10 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
         missing = "do not" if together.all() else "do"
         raise InputError(f"{data.name} has no pairs that {missing} belong together; pair classification needs both")
     [by_similarity] = scores
-    found = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
-    figures = next(iter(found.values())).keys()
+    classified = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
+    figures = next(iter(classified.values())).keys()
     return {
-        **{figure: {name: found[name][figure] for name in found} for figure in figures},
+        **{figure: {name: classified[name][figure] for name in classified} for figure in figures},
         "positives": int(together.sum()),
     }
 

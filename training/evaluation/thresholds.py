@@ -1,19 +1,22 @@
-"""Thresholds: from which similarity on two sentences count as a match, and how sure that is.
+"""Thresholds: the similarity from which on two sentences count as a match, and its uncertainty.
 
     decision = decide(scores, matches)                    scores (N,), matches (N,) bool
     decision.choices[0].threshold                         Estimate(value=0.71, low=0.69, high=0.74)
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
     choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall of those that are shown
-to have this precision with 90% confidence, and not in the sample alone (`_most_recall`); or a number, which is taken as
-it is. The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, precision,
-recall and F1 are those of the other, so that nothing is reported on the pairs it was fitted to. Average precision needs
-no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`). Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or
-1, resamples cannot differ, and the interval is Wilson's, as is that of average precision. The threshold of the best F1
-has an interval, over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers
-less than it says. That of a precision has none: its precision is what is bounded.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that have
+this precision with 90% confidence, and not in the sample alone (`_most_recall`); or the threshold itself, a number.
+
+The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, and its precision,
+recall and F1 are those of the other, so that nothing is reported on the pairs that it was fitted to. Average precision
+needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
+(`training.evaluation.metrics`).
+
+Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or 1, resamples cannot differ, and
+the interval is Wilson's, as is that of average precision. The threshold of the best F1 has an interval, over thresholds
+chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says. The threshold
+of a precision has none, as its precision is bounded instead.
 """
 
 from __future__ import annotations
@@ -44,25 +47,31 @@ if TYPE_CHECKING:
 
 BEST_F1, PRECISION, FIXED = "best-f1", "precision", "fixed"
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
-EACH_FOR_HALVES = 4  # matches, and pairs that are none, from which there are two halves
+# The fewest matches, and the fewest other pairs, that are divided into two halves.
+EACH_FOR_HALVES = 4
 CURVE_POINTS = 400
-CONFIDENCE = 0.9  # that the precision of a threshold is the one asked for
-NEXT_TESTED = 1.05  # times as many pairs are above the next threshold that is tested
-NEXT_START = 4  # times as many pairs are above the next threshold from which the tests start afresh
-NORMAL_99 = 2.326  # the 99th percentile of the standard normal distribution
-INTERVAL_FROM = 150  # pairs from which the threshold of the best F1 has an interval that covers what it says
-MOST_CRITERIA = 20  # at once: each is measured on every resample of the pairs
+# The confidence that the precision of a threshold is reached.
+CONFIDENCE = 0.9
+# The factor between the numbers of pairs above two thresholds that are tested in turn.
+NEXT_TESTED = 1.05
+# The factor between the numbers of pairs above two thresholds at which the tests start afresh.
+NEXT_START = 4
+NORMAL_99 = 2.326
+# The number of pairs from which on the interval of the best F1's threshold has its coverage.
+INTERVAL_FROM = 150
+# Each criterion is measured on every resample of the pairs.
+MOST_CRITERIA = 20
 
 
 class Criterion(NamedTuple):
-    """What a threshold has to fulfil."""
+    """A condition on a threshold: ``value`` is the least precision, or the threshold itself if it is fixed."""
 
-    kind: str  # BEST_F1, PRECISION or FIXED
-    value: float = 0.0  # the least precision, or the threshold itself
+    kind: str
+    value: float = 0.0
 
     @classmethod
     def parse(cls, text: str) -> Criterion:
-        """Read ``best-f1``, ``precision=0.95`` or a number. Raises InputError for anything else."""
+        """Reads ``best-f1``, ``precision=0.95`` or a number. Raises InputError for anything else."""
         name, _, number = text.strip().lower().partition("=")
         if name == BEST_F1 and not number:
             return cls(BEST_F1)
@@ -82,14 +91,16 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold, and what it does to the pairs that it was not chosen on. All NaN where no threshold fulfils it."""
+    """A threshold, and its figures on the pairs that it was not chosen on; NaN where none fulfils the criterion."""
 
     criterion: str
-    threshold: Estimate  # its interval is NaN where it would cover too little
+    # Its interval is NaN where it would cover too little.
+    threshold: Estimate
     precision: Estimate = NO_ESTIMATE
     recall: Estimate = NO_ESTIMATE
     f1: Estimate = NO_ESTIMATE
-    more_pairs: int = 0  # about so many more are needed to show the precision; 0 where it exists or none reaches it
+    # About the number of pairs that are missing; 0 where a threshold exists or none reaches the precision.
+    more_pairs: int = 0
 
     @property
     def exists(self) -> bool:
@@ -106,31 +117,31 @@ class Choice:
 
 @dataclass(frozen=True)
 class Decision:
-    """What `decide` found. Precision, recall, F1 and average precision in 0 to 1."""
+    """The result of `decide`. Precision, recall, F1 and average precision are in 0 to 1."""
 
     n: int
     matches: int
     average_precision: Estimate
     choices: tuple[Choice, ...]
-    chosen_on: int  # pairs
-    reported_on: int  # pairs; all of them, the same, where there are too few for two halves
-    held_out: bool  # whether these are different pairs
+    chosen_on: int
+    # All pairs, the same, where there are too few for two halves.
+    reported_on: int
+    held_out: bool
     interval_method: str
     curve: list[tuple[float, float, float]]  # (threshold, precision, recall) of all pairs, thinned out
 
     def choice(self, criterion: str) -> Choice:
-        return next(each for each in self.choices if each.criterion == criterion)
+        return next(choice for choice in self.choices if choice.criterion == criterion)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision without its curve, as plain values."""
-        return {key: value for key, value in asdict(self).items() if key != "curve"} | {
-            "average_precision": self.average_precision._asdict(),
-            "choices": [
-                {name: value._asdict() if isinstance(value, Estimate) else value for name, value in vars(each).items()}
-                | ({} if each.exists else {"why_none": each.why_none})
-                for each in self.choices
-            ],
-        }
+        values = {key: value for key, value in asdict(self).items() if key != "curve"}
+        values |= {"average_precision": self.average_precision._asdict(), "choices": list(values["choices"])}
+        for choice, row in zip(self.choices, values["choices"], strict=True):
+            row |= {name: getattr(choice, name)._asdict() for name in ("threshold", "precision", "recall", "f1")}
+            if not choice.exists:
+                row["why_none"] = choice.why_none
+        return values
 
 
 def parse_criteria(texts: Sequence[str]) -> list[Criterion]:
@@ -141,10 +152,10 @@ def parse_criteria(texts: Sequence[str]) -> list[Criterion]:
 
 
 class DataDecision(NamedTuple):
-    """A decision on a data set."""
+    """A decision on a data set, by the first similarity of the model; ``meaning`` says which pairs are matches."""
 
-    similarity: str  # the model's first: cosine, or a cross-encoder's score
-    meaning: str  # what counts as a match
+    similarity: str
+    meaning: str
     decision: Decision
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,11 +170,12 @@ def decide_data(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> DataDecision:
-    """Score the pairs of a data set and `decide` from which score on they are matches (`match_labels`).
+    """Scores the pairs of a data set, and decides from which score on they are matches (`match_labels`).
 
     InputError if the data has neither labels nor gold scores, or a criterion is none.
     """
-    parse_criteria(criteria)  # what cannot be used is said before anything is scored
+    # A mistake is reported before anything is scored.
+    parse_criteria(criteria)
     matches, meaning = match_labels(data, match_from)
     [by_similarity] = row_scores(scorer, data.columns, on_progress=on_progress, should_stop=should_stop)
     similarity, scores = next(iter(by_similarity.items()))
@@ -173,13 +185,13 @@ def decide_data(
 
 
 def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0) -> Decision:
-    """Choose a threshold for each criterion on one half of the pairs, and measure it on the other.
+    """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
 
     Args:
         scores: (N,), larger = more similar.
         matches: (N,), true for pairs that belong together.
         criteria: ``best-f1``, ``precision=0.95``, a number.
-        seed: of the halves and of the bootstrap.
+        seed: the seed of the halves and of the bootstrap.
 
     Raises:
         InputError: a criterion is none of these, or there are more than 20.
@@ -192,11 +204,7 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
     held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
     if held_out:
-        # Two halves with the same share of matches, at random.
-        random = np.random.default_rng(seed)
-        shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
-        halves = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
-        chosen_on, reported_on = (np.sort(np.concatenate(half)) for half in halves)
+        chosen_on, reported_on = halves(matches, seed)
     parts = scores[chosen_on], matches[chosen_on]
     curve = precision_recall(*parts)
     thresholds = [_choose(*parts, curve, criterion, seed) for criterion in parsed]
@@ -206,8 +214,8 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
     average = whole.average_precision
     low, high, _ = wilson_interval(average * positives, positives)
     # Evenly spaced in rank where there are too many points to draw.
-    points = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
-    drawn = np.stack(whole[:3], axis=1)[points.astype(int)].tolist()
+    places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
+    points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
     return Decision(
         n=n,
         matches=positives,
@@ -220,8 +228,16 @@ def decide(scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CR
         reported_on=len(reported_on),
         held_out=held_out,
         interval_method=f"bootstrap, {affordable_resamples(n):,} resamples",
-        curve=[(threshold, precision, recall) for threshold, precision, recall in drawn],
+        curve=[(threshold, precision, recall) for threshold, precision, recall in points],
     )
+
+
+def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of two halves with the same share of matches, at random."""
+    random = np.random.default_rng(seed)
+    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
+    first, second = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
@@ -252,7 +268,7 @@ def _choose(
 ) -> Estimate:
     """The threshold of a criterion on these pairs, whose curve is ``curve``; `NO_ESTIMATE` where none fulfils it.
 
-    That of the best F1 has an interval from `INTERVAL_FROM` pairs on.
+    The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
     """
     if criterion.kind == FIXED:
         return Estimate(*(criterion.value,) * 3)
@@ -277,7 +293,8 @@ def _most_recall(curve: PrecisionRecall, precision: float) -> int:
     The error is divided equally among the starts, each with 4 times the pairs, so that one bad pair at the top does not
     end the search. Given the scores, matches among the pairs above a threshold are independent, so the test is exact.
     """
-    from scipy.special import bdtrc  # P(X > k) of a binomial distribution
+    # bdtrc(k, n, p) is P(X > k) of a binomial distribution.
+    from scipy.special import bdtrc
 
     n, error, starts = int(curve.predicted[-1]), 1 - CONFIDENCE, 1
     while _fewest(precision, error / (starts + 1)) * NEXT_START**starts <= n:
@@ -304,10 +321,11 @@ def _fewest(precision: float, error: float) -> int:
 
 
 def _more_pairs(curve: PrecisionRecall, criterion: Criterion, threshold: Estimate, n: int) -> int:
-    """About how many pairs are missing of ``n`` if the shares of the curve are the true ones.
+    """About the number of pairs that are missing beside ``n``, if the shares of the curve are the true ones.
 
-    0 where none suffices, and where there is a threshold. By Wilson's bound, at a confidence of 99%, which allows for
-    the search: k pairs with a share q of matches show a precision p from k (q - p)² = z² p (1 - p) on.
+    It is 0 where no number suffices, and where there is a threshold. The estimate is by Wilson's bound at a confidence
+    of 99%, which allows for the search: k pairs with a share q of matches show a precision p from
+    k (q - p)² = z² p (1 - p) on.
     """
     if not np.isnan(threshold.value):
         return 0
@@ -355,12 +373,12 @@ def average_precision_replicates(scores: np.ndarray, matches: np.ndarray, seed: 
     N and ``seed`` alone decide which pairs are drawn, so that models can be compared replicate by replicate.
     """
     scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
-    found = []
+    replicates = []
     for hits, predicted in _resampled_counts(scores, matches, precision_recall(scores, matches), seed):
         gained = np.diff(hits, axis=1, prepend=0)
         with np.errstate(invalid="ignore"):
-            found.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
-    return np.concatenate(found)
+            replicates.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
+    return np.concatenate(replicates)
 
 
 def _resampled_counts(
@@ -368,6 +386,7 @@ def _resampled_counts(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For blocks of resamples: matches, and pairs, from each threshold of ``curve`` on; (R, T) each."""
     order, last = np.argsort(-scores, kind="stable"), curve.predicted - 1
-    for drawn in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
-        weights = drawn[:, order]  # by pair and not by rank: the same pairs for every model
+    for draws in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
+        # Weights belong to pairs and not to ranks, so that all models have the same resamples.
+        weights = draws[:, order]
         yield np.cumsum(weights * matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]

@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.assets import plain_sentences
 from training.atomic import replace_folder
+from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.fused_bert import check_int8

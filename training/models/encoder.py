@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from training import parallel
-from training.assets import plain_sentences, read_asset
 from training.atomic import replace_folder
+from training.catalogue import plain_sentences, read_asset
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.batching import pad
@@ -381,7 +381,10 @@ class Encoder(VectorModel, TokenModel):
         self.settings = settings if is_special else ""
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
-        return (map if self.device.type == "cpu" else parallel.ahead)(self._text_tokenizer.chunk, parts)
+        if self.device.type == "cpu":
+            return map(self._text_tokenizer.chunk, parts)
+        # While a GPU computes one chunk, the next one is tokenized.
+        return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(
         self,

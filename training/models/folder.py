@@ -17,8 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from training.assets import asset
-from training.catalogue import CROSS_ENCODERS
+from training.catalogue import CROSS_ENCODERS, asset
 from training.errors import InputError
 from training.models.files import read_json, read_object, write_json
 from training.pooling import parse_pooling

@@ -1,4 +1,4 @@
-"""Objective: what a run minimises, with every fact about it that trainer, pages, commands and estimates need."""
+"""The base class of objectives, with all facts that trainer, pages, commands and estimates need."""
 
 from __future__ import annotations
 
@@ -15,41 +15,52 @@ from training.names import DataName
 if TYPE_CHECKING:
     from torch import Tensor
 
-Vectors = Sequence["Tensor"]  # one (B, D) float32 per column
+Vectors = Sequence["Tensor"]
 
-# What an objective compares the vectors with.
-LABELS = "labels"  # int64 (B,)
-SCORES = "scores"  # gold scores divided by 5, float32 (B,)
-TEXTS = "texts"  # numbers of the sentences, equal for equal texts, int64 (B, columns)
-TEACHER_OUTPUT = "teacher's output"  # a bi-encoder's vectors (B, columns, D), or a cross-encoder's scores (B,)
-TEACHER_MARGINS = "teacher's margins"  # its score of (anchor, positive) minus that of (anchor, negative), (B,)
+# The targets that an objective compares the vectors with.
+# Labels: int64 (B,).
+LABELS = "labels"
+# Gold scores divided by 5: float32 (B,).
+SCORES = "scores"
+# The numbers of the sentences, equal for equal texts: int64 (B, columns).
+TEXTS = "texts"
+# The vectors of a bi-encoder (B, columns, D), or the scores of a cross-encoder (B,).
+TEACHER_OUTPUT = "teacher's output"
+# The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
+TEACHER_MARGINS = "teacher's margins"
 
-OBJECTIVES: dict[str, type[Objective]] = {}  # by name, in the order in which they are offered
+OBJECTIVES: dict[str, type[Objective]] = {}
 
 
 class Objective:
-    """A loss of sentence vectors. A subclass that states a ``name`` is an objective that runs can have.
+    """A loss of sentence vectors. A subclass with a ``name`` is an objective that runs can have.
 
     A call maps the vectors of a batch, one (B, D) float32 per column, and its target to the mean loss, a scalar.
     Weights that are trained with the encoder are attributes of the type `torch.nn.Module`. Nothing is imported from
     torch before a call, as the facts are needed where torch is not.
     """
 
-    name: ClassVar[str]  # in a `RunConfig`
+    name: ClassVar[str]
     equation: ClassVar[str]
-    help: ClassVar[str]  # a line about it
-    rows: ClassVar[Rows]  # what it learns from, and how that is made of each form of data
-    target: ClassVar[str | None] = None  # one of those above
-    fields: ClassVar[tuple[str, ...]] = ()  # of a `RunConfig`: the arguments of the class, in their order
-    uses_batch: ClassVar[bool] = False  # its negatives are the other rows of the batch
-    can_mine_negatives: ClassVar[bool] = False  # its negatives may be mined, see `training.trainer.negatives`
-    takes_output: ClassVar[bool] = False  # compares the model's own output, of length 1 if its folder says so
-    needs_dropout: ClassVar[bool] = False  # the two vectors of a sentence differ by dropout alone
-    scores_pairs: ClassVar[bool] = False  # trains a cross-encoder: takes logits of pairs, not vectors of sentences
-    predicts_tokens: ClassVar[bool] = False  # trains a language model: takes logits of tokens
-    selected_by: ClassVar[str | None] = (
-        None  # the figure that chooses the best model; None = spearman, accuracy or loss
-    )
+    help: ClassVar[str]
+    rows: ClassVar[Rows]
+    target: ClassVar[str | None] = None
+    # The fields of a `RunConfig` that are the arguments of the class, in their order.
+    fields: ClassVar[tuple[str, ...]] = ()
+    # Whether its negatives are the other rows of the batch.
+    uses_batch: ClassVar[bool] = False
+    # Whether its negatives may be mined, see `training.trainer.negatives`.
+    can_mine_negatives: ClassVar[bool] = False
+    # Whether it compares the model's own output, of length 1 if its folder says so.
+    takes_output: ClassVar[bool] = False
+    # Whether the two vectors of a sentence differ by dropout alone.
+    needs_dropout: ClassVar[bool] = False
+    # Whether it trains a cross-encoder, by the logits of pairs.
+    scores_pairs: ClassVar[bool] = False
+    # Whether it trains a language model, by the logits of tokens.
+    predicts_tokens: ClassVar[bool] = False
+    # The figure that selects the best model; None = spearman, accuracy or loss.
+    selected_by: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -57,12 +68,12 @@ class Objective:
 
     @classmethod
     def build(cls, config: object, dimension: int, labels: int) -> Self:
-        """The objective as a run's config says, for vectors of D dimensions and data with so many labels."""
+        """The objective with the settings of a config, for vectors of D dimensions and data with so many labels."""
         return cls(*(getattr(config, field) for field in cls.fields))
 
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:
-        """The fields of a `RunConfig` that mean something to this objective, but not to all."""
+        """The fields of a `RunConfig` that this objective uses, and not all others do."""
         by_fact = {
             ("head",): cls.scores_pairs,
             ("vocabulary_size",): cls.predicts_tokens,
@@ -87,7 +98,7 @@ class Objective:
 
     @classmethod
     def transform(cls, data: Dataset, seed: int = 0) -> Dataset:
-        """The rows to learn from. InputError if the data has not the form that it takes."""
+        """The rows to learn from. InputError if the data does not have a form that the objective takes."""
         return transform_for(data, cls.rows, cls.name, seed)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
@@ -96,7 +107,7 @@ class Objective:
 
 
 class OwnObjective(Objective):
-    """An objective that the caller of `training.trainer.train.train` gives as an object; it has no name to choose.
+    """An objective that the caller of `training.trainer.train.train` passes as an object.
 
     Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold scores divided by 5,
     float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module` are trained with the encoder.
@@ -117,23 +128,24 @@ class OwnObjective(Objective):
 
         loss = self.call(list(vectors), target)
         if not isinstance(loss, torch.Tensor) or loss.ndim:
-            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
-            raise InputError(f"the objective returns {what}; it must be one number, such as the mean over the batch")
+            result = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
+            raise InputError(f"the objective returns {result}; it must be one number, such as the mean over the batch")
         if torch.is_grad_enabled() and not loss.requires_grad:
             raise InputError("the objective does not depend on the vectors; compute it from them, without detach")
         return loss
 
 
-OwnObjective.name = "an objective of your own"  # stated here, as it is not one of `OBJECTIVES`
+# The name is set here, as the class is not one of `OBJECTIVES`.
+OwnObjective.name = "an objective of your own"
 
 
-def own_name(what: str) -> str:
-    """What a config says of an object that cannot be written down."""
-    return f"own ({what})"
+def own_name(words: str) -> str:
+    """The name in a config of an object that cannot be written down."""
+    return f"own ({words})"
 
 
 def is_own(name: str | None) -> bool:
-    """Whether `own_name` has made it."""
+    """Whether a name is one of `own_name`."""
     return name is not None and name.startswith("own (")
 
 
@@ -148,14 +160,14 @@ def names(condition: Callable[[type[Objective]], Any]) -> tuple[str, ...]:
 
 
 def required(target: Tensor | None) -> Tensor:
-    """The target, of an objective that needs one. TypeError without it: an error of the program."""
+    """The target. TypeError without one, which is an error of the program."""
     if target is None:
         raise TypeError("this objective needs a target")
     return target
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
-    """Load ``name``, transform each of its parts as ``objective`` needs it, and join them.
+    """Loads ``name``, transforms each of its parts as ``objective`` needs it, and joins them.
 
     Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
     """

@@ -19,7 +19,7 @@ PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
     "mul": lambda u, v: [u * v],
 }
 # The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
-CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")  # in the order of Table 6
+CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
@@ -106,8 +106,8 @@ class Regression(Objective):
 class CoSENT(Objective):
     """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
 
-    One loss for the whole batch, not a mean: every pair of rows of which one has the higher gold score asks for the
-    higher cosine there. Only the order of the gold scores counts, as in Spearman's correlation.
+    It is one loss for the whole batch, not a mean: of two rows, the one with the higher gold score has to have the
+    higher cosine. Only the order of the gold scores counts, as in Spearman's correlation.
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
     Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
@@ -132,14 +132,16 @@ class CoSENT(Objective):
         u, v = vectors
         similarities = self.scale * self.similarity(u, v)
         gold, order = required(target).sort()
-        similarities = similarities[order]  # ascending gold scores
-        # of each row, log Σ exp(-similarity) over the rows of a higher gold score; (B + 1,), the last over none
+        # By ascending gold score.
+        similarities = similarities[order]
+        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the last over none.
         higher = F.pad(torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf)
         terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
-        return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)  # the added 0 is the 1 in the equation
+        # The added 0 is the 1 in the equation.
+        return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """(B, D), (B, D) -> (B,)."""
+        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         return F.cosine_similarity(u, v)
@@ -161,11 +163,11 @@ class AnglE(CoSENT):
     help = "as cosent, by angles in complex space, where the cosine is flat"
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
-        """(B, D), (B, D) -> (B,)."""
+        """The similarities of the rows, (B, D), (B, D) -> (B,)."""
         import torch.nn.functional as F
 
         odd = u.shape[1] % 2
-        u, v = (F.pad(F.normalize(each, dim=1), (0, odd)) for each in (u, v))
+        u, v = (F.pad(F.normalize(column, dim=1), (0, odd)) for column in (u, v))
         (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)
         sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)

@@ -1,4 +1,4 @@
-"""Objectives without a target: what belongs together has to be nearer than what does not."""
+"""Objectives without labels: related texts are nearer than others, or vectors and scores are those of a teacher."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from training.data.transforms import POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
-from training.objectives.base import TEXTS, Objective, Vectors
+from training.data.transforms import ANY_ROWS, POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
+from training.objectives.base import TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, Objective, Vectors, required
 from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Triplet(Objective):
 
     Args:
         metric: the distance d, one of `training.similarities.DISTANCES`.
-        margin: by how much the negative has to be further away, in units of d.
+        margin: the distance, in units of d, by which the negative has to be further away.
     """
 
     name = "triplet"
@@ -87,15 +87,16 @@ class MultipleNegativesRanking(Objective):
 
 
 def false_negatives(texts: Tensor) -> Tensor:
-    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): which candidates are no negatives.
+    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): whether a candidate is no negative.
 
-    Those that have the text of the anchor itself or of its positive, and the positives of other rows with this anchor.
+    It is none if it has the text of the anchor or of its positive, or is the positive of another row with this anchor.
     """
     anchors, positives = texts[:, :1], texts[:, 1:2]
     candidates = texts[:, 1:].T.flatten()
-    found = (candidates == anchors) | (candidates == positives)
-    found[:, : len(texts)] |= anchors == anchors.T
-    return found.fill_diagonal_(False)  # a row's own positive
+    is_false = (candidates == anchors) | (candidates == positives)
+    is_false[:, : len(texts)] |= anchors == anchors.T
+    # The positive of a row is no negative to be left out.
+    return is_false.fill_diagonal_(False)
 
 
 class SimCSE(MultipleNegativesRanking):
@@ -113,3 +114,63 @@ class SimCSE(MultipleNegativesRanking):
     fields = ("mnrl_scale",)
     can_mine_negatives = False
     needs_dropout = True
+
+
+class MeanSquaredError(Objective):
+    """The vectors or the cosines of a teacher: mean over the batch and the columns of (u - teacher's u)².
+
+    Inputs: any number of columns, (B, D) each. Labels: the teacher's vectors, float (B, columns, D); or, for two
+    columns, a teacher's scores of the pairs, float (B,), which the cosine has to equal: (cos(u, v) - score)².
+    Source: Reimers & Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
+    Distillation", equation 1; `MSELoss` in sentence-transformers. For scores: Thakur et al. 2021, "Augmented SBERT",
+    where a cross-encoder labels pairs; `CosineSimilarityLoss` in sentence-transformers.
+    """
+
+    name = "mse"
+    equation = "(u − teacher’s u)², or (cos(u, v) − teacher’s score)²"
+    help = "a teacher’s vectors (bi-encoder) or its scores of pairs (cross-encoder)"
+    rows = ANY_ROWS
+    target = TEACHER_OUTPUT
+    takes_output = True
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
+        target = required(target).to(vectors[0].dtype)
+        if target.ndim == 1:
+            u, v = vectors
+            return F.mse_loss(F.cosine_similarity(u, v), target)
+        return F.mse_loss(torch.stack(list(vectors), dim=1), target)
+
+
+@dataclass(eq=False)
+class MarginMSE(Objective):
+    """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
+
+    Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus that of (a, n),
+    float (B,).
+    Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
+    Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.
+
+    Args:
+        similarity: s, one of `training.similarities.SIMILARITIES`, "dot" as in the paper.
+    """
+
+    name = "margin-mse"
+    equation = "(s(a, p) − s(a, n) − teacher’s margin)²"
+    help = "a teacher’s margin between positive and negative"
+    rows = TRIPLET_ROWS
+    target = TEACHER_MARGINS
+    fields = ("margin_similarity",)
+    can_mine_negatives = True
+    takes_output = True
+    similarity: str = "dot"
+
+    def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
+        import torch.nn.functional as F
+
+        anchor, positive, negative = vectors
+        similarity = SIMILARITIES[self.similarity].tensor_rows
+        margin = similarity(anchor, positive) - similarity(anchor, negative)
+        return F.mse_loss(margin, required(target).to(margin.dtype))

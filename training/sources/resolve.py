@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from training.assets import asset
-from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL, RAW_BERT
+from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL, RAW_BERT, asset
 from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index

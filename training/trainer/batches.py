@@ -5,7 +5,7 @@ whose order is shuffled again. So a batch holds sentences of similar length (the
 but other sentences together in each epoch. The order is a function of (seed, epoch): the batch of any step can be
 computed without those before it, which makes resuming exact.
 
-Several parts of training data, with an objective each, have batches of their own; `MixedBatches` says which is next.
+Several parts of training data, with an objective each, have batches of their own, which `MixedBatches` puts in order.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from training.trainer.language_model import TrainableLanguageModel
 from training.trainer.replica import TokenIds
 from training.trainer.teacher import Examples
 
-POOL = 100  # batches that are sorted together
-TOKENIZE_CHUNK = 20_000  # sentences between two calls of should_stop
-ROWS_NAMED = 32  # rows that an error message lists
+POOL = 100
+TOKENIZE_CHUNK = 20_000
+ROWS_NAMED = 32
 
 
 class LengthGroupedSampler:
@@ -51,7 +51,7 @@ class LengthGroupedSampler:
     ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self.batch_size, self.seed, self.sentences, self.processes = batch_size, seed, sentences, processes
-        # In which every row is seen once (with several processes a few are seen twice).
+        # An epoch has every row once; with several processes it has a few twice.
         self.steps_per_epoch = math.ceil(math.ceil(len(self.lengths) / batch_size) / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
 
@@ -80,14 +80,15 @@ class LengthGroupedSampler:
         while remaining:
             batch: list[int] = []
             skipped: list[int] = []
-            seen: set[str] = set()
+            texts: set[str] = set()
             while remaining and len(batch) < size:
                 row = remaining.popleft()
-                is_distinct = seen.isdisjoint(self.sentences[row])
+                is_distinct = texts.isdisjoint(self.sentences[row])
                 (batch if is_distinct else skipped).append(row)
                 if is_distinct:
-                    seen |= self.sentences[row]
-            room = size - len(batch)  # positive only if every remaining row shares a sentence with the batch
+                    texts |= self.sentences[row]
+            # There is room only if every remaining row shares a sentence with the batch.
+            room = size - len(batch)
             batch += skipped[:room]
             remaining.extendleft(reversed(skipped[room:]))
             batches.append(np.array(batch, dtype=np.int64))
@@ -97,16 +98,17 @@ class LengthGroupedSampler:
 class Batch(NamedTuple):
     """The rows of a step."""
 
-    columns: list[TokenIds]  # token ids of each column
+    columns: list[TokenIds]
     target: Tensor | None  # (B,), or as the objective needs it
-    part: int  # of the run's `parts`, by its number
+    # The number of the part of the run that the rows belong to.
+    part: int
 
 
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    It is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    meanwhile. ``uses_batch`` is that of the objective: rows with a common sentence are kept apart.
+    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
+    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class TokenizedBatches:
         inputs: Sequence[Any] = [list(zip(*data.columns, strict=True))] if pairs else data.columns
         roles = [config.role(number) for number in range(len(inputs))]
         ids: dict[str | None, dict[Any, Any]] = {role: {} for role in roles}
-        for role, known in ids.items():
+        for role, ids_of_role in ids.items():
             reader: Any = encoder.for_role(role) if role and isinstance(encoder, Encoder) else encoder
             columns = (column for column, its_role in zip(inputs, roles, strict=True) if its_role == role)
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
@@ -132,11 +134,11 @@ class TokenizedBatches:
                 if should_stop():
                     raise Stopped
                 chunk = texts[start : start + TOKENIZE_CHUNK]
-                known.update(zip(chunk, reader.tokenize(chunk), strict=True))
+                ids_of_role.update(zip(chunk, reader.tokenize(chunk), strict=True))
         self.columns: list[TokenIds] = [
             [ids[role][text] for text in column] for column, role in zip(inputs, roles, strict=True)
         ]
-        self.used = {token for known in ids.values() for sentence in known.values() for token in sentence}
+        self.used = {token for ids_of_role in ids.values() for sentence in ids_of_role.values() for token in sentence}
         self._targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
@@ -164,7 +166,8 @@ class MixedBatches:
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
         self.parts, self.seed, self.is_shuffled = parts, config.seed, config.mix == PROPORTIONAL
-        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])  # of each part, in an epoch
+        # The batches of each part in an epoch.
+        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
         self.used = set().union(*(part.used for part in parts))
         self.columns = max(len(part.columns) for part in parts)
@@ -174,17 +177,14 @@ class MixedBatches:
         """The part whose batch a step has, by its number, and which of that part's own steps it is."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._order(epoch))
+            order = np.tile(np.arange(len(self.parts)), self.steps[0])
+            if self.is_shuffled:
+                parts = np.repeat(np.arange(len(self.parts)), self.steps)
+                order = np.random.default_rng([self.seed, epoch]).permutation(parts)
+            self._epoch = (epoch, order)
         order = self._epoch[1]
         part = int(order[position])
         return part, epoch * self.steps[part] + int((order[:position] == part).sum())
-
-    def _order(self, epoch: int) -> np.ndarray:
-        """The part of each step of an epoch, (S,)."""
-        if not self.is_shuffled:
-            return np.tile(np.arange(len(self.parts)), self.steps[0])
-        parts = np.repeat(np.arange(len(self.parts)), self.steps)
-        return np.random.default_rng([self.seed, epoch]).permutation(parts)
 
     def batch(self, step: int, process: int = 0) -> Batch:
         number, own_step = self.part(step)

@@ -25,23 +25,24 @@ from training.errors import InputError, first_line
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingModel
 
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what AdamW keeps of each weight
+# The state that AdamW has for each weight.
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 ANEW = "remove the folder {} to begin the run anew"
-RANDOM = "random"  # prefix of the random generators' states, as in "random:cpu"
+# The prefix of the states of the random generators, as in "random:cpu".
+RANDOM = "random"
 
 
 @dataclass
 class TrainingState:
     """The state of a run beside its weights."""
 
-    # Optimiser steps so far.
     step: int
     # The step of the last evaluation.
     evaluated: int = -1
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    # The number per batch decides how sums are rounded and what dropout draws; 0 = not determined yet.
+    # The number in a batch decides the rounding of sums and the dropout; 0 is not determined yet.
     micro_batches: int = 0
     baseline: Figures | None = None
     best: Figures | None = None
@@ -51,7 +52,7 @@ class TrainingState:
 
 
 def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Replace the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
+    """Replaces the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
     from safetensors.torch import save_file
 
     weights = _trained_weights(model)
@@ -84,10 +85,11 @@ def read_checkpoint(folder: Path) -> TrainingState | None:
 
 @torch.no_grad()
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
-    """Restore weights, moments and random generators. InputError if they belong to another model, or are damaged."""
+    """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = _trained_weights(model)
     saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
-    if {name: weight.shape for name, weight in weights.items()} != {name: each.shape for name, each in saved.items()}:
+    shapes, saved_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (weights, saved))
+    if shapes != saved_shapes:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")
     for name, weight in weights.items():
         weight.copy_(saved[name])
@@ -104,7 +106,8 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
             torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
     except (KeyError, RuntimeError, TypeError) as error:
         raise _damaged(folder / "optimiser.safetensors", error) from error
-    is_adam = isinstance(optimiser, torch.optim.AdamW)  # one of the caller keeps what it wants
+    # An optimiser of the caller's may have any state.
+    is_adam = isinstance(optimiser, torch.optim.AdamW)
     if is_adam and any(not state.keys() >= MOMENTS for state in optimiser.state.values()):
         raise _damaged(folder / "optimiser.safetensors", "a moment is missing")
 

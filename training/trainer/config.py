@@ -1,6 +1,6 @@
-"""RunConfig: everything that determines a run, as one frozen pydantic model.
+"""The config of a run: everything that determines it, as one frozen pydantic model.
 
-A config is validated when it is made; a mistake is one `InputError` that names the field, the value and what would do.
+A config is validated when it is made; a mistake is one `InputError` that names the field, the value and the remedy.
 It travels as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and comes back equal. Together
 with the data, the versions of the libraries and the number of cores (each gets a micro-batch with its own dropout) it
 determines the whole curve: in float32 on a CPU, bit for bit. The defaults are the paper's (section 3.1): batches of
@@ -14,11 +14,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     ValidationError,
     ValidationInfo,
@@ -34,52 +33,36 @@ from training.objectives.base import is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
 from training.pooling import POOLINGS
 from training.similarities import DISTANCES, SIMILARITIES
-from training.trainer.settings import Whole, describe, setting, whole_number
+from training.trainer.settings import (
+    REPORTERS,
+    Dimensions,
+    JoinedData,
+    OptionalData,
+    OptionalText,
+    Reporters,
+    Whole,
+    describe,
+    joined,
+    setting,
+)
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
-MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20  # besides that of the base
+# The evaluation of the base comes on top.
+MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20
 
 LEARNING_RATE = 2e-5
-LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}  # of masked language modelling, from random weights or not
-WORD_ENCODER_LEARNING_RATE = 1e-3  # Adam's own default: 2e-5 moves random weights of an LSTM nowhere in an epoch
+# For masked language modelling: from random weights, and from trained ones.
+LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}
+# Adam's own default, as 2e-5 hardly moves the random weights of an LSTM in an epoch.
+WORD_ENCODER_LEARNING_RATE = 1e-3
 
 
 def default_learning_rate(base: str, objective: str | None = None) -> float:
-    """The learning rate of a run from ``base`` that states none."""
+    """The learning rate of a run from ``base`` that has none of its own."""
     if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
         return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
-
-
-def _listed(value: Any) -> Any:
-    """A list, as JSON has it, or a text with commas -> a tuple of what it holds; of None an empty one."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
-
-
-def _joined(value: Any) -> Any:
-    """Names of data as one text, also of a list of them."""
-    is_list = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-    return "+".join(value) if is_list else value
-
-
-def _dimensions(value: Any) -> Any:
-    """Dimensions, largest first, without repetition."""
-    said = _listed(value)
-    numbers = [whole_number(float(each) if isinstance(each, str) and each.isdigit() else each) for each in said]
-    if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
-        raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
-    return tuple(sorted(set(numbers), reverse=True))
-
-
-def _reporters(value: Any) -> Any:
-    """Names of experiment trackers, without repetition."""
-    for name in (names := _listed(value)):
-        if name not in REPORTERS:
-            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
-    return tuple(dict.fromkeys(names))
 
 
 def _names(data: str) -> tuple[DataName, ...]:
@@ -87,16 +70,10 @@ def _names(data: str) -> tuple[DataName, ...]:
     return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
 
 
-def _stated_objective(data: Any) -> dict[str, str]:
-    """The objective of the first part, as a field, if all parts of the training data state one."""
-    stated = [name.objective for name in _names(data)] if isinstance(data, str) else []
-    return {"objective": stated[0]} if stated and stated[0] and all(stated) else {}
-
-
-JOINT, CLASSIFIER = "joint", "classifier"  # see `training.trainer.cross_encoder`
-PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")  # as sentence-transformers calls them
-OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
-REPORTERS = ("tensorboard", "trackio")  # where events can be written besides events.jsonl
+# The heads of a cross-encoder, see `training.trainer.cross_encoder`.
+JOINT, CLASSIFIER = "joint", "classifier"
+# The names are those of sentence-transformers.
+PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
 
 
 class Part(NamedTuple):
@@ -147,7 +124,7 @@ class RunConfig(BaseModel):
         option="--concat",
         choices=CONCATENATIONS,
     )
-    train_data: Annotated[str, BeforeValidator(_joined)] = setting(
+    train_data: JoinedData = setting(
         "stsb:train",
         "Training data",
         "a named set (a + b joins two; a=cosent + b=mnrl gives each its objective), hf:<org>/<name>, or your own file",
@@ -161,7 +138,7 @@ class RunConfig(BaseModel):
         "with several data sets: batches in proportion to their size, or in turn",
         choices=MIXES,
     )
-    eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
+    eval_data: OptionalData = setting(
         "stsb:dev",
         "Dev data",
         "data that evaluates the run about every 100 steps, to keep the best model; none for random pairs only",
@@ -223,7 +200,7 @@ class RunConfig(BaseModel):
         pattern=r"\S",
     )
     margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES)
-    matryoshka_dims: Annotated[tuple[int, ...], BeforeValidator(_dimensions)] = setting(
+    matryoshka_dims: Dimensions = setting(
         (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
     )
     mini_batch_size: Whole | None = setting(
@@ -265,7 +242,7 @@ class RunConfig(BaseModel):
     negative_margin: float = setting(
         0.05, "Margin", "the fraction by which a mined negative is less similar than the positive", ge=0, lt=1
     )
-    report_to: Annotated[tuple[str, ...], BeforeValidator(_reporters)] = setting(
+    report_to: Reporters = setting(
         (), "Also write to", "experiment trackers, where they are installed", metavar=",".join(REPORTERS)
     )
     name: str = setting("", "Name", "what to call the run", words="named after its settings")
@@ -273,7 +250,11 @@ class RunConfig(BaseModel):
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
         if objective is not None:
             values["objective"] = objective
-        values |= _stated_objective(_joined(values.get("train_data")))
+        if isinstance(data := joined(values.get("train_data")), str):
+            objectives = [name.objective for name in _names(data)]
+            # Sets that all have an objective need none of the run.
+            if objectives[0] and all(objectives):
+                values["objective"] = objectives[0]
         if "learning_rate" not in values and isinstance(base := values.get("base", DEFAULT_MODEL), str):
             values["learning_rate"] = default_learning_rate(base, values.get("objective"))
         try:
@@ -282,7 +263,7 @@ class RunConfig(BaseModel):
             raise InputError(_describe(error.errors()[0])) from None
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """What differs from the defaults."""
+        """The fields that differ from the defaults."""
         return [(name, value) for name, value in self if value != SETTINGS[name].default]
 
     @field_validator("*")
@@ -321,40 +302,41 @@ class RunConfig(BaseModel):
             raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
         if self.max_tokens and self.mini_batch_size:
             raise ValueError("max_tokens and mini_batch_size both say what is computed at a time; give one of them")
-        taught = [part.objective for part in parts if part.facts.needs_teacher()]
-        if taught and self.teacher is None:
+        students = [part.objective for part in parts if part.facts.needs_teacher()]
+        if students and self.teacher is None:
             raise ValueError(
-                f"{taught[0]} needs a teacher to learn from: name a cross-encoder such as minilm-stsb, or a bi-encoder"
+                f"{students[0]} needs a teacher to learn from: "
+                "name a cross-encoder such as minilm-stsb, or a bi-encoder"
             )
-        if not taught and self.teacher is not None:
-            learners = " or ".join(names(lambda each: each.needs_teacher()))
-            raise ValueError(f"{objective} has no teacher; leave it out, or choose {learners}")
+        if not students and self.teacher is not None:
+            others = " or ".join(names(lambda objective: objective.needs_teacher()))
+            raise ValueError(f"{objective} has no teacher; leave it out, or choose {others}")
         if self.mine_negatives and not self.objective_class.can_mine_negatives:
-            learners = ", ".join(names(lambda each: each.can_mine_negatives))
-            raise ValueError(f"mine_negatives is for {learners}; {objective} takes no negatives")
+            others = ", ".join(names(lambda objective: objective.can_mine_negatives))
+            raise ValueError(f"mine_negatives is for {others}; {objective} takes no negatives")
         if self.mine_negatives and len(parts) > 1:
             raise ValueError("mine_negatives is for one data set; leave it out, or train on one")
         return self
 
     @property
     def objective_class(self) -> type[Objective]:
-        """The class of the objective, with all that is to be known of it; of several parts that of the first."""
+        """The class of the objective, which has all facts about it; with several parts, that of the first."""
         return self.parts[0].facts
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the run learns from: joined data is one part, unless one of its names states an objective."""
-        found = _names(self.train_data)
-        if not any(name.objective for name in found):
+        """The parts of the training data: joined data is one, unless one of its names has an objective."""
+        data = _names(self.train_data)
+        if not any(name.objective for name in data):
             return (Part(self.train_data, self.objective),)
-        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in found)
+        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in data)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
-        """The batches of each part in an epoch, of as many as it has: all, or in turn until one has no more."""
+        """The batches that an epoch takes of each part: all, or in turn until one part has no more."""
         return [min(batches)] * len(batches) if self.mix == ROUND_ROBIN else list(batches)
 
     def role(self, column: int) -> str | None:
-        """By which the sentences of a column have their prompt, query or document; None if all have the base's."""
+        """The role that decides the prompt of a column, query or document; None if all have the base's."""
         has_roles = self.query_prompt is not None or self.document_prompt is not None
         return ("document" if column else "query") if has_roles else None
 
@@ -381,21 +363,21 @@ class RunConfig(BaseModel):
 
 
 SETTINGS = {name: describe(name, field) for name, field in RunConfig.model_fields.items()}
-CHOICES = {name: each.choices for name, each in SETTINGS.items() if each.choices}
+CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if setting.choices}
 
 
 def _describe(error: Mapping[str, Any]) -> str:
-    """One sentence on a validation error: the field, the value, what would do."""
+    """A sentence on a validation error, with the field, the value and the remedy."""
     field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
-    if error["type"] == "value_error":  # raised by a validator above
+    if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":
         return f"a run has no field {field}; the fields are {', '.join(SETTINGS)}"
-    known = SETTINGS[field]
+    facts = SETTINGS[field]
     if error["type"] == "missing":
-        return f"a run needs an {field}: {', '.join(known.choices)}"
-    if known.range:
-        return f"{field} is {value!r}, but {known.help} must be {known.range}"
+        return f"a run needs an {field}: {', '.join(facts.choices)}"
+    if facts.range:
+        return f"{field} is {value!r}, but {facts.help} must be {facts.range}"
     if error["type"] == "string_pattern_mismatch":
         return f"{field} is empty; give a name or a path"
     return f"{field} is {value!r}, but must be {'true or false' if error['type'] == 'bool_type' else 'text'}"

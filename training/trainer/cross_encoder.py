@@ -1,4 +1,4 @@
-"""What a run of a cross-encoder trains, and how it is evaluated.
+"""The model that a run of a cross-encoder trains, and its evaluation.
 
 There are two kinds of head:
 
@@ -11,9 +11,9 @@ A run can also start from a cross-encoder of either kind, with the head that it 
 
 The evaluation scores the pairs of the eval data, in the form that the objective makes of them:
 
-    spearman            rank correlation of score and gold score, of data with scores
-    average_precision   of the score, of data that says which pairs belong together
-    loss                the objective's
+    spearman            rank correlation of score and gold score, for data with scores
+    average_precision   average precision of the score, for data with labels
+    loss                the loss of the objective
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import ARCHITECTURES, JointPairModel, SequenceClassifier, build_pair_runner
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.model import Pair, open_model, required
-from training.models.pairs import PairRow, PairTokenizer
+from training.models.pairs import PairTokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
@@ -46,15 +46,18 @@ from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 
-SIGMOID = "torch.nn.modules.activation.Sigmoid"  # as sentence-transformers names it in a model's config
+# The name in the config of a model of sentence-transformers.
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
-    """A cross-encoder in training, its weights float32: what a run needs of an `Encoder`, for pairs."""
+    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs."""
 
-    pooling, normalizes, full_dimension = None, False, 1  # a pair's vector is its logit
+    # The vector of a pair is its logit.
+    pooling, normalizes, full_dimension = None, False, 1
 
-    backbone: Any  # a sequence classifier of transformers, or a `JointPairModel`
+    # A sequence classifier of transformers, or a `JointPairModel`.
+    backbone: Any
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
@@ -64,9 +67,10 @@ class TrainableCrossEncoder:
         longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
         if max_length is not None and max_length > longest:
             raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
-        self.head = backbone.head if self.is_joint else nn.Sequential()  # what comes after the replica
+        self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
-        self.tokenize_pairs = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
+        # Each pair becomes token ids of both sentences or, with a joint head, of each.
+        self.tokenize = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
 
     @classmethod
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
@@ -103,10 +107,6 @@ class TrainableCrossEncoder:
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[PairRow]:
-        """Each pair as token ids, truncated at ``max_length``, of both sentences or, with a joint head, of each."""
-        return self.tokenize_pairs(pairs)
-
     def train(self) -> Self:
         self.backbone.train()
         return self
@@ -120,20 +120,20 @@ class TrainableCrossEncoder:
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
-        runner = build_pair_runner(scorer, self.dtype, self.tokenize_pairs.pad_id)
+        runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id)
         model = CrossEncoder(
-            self.name, scorer, runner, self.tokenize_pairs, lambda logits: logits, Path(), self.source, self.dtype
+            self.name, scorer, runner, self.tokenize, lambda logits: logits, Path(), self.source, self.dtype
         )
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder for `CrossEncoder.load`, and with a classifier for sentence-transformers. Replaces a model."""
+        """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
-        self.tokenizer.model_max_length = self.tokenize_pairs.max_length
+        self.tokenizer.model_max_length = self.tokenize.max_length
         with replace_folder(target) as fresh:
             model.save_pretrained(fresh)
             self.tokenizer.save_pretrained(fresh)
@@ -168,9 +168,9 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 
 def can_start_joint(encoder: Encoder) -> bool:
-    """Whether its cosine says something, and is one that a `JointPairModel` begins with."""
+    """Whether a `JointPairModel` can begin with its cosine, which has to be that of a trained encoder."""
     folder, config = encoder.model_format.transformer, cast("Any", encoder.backbone).config
-    is_trained = any((each / "modules.json").is_file() for each in (folder, folder.parent))
+    is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     is_trained = is_trained and not ModelName.parse(encoder.name).is_scratch
     is_mean = encoder.pooling == "mean" and not len(encoder.head)
     return is_trained and is_mean and getattr(config, "model_type", None) in ARCHITECTURES

@@ -4,8 +4,8 @@
 
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not of
-                  simcse, which without dropout is another one
+    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not for
+                  simcse, whose loss needs dropout
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
@@ -22,8 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.assets import plain_sentences
-from training.catalogue import SCORED, TRIPLETS
+from training.catalogue import SCORED, TRIPLETS, plain_sentences
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData
 from training.data.transforms import POSITIVE_FROM
@@ -43,8 +42,8 @@ Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the promp
 class Evaluator:
     """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
 
-    The loss is measured on other rows than the eval data's own: ``loss``, in the form that the objective needs. Eval
-    data for ``retrieval`` takes the place of ``data``.
+    The loss is measured on the rows of ``loss``, which have the form that the objective needs. Eval data for
+    ``retrieval`` takes the place of ``data``.
     """
 
     def __init__(
@@ -74,12 +73,13 @@ class Evaluator:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
-        for role, row in self._rows.items():  # the first has no role: its copy of the weights serves all
+        # The first has no role, and its copy of the weights serves all.
+        for role, row in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
             vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
-            found = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
-            figures |= {name: float(values.mean()) for name, values in found.values.items()}
+            result = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
+            figures |= {name: float(values.mean()) for name, values in result.values.items()}
         if self.data is not None:
             columns = [self._of(column, vectors, self.role(number)) for number, column in enumerate(self.data.columns)]
             figures |= _compare(self.data, columns)
@@ -90,7 +90,7 @@ class Evaluator:
             of_loss = enumerate(self.loss.data.columns)
             columns = [self._of(column, vectors, self.role(number)) for number, column in of_loss]
             figures["loss"] = self._mean_loss(columns, self.loss, objective)
-        figures |= diagnose(*(self._of(each, vectors) for each in (self.random_sentences, self.plain_sentences)))
+        figures |= diagnose(self._of(self.random_sentences, vectors), self._of(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
         return figures
 

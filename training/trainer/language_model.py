@@ -1,4 +1,4 @@
-"""What a run of the objective mlm trains, and how it is evaluated.
+"""The model that a run of the objective mlm trains, and its evaluation.
 
 The model is a transformer with the language-modelling head of transformers (`AutoModelForMaskedLM`). The head computes
 the logits of the masked tokens alone: a hook on the transformer hands it no others, so that the product with the

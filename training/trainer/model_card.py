@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.data.dataset import Dataset
 from training.names import DataName
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import RUN_METRICS, main_metric
 
-# Our figures and the Hub's task type, its name, metric type and its name, as in the cards of sentence-transformers.
+# The Hub's task type and its name, metric type and its name for each figure, as in the cards of sentence-transformers.
 _METRICS = {
     "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
@@ -39,8 +39,8 @@ def model_card(
 ) -> str:
     """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
 
-    ``training`` has the rows of each part of the config, and ``notes`` say what was done to them.
-    ``test`` are those of the test split: data, spearman; empty if there are none.
+    ``training`` has the rows of each part of the config, and ``notes`` say how they were prepared. ``test`` are the
+    data and spearman of the test split; empty if there are none.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -74,7 +74,7 @@ def model_card(
 def with_model_index(
     card: str, config: RunConfig, best: Mapping[str, Any], name: str, test: Mapping[str, Any] | None = None
 ) -> str:
-    """The card with the figures of the best evaluation in its header, as the Hub's model-index; once.
+    """The card with the figures of the best evaluation as the Hub's model-index in its header, if it has none yet.
 
     ``test`` has the figures of the test split beside them, if there are any.
     """
@@ -106,5 +106,5 @@ def with_model_index(
 
 
 def _data_name(name: str | None) -> str:
-    """A data set by name, a file without its folders: a card may be published."""
+    """The name of a data set, or of a file without its folders, as a card may be published."""
     return name or "" if DataName.parse(name or "").is_set else PurePath(name or "").name

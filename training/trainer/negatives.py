@@ -1,12 +1,12 @@
 """Hard negatives, mined from the training data by the model that is about to be trained.
 
-The negative of a pair is the sentence nearest to its anchor by cosine, among the second sentences of all rows, that
-is no known positive of the anchor and is clearly less similar than the positive:
+The negative of a pair is the nearest sentence to its anchor by cosine, among the second sentences of all rows, that is
+no labelled positive of the anchor and is clearly less similar than the positive:
 
     cos(anchor, negative) <= cos(anchor, positive) - margin * |cos(anchor, positive)|
 
 The margin is against false negatives: a sentence that is nearly as near as the positive, or nearer, is often a
-positive that nobody has labelled. A pair for which nothing is left has no negative and is left out.
+positive that nobody has labelled. A pair without any such sentence has no negative and is left out.
 
 Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retriever", section 3.2, with 95% by default.
 """
@@ -34,17 +34,19 @@ from training.objectives import training_data
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 
-MAX_CANDIDATES = 100_000  # of more, so many are drawn: the search compares every anchor with every candidate
-ANCHORS = 1_024  # that are searched for at a time
+# A sample of this size is searched if there are more, as every anchor is compared with every candidate.
+MAX_CANDIDATES = 100_000
+ANCHORS = 1_024
 # The examples of a run's first event, and of a preview.
 EXAMPLES, PREVIEWED = 20, 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
-FILE = "negatives.jsonl"  # in the run's folder: a resumed run learns from the same triplets
+# In the run's folder, so that a resumed run learns from the same triplets.
+FILE = "negatives.jsonl"
 
 
 class _Head(BaseModel):
-    """The first line of the file; ``rows`` is how many follow it."""
+    """The first line of the file; ``rows`` is the number of lines after it."""
 
     notes: tuple[str, ...]
     rows: int
@@ -69,13 +71,13 @@ class MinedTriplet:
 
 @dataclass(frozen=True)
 class MinedNegatives:
-    """The result: triplets, and for each of them the cosines (N, 2) of the positive and the negative."""
+    """N triplets, with the cosines (N, 2) of the positive and the negative with the anchor."""
 
     data: Dataset
     cosines: np.ndarray
 
     def examples(self, count: int = EXAMPLES) -> list[MinedTriplet]:
-        """``count`` rows, spread over the data."""
+        """The triplets of ``count`` rows, spread over the data."""
         rows = np.unique(np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int))
         return [
             MinedTriplet(*(column[row] for column in self.data.columns), *map(float, self.cosines[row]))
@@ -83,7 +85,7 @@ class MinedNegatives:
         ]
 
     def write(self, folder: Path) -> None:
-        """Atomically, a line for each triplet."""
+        """Writes a line for each triplet, atomically."""
         lines = [
             json.dumps({"row": row, "sentences": texts, "cosines": cosines}, ensure_ascii=False)
             for row, *texts, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
@@ -93,7 +95,7 @@ class MinedNegatives:
 
     @classmethod
     def read(cls, folder: Path, data: Dataset) -> MinedNegatives | None:
-        """What `write` wrote, for the run on ``data``; None if there is no file. InputError if it is damaged."""
+        """The negatives that `write` wrote for ``data``; None if there is no file. InputError if it is damaged."""
         file = folder / FILE
         if not os.path.lexists(file):
             return None
@@ -129,11 +131,11 @@ def mine_negatives(
     should_stop: ShouldStop | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
-    """Find a hard negative for each pair of ``data``; the negatives of triplets are candidates, but not kept.
+    """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
 
     Args:
-        margin: see above, 0 to 1.
-        seed: of the draw among more than `MAX_CANDIDATES` sentences.
+        margin: the relative margin above, 0 to 1.
+        seed: decides which `MAX_CANDIDATES` of more sentences are searched.
 
     Raises:
         InputError: the data has no pairs that belong together, or no pair gets a negative.
@@ -147,39 +149,41 @@ def mine_negatives(
     vectors = vectors.to(encoder.device)
     anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])
     candidates = np.array(sorted({row_of[text] for column in data.columns[1:] for text in column}))
-    drawn = len(candidates) > MAX_CANDIDATES
-    if drawn:
+    is_sample = len(candidates) > MAX_CANDIDATES
+    if is_sample:
         candidates = np.sort(np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False))
-    chosen, cosines = _nearest(vectors, anchors, positives, candidates, margin)
-    keep = [i for i, row in enumerate(chosen) if row >= 0]
+    negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
+    keep = [i for i, row in enumerate(negatives) if row >= 0]
     if not keep:
         raise InputError(
             f"no pair of {data.name} has a negative that is {margin:.0%} less similar than its positive; "
             "take a smaller negative_margin, or more data"
         )
-    of = f"{MAX_CANDIDATES:,} drawn of the sentences" if drawn else f"{len(candidates):,} sentences"
+    sources = f"{MAX_CANDIDATES:,} drawn of the sentences" if is_sample else f"{len(candidates):,} sentences"
     gap = cosines[keep].mean(axis=0)
-    without = f"; {len(data) - len(keep):,} of {len(data):,} rows have none and are left out" * (len(keep) < len(data))
+    dropped = len(data) - len(keep)
+    without = f"; {dropped:,} of {len(data):,} rows have none and are left out" if dropped else ""
     note = (
-        f"hard negatives are mined among {of} with a margin of {margin:.0%}; mean cosine with the anchor "
+        f"hard negatives are mined among {sources} with a margin of {margin:.0%}; mean cosine with the anchor "
         f"{gap[0]:.2f} of positives, {gap[1]:.2f} of negatives{without}"
     )
-    kept = data.select(keep, note)
-    mined = replace(kept, columns=(*kept.columns[:2], [sentences[chosen[i]] for i in keep]))
+    labelled = data.select(keep, note)
+    mined = replace(labelled, columns=(*labelled.columns[:2], [sentences[negatives[i]] for i in keep]))
     return MinedNegatives(mined, cosines[keep])
 
 
 def _nearest(
     vectors: torch.Tensor, anchors: list[int], positives: list[int], candidates: np.ndarray, margin: float
 ) -> tuple[list[int], np.ndarray]:
-    """For each row the number of its negative's sentence, -1 if there is none; and the cosines (N, 2)."""
+    """The number of the negative of each row, -1 if there is none, and the cosines (N, 2)."""
     column_of = {int(row): column for column, row in enumerate(candidates)}
-    known: dict[int, set[int]] = defaultdict(set)  # what is no negative of a sentence: itself, and its positives
+    # A sentence and its positives are no negatives of it.
+    excluded_of: dict[int, set[int]] = defaultdict(set)
     for anchor, positive in zip(anchors, positives, strict=True):
-        known[anchor] |= {anchor, positive}
-        known[positive] |= {anchor, positive}
+        excluded_of[anchor] |= {anchor, positive}
+        excluded_of[positive] |= {anchor, positive}
     pool = vectors[torch.from_numpy(candidates).to(vectors.device)]
-    chosen: list[int] = []
+    negatives: list[int] = []
     cosines = np.empty((len(anchors), 2))
     for start in range(0, len(anchors), ANCHORS):
         block = anchors[start : start + ANCHORS]
@@ -189,10 +193,10 @@ def _nearest(
         limit = nearness - margin * nearness.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(block):
-            excluded = [column_of[each] for each in known[anchor] if each in column_of]
+            excluded = [column_of[sentence] for sentence in excluded_of[anchor] if sentence in column_of]
             similarity[row, excluded] = -torch.inf
-        best, at = similarity.max(dim=1)
-        found = torch.isfinite(best).cpu().numpy()
-        chosen += np.where(found, candidates[at.cpu().numpy()], -1).tolist()
+        best, columns = similarity.max(dim=1)
+        has_negative = torch.isfinite(best).cpu().numpy()
+        negatives += np.where(has_negative, candidates[columns.cpu().numpy()], -1).tolist()
         cosines[start : start + len(block)] = torch.stack([nearness, best], dim=1).cpu().numpy()
-    return chosen, cosines
+    return negatives, cosines

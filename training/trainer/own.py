@@ -1,25 +1,35 @@
-"""What the caller of `train` brings besides the config: data in memory, an objective, evaluators, callbacks, …
+"""Runs that a program starts by `train`: the objects that it adds to the config, and the record of the run.
 
-Such objects cannot be written down. The config of the run names them, as "own (module:class)", and ``own.json`` in its
-folder lists all of them. The run can be resumed by a program that brings the same again, and not by another process.
+The objects, such as data in memory, an objective, evaluators and callbacks, cannot be written down. The config of the
+run names them, as "own (module:class)", and ``own.json`` in its folder lists all of them. The run can be resumed by a
+program that brings the same objects again, and not by another process.
+
+The list of runs in the home folder shows a run by its record, run.json. The app writes the records of its own runs. A
+process that works on a run holds the lock beside its record.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
+
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError
+from training.errors import InputError, first_line
+from training.names import RUN, is_id
 from training.objectives.base import is_own, own_name
-from training.trainer.record import read_object
+from training.sources.home import home_folder
 from training.trainer.run_metrics import RESERVED, Figures, selection_metric
 
 if TYPE_CHECKING:
@@ -30,7 +40,8 @@ if TYPE_CHECKING:
 
 FILE = "own.json"
 HOOKS = ("on_step", "on_evaluate", "on_checkpoint", "on_end")
-NAMED = ("objective", "train_data", "eval_data")  # what the config names
+# The objects that the config names.
+NAMED = ("objective", "train_data", "eval_data")
 UNNAMED = ("optimizer", "schedule")
 
 
@@ -49,15 +60,15 @@ class Own:
     greater_is_better: bool = True
 
     def __post_init__(self) -> None:
-        for each in self.callbacks:
-            if not any(hasattr(each, hook) for hook in HOOKS):
-                raise InputError(f"the callback {_place(each)} has none of {', '.join(HOOKS)}")
-        for each in filter(None, (self.objective, self.optimizer, self.schedule, *self.evaluators)):
-            if not callable(each):
-                raise InputError(f"{each!r} cannot be called; an objective, evaluator or optimizer is a function")
+        for part in self.callbacks:
+            if not any(hasattr(part, hook) for hook in HOOKS):
+                raise InputError(f"the callback {_place(part)} has none of {', '.join(HOOKS)}")
+        for part in filter(None, (self.objective, self.optimizer, self.schedule, *self.evaluators)):
+            if not callable(part):
+                raise InputError(f"{part!r} cannot be called; an objective, evaluator or optimizer is a function")
 
     def listed(self) -> dict[str, str]:
-        """What there is, in words, by its name; equal words are taken for the same."""
+        """The objects in words, by name; equal words stand for the same object."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, *UNNAMED)}
         words = {name: _place(part) for name, part in parts.items() if part is not None}
         for name in ("train_data", "eval_data"):
@@ -68,14 +79,15 @@ class Own:
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
 
     def named(self, config: RunConfig) -> RunConfig:
-        """The config with the names of these objects in place of its own; InputError if they do not fit together."""
-        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
-        return config.replace(**changes) if changes else config
+        """The config with the names of these objects in place of its own.
 
-    def check_complete(self, config: RunConfig) -> None:
-        """InputError if the config names an object that is not here."""
+        InputError if they do not fit together, or the config names an object that is not here.
+        """
+        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
+        config = config.replace(**changes) if changes else config
         if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
             raise InputError(_refusal(missing))
+        return config
 
     def check_same(self, folder: Path) -> None:
         """InputError if the run in ``folder`` was started with other objects."""
@@ -83,37 +95,37 @@ class Own:
             raise InputError(_refusal(different))
 
     def write(self, folder: Path) -> None:
-        """List the objects in the run's folder."""
+        """Lists the objects in the run's folder."""
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
 
     def hooks(self, name: str) -> list[Callable[..., object]]:
         """The methods of this name that the callbacks have."""
-        return [getattr(each, name) for each in self.callbacks if hasattr(each, name)]
+        return [getattr(callback, name) for callback in self.callbacks if hasattr(callback, name)]
 
     def measure(self, encoder: Encoder) -> Figures:
         """The figures of all evaluators; None for one that is not finite. InputError for one that is no number."""
         figures: Figures = {}
-        for each in self.evaluators:
-            for name, value in dict(each(encoder)).items():
+        for evaluator in self.evaluators:
+            for name, value in dict(evaluator(encoder)).items():
                 if name in RESERVED or name in figures:
-                    raise InputError(f"{_place(each)} returns {name!r}, which is measured already; rename it")
+                    raise InputError(f"{_place(evaluator)} returns {name!r}, which is measured already; rename it")
                 try:
                     number = float(value)
                 except (TypeError, ValueError) as error:
-                    raise InputError(f"{_place(each)} returns {value!r} as {name}, which is no number") from error
+                    raise InputError(f"{_place(evaluator)} returns {value!r} as {name}, which is no number") from error
                 figures[name] = number if math.isfinite(number) else None
         return figures
 
     def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
-        """As `selection_metric`, by the figure that is to choose the best model. InputError if it is not measured."""
+        """The `selection_metric`, by the caller's figure if there is one. InputError if that is not measured."""
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
         if name not in figures:
-            known = [each for each, value in figures.items() if isinstance(value, int | float)]
-            raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(known)}")
+            measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
+            raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
         value = figures[name]
         return None if value is None else (name, value if self.greater_is_better else -value)
 
@@ -126,10 +138,10 @@ def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
 
 
 def _refusal(parts: Iterable[str]) -> str:
-    what = ", ".join(parts)
+    names = ", ".join(parts)
     return (
-        f"this run has objects of the program that started it ({what}), which no other process has: start or resume it "
-        "there, by train(…) with the same"
+        f"this run has objects of the program that started it ({names}), which no other process has: "
+        "start or resume it there, by train(…) with the same"
     )
 
 
@@ -138,7 +150,75 @@ def _read(folder: Path) -> dict[str, str]:
 
 
 def _place(part: object) -> str:
-    """Where a function, or the class of an object, is defined: module:name."""
+    """The place of a function, or of the class of an object: module:name."""
     function = part.func if isinstance(part, partial) else part
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"
+
+
+@dataclass
+class Record:
+    """The state of a run and its reason; a file at ``stop`` asks the run to stop, None if it is not in the list."""
+
+    state: str = "running"
+    reason: str | None = None
+    stop: Path | None = None
+
+    def is_asked_to_stop(self) -> bool:
+        """Whether the list of runs has asked the run to stop."""
+        return self.stop is not None and self.stop.exists()
+
+
+def run_folder(folder: str | Path | None, home: str | Path | None) -> Path | None:
+    """A run's folder as the caller of `train` names it; ``run:NAME`` is home/runs/NAME. InputError for a bad name."""
+    if not str(folder).startswith(RUN):
+        return None if folder is None else Path(folder).expanduser().absolute()
+    name = str(folder).removeprefix(RUN)
+    if not is_id(name):
+        raise InputError(f"{folder} cannot be a run's name; take letters, digits, dots and hyphens")
+    return home_folder(home) / "runs" / name
+
+
+def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
+    """The JSON object in a file of a run's folder; None without one. InputError, with what to do, if it is damaged."""
+    if not os.path.lexists(file):
+        return None
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged ({first_line(error)}); {remedy}") from error
+
+
+@contextmanager
+def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
+    """The record of the run in ``folder``, written before the block and after it, if the folder is in home/runs.
+
+    Nothing is written where another process, such as the app, works on the run and writes its record.
+    """
+    record = Record()
+    if folder is None or folder.parent != home_folder(home) / "runs":
+        yield record
+        return
+    try:
+        lock = FileLock(folder / "lock", timeout=0).acquire()
+    except Timeout:
+        yield record
+        return
+    with lock:
+        record.stop, file, now = folder / "stop", folder / "run.json", time.time()
+        record.stop.unlink(missing_ok=True)
+        created = (read_object(file, "remove it to record the run anew") or {}).get("created", now)
+        _write(file, record, created, now, None)
+        try:
+            yield record
+        except BaseException as error:
+            record.state = "failed" if isinstance(error, Exception) else "interrupted"
+            record.reason = " ".join(str(error).split()) or type(error).__name__
+            raise
+        finally:
+            _write(file, record, created, now, time.time())
+
+
+def _write(file: Path, record: Record, created: float, started: float, ended: float | None) -> None:
+    times = {"created": created, "started": started, "ended": ended}
+    write_text(file, json.dumps({"state": record.state, "reason": record.reason, **times}, indent=1) + "\n")

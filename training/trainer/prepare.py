@@ -1,4 +1,4 @@
-"""What a run is made of, from its config: the model that is trained, its batches, and what evaluates it."""
+"""The parts of a run, made from its config: the model, its batches, and its evaluator."""
 
 from __future__ import annotations
 
@@ -38,20 +38,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the training loop needs."""
+    """The parts that the training loop needs."""
 
     model: TrainingModel
     batches: MixedBatches
     evaluator: Evaluator | PairEvaluator | LanguageModelEvaluator
-    data: Sequence[Dataset]  # the rows that are learned from, of each part of the config
-    notes: Sequence[str]  # what was done to the data
-    negatives: Sequence[MinedTriplet]  # examples of mined ones
-    saved_dimension: int | None  # of the vectors of the saved model; None = all
+    data: Sequence[Dataset]
+    # Sentences on how the data was prepared.
+    notes: Sequence[str]
+    negatives: Sequence[MinedTriplet]
+    # The dimensions of the vectors of the saved model, None for all.
+    saved_dimension: int | None
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes the `Parts` of a run. Arguments as in `training.trainer.train.train`."""
+    """The maker of the `Parts` of a run. Its arguments are those of `training.trainer.train.train`."""
 
     config: RunConfig
     accelerator: Accelerator
@@ -61,10 +63,10 @@ class Preparation:
     own: Own
 
     def parts(self, micro_batches: int = 0) -> Parts:
-        """Load base and data, mine negatives and compute the targets.
+        """Loads base and data, mines negatives and computes the targets.
 
         Args:
-            micro_batches: of a batch, as in the part of the run that is resumed; 0 chooses by the number of cores.
+            micro_batches: their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
 
         Raises:
             InputError: data, base or teacher cannot be used.
@@ -75,7 +77,7 @@ class Preparation:
         data, dev = self._load_data()
         evaluation, learner = dev if isinstance(dev, Dataset) else None, config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Of several sets, too, each different sentence once.
+            # Each different sentence is learned from once, whichever sets it is in.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
@@ -100,15 +102,15 @@ class Preparation:
             evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
         elif not learner.scores_pairs:
             evaluator = Evaluator(data, evaluation, loss, config, retrieval)
-        made = [*data[0].notes]
+        data_notes = [*data[0].notes]
         if len(data) > 1:
-            made = [
-                f"{part.name}, by {of.objective}: {'; '.join([f'{steps:,} batches in an epoch', *part.notes])}"
-                for part, of, steps in zip(data, config.parts, batches.steps, strict=True)
+            data_notes = [
+                f"{rows.name}, by {part.objective}: {'; '.join([f'{steps:,} batches in an epoch', *rows.notes])}"
+                for rows, part, steps in zip(data, config.parts, batches.steps, strict=True)
             ]
         model = self._model(encoder, data, batches, micro_batches)
         negatives = () if mined is None else mined.examples()
-        return Parts(model, batches, evaluator, data, (*made, *notes), negatives, dimension)
+        return Parts(model, batches, evaluator, data, (*data_notes, *notes), negatives, dimension)
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
@@ -144,8 +146,8 @@ class Preparation:
                     f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
-        stated = {"query": config.query_prompt, "document": config.document_prompt}
-        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in stated.items() if prompt is not None}
+        run_prompts = {"query": config.query_prompt, "document": config.document_prompt}
+        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in run_prompts.items() if prompt is not None}
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(
                 f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
@@ -155,7 +157,7 @@ class Preparation:
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
-        """Triplets with mined negatives; of a resumed run those of its folder."""
+        """The triplets with mined negatives; a resumed run has those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
             mined = mine_negatives(encoder, data, self.config.negative_margin, self.config.seed, self.should_stop)
@@ -173,21 +175,25 @@ class Preparation:
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
             if config.teacher is not None and part.facts.needs_teacher():
-                how = config.margin_similarity, config.dtype, self.home, self.should_stop
-                label = Teacher(config.teacher, encoder, part.facts.target, *how).label
+                similarity, dtype = config.margin_similarity, config.dtype
+                teacher = Teacher(
+                    config.teacher, encoder, part.facts.target, similarity, dtype, self.home, self.should_stop
+                )
+                label = teacher.label
             training.append(replace(label(rows), part=number))
             form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
             loss = loss if form is None else replace(label(form), part=number)
         return training, loss
 
     def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
-        """The evaluation data in the form that the objective needs; None if its loss there is not comparable."""
+        """The evaluation data in the form that the objective needs; None if its loss would not be comparable."""
         if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:
             transformed = objective.transform(evaluation, self.config.seed)
         except InputError:
-            if objective.scores_pairs:  # nothing else could be measured
+            # Nothing else could be measured.
+            if objective.scores_pairs:
                 raise
             return None
         if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (

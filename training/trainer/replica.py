@@ -33,8 +33,8 @@ from training.models.loading import importing
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 from training.pooling import Pool
 
-TokenIds = Sequence[Sequence[int]]  # of B sentences
-ATTENTION = "sbert_lab_dropout"  # the name under which `attention` is registered with transformers
+TokenIds = Sequence[Sequence[int]]
+ATTENTION = "sbert_lab_dropout"
 _thread = threading.local()
 
 
@@ -43,7 +43,7 @@ class MicroBatch(NamedTuple):
 
     rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
-    generator: np.random.Generator  # of dropout
+    generator: np.random.Generator
     token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
     split: Tensor | None = None  # (B, 1) int64, where the second sentence of each pair starts
     masked: Tensor | None = None  # (M,) int64, the positions of masked tokens in the flattened rows
@@ -57,7 +57,8 @@ class ForwardOutput:
     vectors: Tensor  # (B, D) float32, pooled vectors
     inputs: Tensor  # (B, T, D), word embeddings: a leaf of the graph
     input_gradient: Tensor | None = None  # (B, T, D), set by `Replica.backward` if word embeddings are trained
-    gradients: Sequence[Tensor | None] = ()  # set by `Replica.backward`, one per master weight; None = not used
+    # One for each master weight, set by `Replica.backward`; None if the weight was not used.
+    gradients: Sequence[Tensor | None] = ()
 
 
 class MasterParameter(NamedTuple):
@@ -98,8 +99,9 @@ class Replica:
         return self._embeddings
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        """Pad the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
-        batch = pad(ids, 0)  # any token id pads: the mask hides it
+        """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
+        # The mask hides the padding, so that any token id will do.
+        batch = pad(ids, 0)
         mask = None if batch.mask is None else batch.mask.to(self.device)
         return MicroBatch(self.embeddings.rows(batch.ids.to(self.device)), mask, generator)
 
@@ -107,7 +109,8 @@ class Replica:
         """Tasks, about ``pieces``, that together copy the master weights into the replica."""
         if self.shares_memory:
             return []
-        by_size = sorted(self.parameters, key=lambda parameter: -parameter.weight.numel())  # dealt out evenly
+        # Dealt out by size, so that the tasks take equally long.
+        by_size = sorted(self.parameters, key=lambda parameter: -parameter.weight.numel())
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
@@ -125,25 +128,25 @@ class Replica:
 
     @torch.no_grad()
     def embed(self, batch: MicroBatch) -> Tensor:
-        """The vectors (B, D) of `forward`, without a graph. ``forward`` will draw the same dropout after it."""
+        """The vectors (B, D) of `forward`, without a graph. ``forward`` draws the same dropout afterwards."""
         again = batch._replace(generator=copy.deepcopy(batch.generator))
         return self.forward(again).vectors
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
-        """Compute an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
+        """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
         leaves = [parameter.copy for parameter in self.parameters]
         trains_inputs = output.inputs.requires_grad
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             output.vectors, [output.inputs, *leaves] if trains_inputs else leaves, gradient, allow_unused=True
         )
-        output.input_gradient, output.gradients = (found[0], found[1:]) if trains_inputs else (None, found)
+        output.input_gradient, output.gradients = (gradients[0], gradients[1:]) if trains_inputs else (None, gradients)
 
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
         """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
 
-        With ``add`` the sum is added to the gradient that there is. Each task returns gradient norms: computed right
+        With ``add`` the sum is added to the gradient. Each task returns gradient norms: computed right
         after the sum, while the gradient is in the cache.
         """
         weights = [parameter.weight for parameter in self.parameters]
@@ -189,7 +192,7 @@ class JointReplica(Replica):
 
 @torch.no_grad()
 def _copy_weights(parameters: Sequence[MasterParameter]) -> None:
-    torch._foreach_copy_([each.copy for each in parameters], [each.weight for each in parameters])
+    torch._foreach_copy_([parameter.copy for parameter in parameters], [parameter.weight for parameter in parameters])
 
 
 @torch.no_grad()
@@ -199,7 +202,8 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
         used = [gradient for gradient in gradients if gradient is not None]
         if not used:
             continue
-        if weight.grad is None:  # allocated once: page faults on fresh memory cost more than the sum
+        # Allocated once, as page faults on fresh memory cost more than the sum.
+        if weight.grad is None:
             weight.grad = torch.empty_like(weight)
         if not add:
             weight.grad.copy_(used.pop(0))
@@ -215,9 +219,6 @@ def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
     return list(torch._foreach_norm(gradients)) if gradients else []
 
 
-# ---------------------------------------------------------------- word embeddings
-
-
 class CompactEmbedding(nn.Module):
     """The V' rows of an embedding table that the training data uses, as one trainable parameter.
 
@@ -230,9 +231,10 @@ class CompactEmbedding(nn.Module):
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
         device = table.weight.device
-        # Gemma multiplies the vectors that it looks up, and takes those that it is given as they are.
+        # Gemma scales the vectors that it looks up by itself, but not those that are passed to it.
         self.scale = float(getattr(table, "scalar_embed_scale", 1.0))
-        self._table = [table]  # in a list, so that it is not registered as a submodule
+        # The list keeps the table from being registered as a submodule.
+        self._table = [table]
         self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=device)
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
@@ -252,9 +254,9 @@ class CompactEmbedding(nn.Module):
         return vectors if self.scale == 1 else vectors * self.scale
 
     def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
-        """Set the gradient of ``weight``, or ``add`` to it -> its norm, in a list of one.
+        """Sets the gradient of ``weight``, or adds to it, and returns its norm in a list of one.
 
-        From each micro-batch the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
+        Each micro-batch has the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
         any floating dtype, which are summed in float32.
         """
         touched = torch.cat([part.flatten() for part in rows])
@@ -269,11 +271,8 @@ class CompactEmbedding(nn.Module):
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Copy the rows into the whole table."""
+        """Copies the rows into the whole table."""
         self._table[0].weight[self.used] = self.weight
-
-
-# ---------------------------------------------------------------- dropout
 
 
 @contextmanager
@@ -295,8 +294,9 @@ def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
     bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
-    kept = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)  # 0 or 1, in the memory of the bits
-    return kept.to(dtype).mul_(1 / (1 - p)).view(shape)
+    # The result is 0 or 1, in the memory of the bits.
+    is_one = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)
+    return is_one.to(dtype).mul_(1 / (1 - p)).view(shape)
 
 
 class Dropout(nn.Module):
@@ -340,7 +340,7 @@ def has_dropout(backbone: nn.Module) -> bool:
 
 
 def replace_dropout(backbone: nn.Module) -> None:
-    """Make every dropout of a transformer (adapters and attention included) draw as above. In place."""
+    """Replaces every dropout of a transformer, adapters and attention included, in place, by those above."""
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask
@@ -353,4 +353,5 @@ def replace_dropout(backbone: nn.Module) -> None:
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
     if transformer is not None and transformer._supports_attention_backend:
-        transformer.set_attn_implementation(ATTENTION)  # the others (MPNet) have an nn.Dropout in their attention
+        # The others, such as MPNet, have an nn.Dropout in their attention.
+        transformer.set_attn_implementation(ATTENTION)

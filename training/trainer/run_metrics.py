@@ -1,4 +1,4 @@
-"""The metrics of a run, in one table: their words, their scale, and which of them may choose the best model.
+"""The metrics of a run, in one table: their words, their scale, and whether they can select the best model.
 
 A new metric is an entry of `RUN_METRICS`, which log, curves, reports, model card and commands read.
 """
@@ -13,12 +13,12 @@ Figures = dict[str, Any]
 
 
 class RunMetric(NamedTuple):
-    """The words for a metric and how it is printed.
+    """The words for a metric and its scale.
 
     Args:
-        label: its words, its unit included.
-        factor: the factor with which it is printed.
-        higher_is_better: its direction; None for a metric that does not choose the best model.
+        label: the words, with the unit.
+        factor: the factor with which values are printed.
+        higher_is_better: the direction; None for a metric that does not select the best model.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""Setting: the facts of a field of `RunConfig`, of which form, command, endpoint and docs/train.md are made."""
+"""The settings of a run: their types, and the facts of which form, command, endpoint and docs/train.md are made."""
 
 from __future__ import annotations
 
@@ -13,18 +13,57 @@ from training.objectives.base import names
 
 
 def whole_number(value: Any) -> Any:
-    """JSON from a browser has no integers: 8.0 is 8."""
+    """A whole number as an int: JSON from a browser has no integers, so that 8.0 is 8."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def listed(value: Any) -> Any:
+    """A tuple of a list, as JSON has it, or of a text with commas; empty for None."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return tuple(value or ()) if isinstance(value, list | tuple | None) else (value,)
+
+
+def joined(value: Any) -> Any:
+    """A list of names of data as one text."""
+    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+    return "+".join(value) if is_list else value
+
+
+def dimensions(value: Any) -> Any:
+    """Dimensions, largest first, without repetition."""
+    items = (float(item) if isinstance(item, str) and item.isdigit() else item for item in listed(value))
+    numbers = list(map(whole_number, items))
+    if not all(type(number) is int and 1 <= number <= 65_536 for number in numbers):
+        raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
+    return tuple(sorted(set(numbers), reverse=True))
+
+
+def reporters(value: Any) -> Any:
+    """Names of experiment trackers, without repetition."""
+    for name in (trackers := listed(value)):
+        if name not in REPORTERS:
+            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
+    return tuple(dict.fromkeys(trackers))
+
+
+# The experiment trackers that figures can be written to.
+REPORTERS = ("tensorboard", "trackio")
+
 Whole = Annotated[int, BeforeValidator(whole_number)]
+OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
+OptionalData = Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)]
+JoinedData = Annotated[str, BeforeValidator(joined)]
+Dimensions = Annotated[tuple[int, ...], BeforeValidator(dimensions)]
+Reporters = Annotated[tuple[str, ...], BeforeValidator(reporters)]
 
 
 class Range(NamedTuple):
     """The numbers that a field can have."""
 
     low: float
-    high: float  # infinity if there is no limit
+    # Infinity if there is no limit.
+    high: float
     includes_low: bool
     is_whole: bool
     includes_high: bool = True
@@ -42,14 +81,18 @@ class Setting(NamedTuple):
     name: str
     label: str
     help: str
-    type: type  # bool, int, float or str; str too for several words with commas
+    # bool, int, float or str; str too for several words with commas.
+    type: type
     default: Any
-    words: str  # the default in words; empty if there is none, and of a flag
-    option: str  # of the command
+    # The default in words; empty if there is none, and for a flag.
+    words: str
+    option: str
     metavar: str | None
-    joint: str  # what joins several values into one text; empty if there is but one
-    allowed: Collection[str]  # the values that it can have, None apart; empty if any will do
-    range: Range | None  # of a number
+    # Joins several values into one text; empty if there is only one value.
+    joint: str
+    # The values that it can have besides None; empty if any will do.
+    allowed: Collection[str]
+    range: Range | None
     is_optional: bool
 
     @property
@@ -59,11 +102,11 @@ class Setting(NamedTuple):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that it is for; none if it is for all."""
+        """The objectives that the field is for; empty if it is for all."""
         return names(lambda objective: self.name in objective.own_fields())
 
     def sentence(self) -> str:
-        """The help as a sentence, beginning with the objectives that it is for, if not all."""
+        """The help as a sentence, which begins with the objectives that the field is for, unless these are all."""
         *others, last = self.objectives or ("",)
         text = f"for {', '.join(others)}{' and ' if others else ''}{last}: {self.help}" if last else self.help
         return text[:1].upper() + text[1:].rstrip(",")
@@ -73,10 +116,10 @@ def setting(default: Any, label: str, help: str, *, pattern: str | None = None, 
     """A field of `RunConfig` with its facts.
 
     Args:
-        default: its default; ``...`` if there is none.
-        label: its name in a form.
-        help: a noun phrase: "passes over the training data".
-        pattern: of a text.
+        default: the default; ``...`` if there is none.
+        label: the name in a form.
+        help: a noun phrase such as "passes over the training data".
+        pattern: a regular expression that a text has to match.
         facts: the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
     """
     bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
@@ -84,11 +127,12 @@ def setting(default: Any, label: str, help: str, *, pattern: str | None = None, 
 
 
 def describe(name: str, field: FieldInfo) -> Setting:
+    """The facts of a field that `setting` made."""
     facts: Any = field.json_schema_extra
     arguments = get_args(field.annotation)
     is_optional = type(None) in arguments
-    annotation = arguments[0] if is_optional else field.annotation
-    kind = next((each for each in (bool, int, float) if annotation in (each, Whole if each is int else each)), str)
+    annotation: Any = arguments[0] if is_optional else field.annotation
+    kind = {bool: bool, int: int, Whole: int, float: float}.get(annotation, str)
     low, high = facts.get("ge", facts.get("gt")), facts.get("le", facts.get("lt", math.inf))
     words = facts.get("words", "")
     if not words and isinstance(field.default, int | float | str) and not isinstance(field.default, bool):

@@ -1,9 +1,9 @@
-"""The targets of the objective: labels and gold scores of the data, or what a teacher says about its sentences.
+"""The targets of the objective: labels and gold scores of the data, or the output of a teacher.
 
-A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step; its targets are looked up
-afterwards. A bi-encoder's vectors are kept for each different sentence. Where they have more dimensions than the
-student's, they are projected to as many by PCA of the teacher's vectors of the training data, as in the model
-distillation of sentence-transformers.
+A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step, and its targets are looked up
+afterwards: the vectors of a bi-encoder by sentence. Where they have more dimensions than the student's, they are
+projected to as many by PCA of the teacher's vectors of the training data, as in the model distillation of
+sentence-transformers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Targets:
     sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` of each sentence; None: a value for each row
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        """Of these rows: (B,), or vectors (B, C, D)."""
+        """The targets of these rows: (B,), or vectors (B, C, D)."""
         return self.values[rows] if self.sentences is None else self.values[self.sentences[rows]]
 
 
@@ -49,11 +49,12 @@ class Examples:
 
     data: Dataset
     targets: Targets | None = None
-    part: int = 0  # of the run, by whose objective they are learned
+    # The number of the part of the run that the rows belong to.
+    part: int = 0
 
 
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
-    """With labels as int64, or gold scores as float32 in 0 to 1, if the data has any; or the numbers of its `TEXTS`."""
+    """The rows with labels as int64, gold scores as float32 in 0 to 1, if there are any, or numbers of `TEXTS`."""
     if target == TEXTS:
         number: dict[str, int] = {}
         texts = [[number.setdefault(folded(text), len(number)) for text in column] for column in data.columns]
@@ -68,10 +69,10 @@ class Teacher:
     """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened.
 
     Args:
-        name: of a bi-encoder or a cross-encoder.
+        name: the name of a bi-encoder or a cross-encoder.
         student: the encoder that will learn from it.
         target: `TEACHER_OUTPUT` or `TEACHER_MARGINS`.
-        similarity: of two vectors, by which margins of a bi-encoder are computed: dot or cosine.
+        similarity: the similarity of two vectors by which a bi-encoder's margins are computed: dot or cosine.
     """
 
     def __init__(
@@ -87,7 +88,8 @@ class Teacher:
         self.name, self.target, self.similarity, self.should_stop = name, target, similarity, should_stop
         self.normalizes = student.normalizes
         self.dimension = student.dimension
-        with torch.random.fork_rng(devices=[]):  # what it takes to load it does not change the run
+        # Loading the teacher must not change the random numbers of the run.
+        with torch.random.fork_rng(devices=[]):
             self.model = open_model(name, None, dtype, str(student.device), home)
         if not isinstance(self.model, VectorModel | CrossEncoder):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
@@ -113,12 +115,12 @@ class Teacher:
                 f"take a bi-encoder as the teacher, or {' or '.join(learn_margins)} for triplets"
             )
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
-        found = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
-        # Of a bi-encoder the scores that the student is compared by.
-        name = self.similarity if isinstance(self.model, VectorModel) else next(iter(found[0]))
-        scores = [torch.from_numpy(np.ascontiguousarray(each[name], dtype=np.float32)) for each in found]
-        values, what = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
-        return Examples(data.with_note(f"targets are the {what} of {self.name}"), Targets(values))
+        similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
+        # The scores of a bi-encoder are those that the student is compared by.
+        name = self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
+        scores = [torch.from_numpy(np.ascontiguousarray(part[name], dtype=np.float32)) for part in similarities]
+        values, kind = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
+        return Examples(data.with_note(f"targets are the {kind} of {self.name}"), Targets(values))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         row_of: dict[str, int] = {}
@@ -136,9 +138,9 @@ class Teacher:
                 _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
                 self._projection = directions[:, ::-1][:, : self.dimension].astype(np.float32)
             projected = vectors @ self._projection
-            kept = projected.var(axis=0).sum() / vectors.var(axis=0).sum()
+            share = projected.var(axis=0).sum() / vectors.var(axis=0).sum()
             vectors = projected
-            note += f", projected from {wide} to {self.dimension} dimensions by PCA ({kept:.1%} of their variance)"
+            note += f", projected from {wide} to {self.dimension} dimensions by PCA ({share:.1%} of their variance)"
         values = torch.from_numpy(np.ascontiguousarray(vectors))
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)

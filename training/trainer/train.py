@@ -1,10 +1,10 @@
-"""train(config): fine-tune a model by any of the objectives. Events, checkpoints, resuming, stopping.
+"""The training of a model by any of the objectives, with events, checkpoints, resuming and stopping.
 
 Each event is a dictionary, passed to ``on_event`` and written as a line of JSON to ``events.jsonl``. All events have
 ``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
 
     state   state         running, finished, failed or stopped; every run ends with one of the last three
-            reason        failed: why, in one line; finished: why before the last step, or null
+            reason        why it failed, or why it finished before its last step, in one line; else null
             with running: steps, rows, processes, device, dtype, micro_batches (per batch), base, pooling,
                           notes (what was done to the data), negatives (examples of mined ones, see
                           `training.trainer.negatives`), guess (the loss of guessing, or null),
@@ -24,13 +24,14 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
-What cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of `train`; the
-eval event has the figures of such evaluators too. ``own.json`` in the folder lists them (`training.trainer.own`).
+Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
+`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
+(`training.trainer.own`).
 
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.reporters`).
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -45,6 +46,7 @@ import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -52,9 +54,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from training import notebook
 from training.atomic import recover, write_text
-from training.data.dataset import Data, as_dataset
+from training.data.dataset import Data, as_dataset, html_table
 from training.device import describe_device
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -62,38 +63,47 @@ from training.trainer import negatives
 from training.trainer.batches import Batch
 from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
-from training.trainer.events import EventLog, OnEvent, read_events
+from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
-from training.trainer.own import Own
-from training.trainer.record import read_object, recorded, run_folder
+from training.trainer.own import Own, read_object, recorded, run_folder
 from training.trainer.replica import TokenIds
-from training.trainer.reporters import printing
 from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
 
+# The blue of Okabe and Ito's palette, as on the pages, and the size of a curve in pixels.
+ACCENT = "#0072B2"
+WIDTH, HEIGHT, MARGIN = 420, 160, 28
+
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``best``, ``final`` and ``baseline`` are the figures of an eval event, with its step."""
+    """The end of a run: its ``status`` is finished, failed or stopped.
 
-    id: str  # the name of the folder, or the config's name
-    status: str  # finished, failed or stopped
-    steps: int  # optimiser steps done
-    seconds: float  # in total, those before resuming included
+    ``id`` is the name of the folder, or the config's name. ``best``, ``final`` and ``baseline`` are the figures of an
+    eval event, with its step; ``test`` has the Spearman's ρ of the best model on the test split of the dev data. The
+    best model, once there is one, is in the folder ``path``, and was selected by the figure ``metric``. ``reason`` says
+    in one line why the run failed or ended before its last step. ``seconds`` and ``evaluations`` include those before
+    the run was resumed.
+    """
+
+    id: str
+    status: str
+    steps: int
+    seconds: float
     best: Figures | None = None
     final: Figures | None = None
     baseline: Figures | None = None
-    test: Figures | None = None  # of the best model on the test split of the dev data: data, spearman
-    path: str | None = None  # of the best model, once there is one
-    reason: str | None = None  # why it failed or ended before its last step, in one line
-    metric: str | None = None  # the figure that chose the best model
-    evaluations: tuple[Figures, ...] = ()  # all of them, those before resuming included
+    test: Figures | None = None
+    path: str | None = None
+    reason: str | None = None
+    metric: str | None = None
+    evaluations: tuple[Figures, ...] = ()
 
     def __repr__(self) -> str:
         metric = self.metric or ""
-        values = [each[metric] for each in (self.baseline, self.best) if each and each.get(metric) is not None]
+        values = [event[metric] for event in (self.baseline, self.best) if event and event.get(metric) is not None]
         figures = f", {metric} {' → '.join(f'{value:.4f}' for value in values)}" if values else ""
         reason = f", {self.reason}" if self.reason else ""
         return (
@@ -108,8 +118,30 @@ class RunResult:
             for event, figures in zip(self.evaluations, lines, strict=True)
         ]
         metric = self.metric or ""
-        points = [(each["step"], each[metric]) for each in self.evaluations if each.get(metric) is not None]
-        return notebook.curve(points, metric) + notebook.table(("step", *names), rows, repr(self))
+        points = [(event["step"], event[metric]) for event in self.evaluations if event.get(metric) is not None]
+        return _curve(points, metric) + html_table(("step", *names), rows, repr(self))
+
+
+def _curve(points: Sequence[tuple[float, float]], label: str) -> str:
+    """An SVG of a line through (x, y), with the ends of both axes; "" for fewer than two points."""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    if len(points) < 2 or min(xs) == max(xs):
+        return ""
+    low, span = min(ys), (max(ys) - min(ys)) or 1.0
+    across, up = (WIDTH - 2 * MARGIN) / (max(xs) - min(xs)), (HEIGHT - 2 * MARGIN) / span
+    at = [(MARGIN + (x - min(xs)) * across, HEIGHT - MARGIN - (y - low) * up) for x, y in points]
+    dots = "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{ACCENT}'/>" for x, y in at)
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+    words = [
+        (MARGIN, MARGIN - 10, f"{label}, {max(ys):.4g} at most"),
+        (MARGIN, HEIGHT - 6, f"{min(xs):g}"),
+        (WIDTH - MARGIN - 20, HEIGHT - 6, f"{max(xs):g} steps"),
+    ]
+    texts = "".join(f"<text x='{x}' y='{y}' font-size='11' fill='currentColor'>{escape(t)}</text>" for x, y, t in words)
+    return (
+        f"<svg width='{WIDTH}' height='{HEIGHT}' role='img' aria-label='{escape(label)}'>"
+        f"<polyline points='{line}' fill='none' stroke='{ACCENT}' stroke-width='2'/>{dots}{texts}</svg>"
+    )
 
 
 def train(
@@ -131,7 +163,7 @@ def train(
     schedule: Callable[[int, int], float] | None = None,
     progress: bool | None = None,
 ) -> RunResult:
-    """Fine-tune ``config.base``.
+    """Fine-tunes ``config.base``.
 
     Args:
         config: see `RunConfig`.
@@ -142,7 +174,7 @@ def train(
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         home: where models and data are; None = $SBERT_HOME or the platform's data folder.
         train_data: in place of the config's: a `Dataset`, or rows as `training.data.dataset.as_dataset` takes them.
-        eval_data: likewise.
+        eval_data: in place of the config's, as ``train_data``.
         objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
             the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
         evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.
@@ -160,7 +192,8 @@ def train(
     """
     from accelerate import Accelerator
 
-    accelerator = Accelerator(mixed_precision="no")  # the replica has its own precision
+    # The replica has its own precision.
+    accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process
     own = Own(
         objective,
@@ -173,9 +206,10 @@ def train(
         metric_for_best_model,
         greater_is_better,
     )
-    own.check_complete(config := own.named(config))
+    config = own.named(config)
     path = run_folder(folder, home)
-    with accelerator.main_process_first():  # the other processes find the folder as the main process has left it
+    # The other processes find the folder as the main process has left it.
+    with accelerator.main_process_first():
         state = None if path is None else _open_folder(path, config, resume, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state.step if state else None
@@ -195,32 +229,33 @@ def train(
             trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
-        except Stopped:  # before the first step
+        except Stopped:
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
             reason = _explain(error, config, trainer)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
-        except Exception as error:  # of the input, or of an object of the caller
+        except Exception as error:
             events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
             raise
         if trainer is not None:
             result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
-            if result.status == "finished" and path is not None and is_main:  # only after its end has been written
+            # The checkpoint goes only after the end of the run has been written.
+            if result.status == "finished" and path is not None and is_main:
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
         record.state, record.reason = result.status, result.reason
-    for each in own.hooks("on_end") if is_main else ():
-        each(result)
+    for hook in own.hooks("on_end") if is_main else ():
+        hook(result)
     return result
 
 
 def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> TrainingState | None:
-    """Prepare the run's folder -> the state to resume from, or None to start. Only the main process writes."""
+    """Prepares the run's folder, and returns the state to resume from, None to start. The main process alone writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:
@@ -267,26 +302,26 @@ def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> st
 
 
 def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
-    """Why a run ended that ran out of a GPU's memory, and what to do: measured, by trying smaller batches."""
-    traceback.clear_frames(error.__traceback__)  # they hold the activations that were computed when it happened
+    """Why a run ran out of the memory of a GPU, and what to do, found by trying smaller batches."""
+    # The frames hold the activations that were computed when memory ran out.
+    traceback.clear_frames(error.__traceback__)
     config = trainer.config
     at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
-    what = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
-    begins = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {what}"
+    rows = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
+    problem = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {rows}"
     if config.max_tokens:
-        return f"{begins}, {config.max_tokens:,} tokens at a time: lower max_tokens"
-    rows = _rows_that_fit(trainer, at_a_time)
-    if not rows:
-        return f"{begins}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
+        return f"{problem}, {config.max_tokens:,} tokens at a time: lower max_tokens"
+    fitting = _rows_that_fit(trainer, at_a_time)
+    if not fitting:
+        return f"{problem}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
     if config.mini_batch_size:
-        return f"{begins}; {rows} fit: set mini_batch_size to {rows}"
-    return (
-        f"{begins}; {rows} fit: set mini_batch_size to {rows}, which computes the same batches in parts, or batch_size"
-    )
+        return f"{problem}; {fitting} fit: set mini_batch_size to {fitting}"
+    advice = f"set mini_batch_size to {fitting}, which computes the same batches in parts, or batch_size"
+    return f"{problem}; {fitting} fit: {advice}"
 
 
 def _rows_that_fit(trainer: Trainer, tried: int) -> int:
-    """The first of a half, a quarter, … of the rows ``tried`` of which a step fits; 0 if not even one row does.
+    """The first of a half, a quarter, … of the rows ``tried`` with which a step fits; 0 if not even one row does.
 
     The rows are the longest of the batch that did not fit. The gradients are lost.
     """
@@ -299,9 +334,9 @@ def _rows_that_fit(trainer: Trainer, tried: int) -> int:
     try:
         rows = min(tried, len(order)) // 2
         while rows:
-            chosen = order[:rows]
-            part: list[TokenIds] = [[column[row] for row in chosen] for column in columns]
-            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(chosen)], number)):
+            longest = order[:rows]
+            part: list[TokenIds] = [[column[row] for row in longest] for column in columns]
+            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(longest)], number)):
                 return rows
             rows //= 2
         return 0
@@ -321,7 +356,8 @@ def _fits(trainer: Trainer, batch: Batch) -> bool:
         trainer.model.forward_backward(
             trainer.model.collate(batch.columns, batch.target, trainer.progress.step, batch.part)
         )
-    except RuntimeError:  # OutOfMemoryError is one; some libraries say it in their own way
+    except RuntimeError:
+        # OutOfMemoryError is a RuntimeError, and some libraries raise others of their own.
         return False
     del moments
     return True

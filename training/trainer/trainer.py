@@ -29,6 +29,7 @@ from training.models.model import open_model
 from training.models.modules.words import BigramTokenizer
 from training.names import DataName
 from training.parallel import run_parallel
+from training.progress import ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
@@ -37,14 +38,14 @@ from training.trainer.negatives import MinedTriplet
 from training.trainer.own import Own
 from training.trainer.prepare import Preparation
 from training.trainer.run_metrics import Figures
-from training.trainer.schedule import ThroughputMeter, learning_rate
 from training.trainer.training_model import TrainingBatch
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-TRAIN_EVENTS = 100  # per run, about
-CHECKPOINT_SECONDS = 30.0  # between two checkpoints; one is also written when the run is stopped
+TRAIN_EVENTS = 100
+# The time between two checkpoints; one is also written when the run is stopped.
+CHECKPOINT_SECONDS = 30.0
 
 
 class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program
@@ -69,7 +70,8 @@ class Trainer:
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
-        self._pending_losses: list[Tensor] = []  # still on the device
+        # These losses are still on the device.
+        self._pending_losses: list[Tensor] = []
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
         parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
@@ -91,7 +93,7 @@ class Trainer:
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
-        """Do the remaining steps -> "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
+        """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
             with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
                 reason = self._run_steps()
@@ -102,11 +104,11 @@ class Trainer:
         return "finished", reason
 
     def drop_batch(self) -> None:
-        """Forget the next batches, and losses that are still on the device."""
+        """Forgets the next batches, and losses that are still on the device."""
         self._next_batches, self._pending_losses = [], []
 
     def save_checkpoint(self) -> None:
-        """Write everything that the next step depends on, if the run has a folder."""
+        """Writes everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:
             return
         self._fetch_losses()
@@ -145,7 +147,7 @@ class Trainer:
             base=encoder.name,
             pooling=encoder.pooling,
             notes=list(self.notes),
-            negatives=[asdict(each) for each in negatives],
+            negatives=[asdict(triplet) for triplet in negatives],
             guess=objectives[0].guess(self.config.batch_size)
             if len(objectives) == 1 and not self.config.matryoshka_dims
             else None,
@@ -153,7 +155,7 @@ class Trainer:
         )
 
     def _run_steps(self) -> str | None:
-        """Returns why it ended before the last step, None if it did not. Raises Stopped, NonFiniteLoss."""
+        """Does the steps; returns why it ended before the last one, if it did. Raises Stopped, NonFiniteLoss."""
         while True:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
@@ -171,7 +173,7 @@ class Trainer:
             self._train_step()
 
     def _any_process(self, flag: bool) -> bool:
-        """Whether it is true in any of the processes."""
+        """Whether the flag is true in any of the processes."""
         if self.accelerator.num_processes == 1:
             return flag
         shared = torch.tensor(float(flag), device=self.accelerator.device)
@@ -212,9 +214,9 @@ class Trainer:
             self._call("on_step", progress.step, losses.mean().item())
 
     def _call(self, hook: str, *values: object) -> None:
-        """Call a method of the callbacks; the run stops before its next step if one returns true."""
-        for each in self.own.hooks(hook):
-            self._is_stopped_by_callback |= bool(each(*values))
+        """Calls a method of the callbacks; the run stops before its next step if one returns true."""
+        for callback in self.own.hooks(hook):
+            self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
         collated, count = [], self.config.gradient_accumulation_steps
@@ -224,7 +226,7 @@ class Trainer:
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
-        """Average the gradients over all processes; the norm of this process's gradient -> that of the average."""
+        """Averages the gradients over all processes; returns the norm of the average, which is ``norm`` for one."""
         if self.accelerator.num_processes == 1:
             return norm
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
@@ -233,7 +235,7 @@ class Trainer:
         return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
     def _fetch_losses(self) -> None:
-        """Move pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
+        """Moves pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
         for batch, loss in enumerate(losses, self.batches_done - len(losses)):
@@ -278,7 +280,7 @@ class Trainer:
         return self.config.gradient_accumulation_steps * self.progress.step
 
     def _evaluate(self) -> None:
-        """Evaluate, keep the model if it is the best so far, and emit the event. Only the main process does this."""
+        """Evaluates, saves the model if it is the best so far, and emits the event. Only the main process does this."""
         progress = self.progress
         if not self.accelerator.is_main_process:
             progress.evaluated = progress.step
@@ -309,11 +311,11 @@ class Trainer:
         )
 
     def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
-        """The name and the value of the figure that chooses the best model, of these figures."""
+        """The name and the value of the figure that selects the best model."""
         return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
-        """Evaluate the best model on the test split of the dev data, which has chosen it, if that is at hand.
+        """Evaluates the best model, which was selected on dev data, on the test split of that data, if it is at hand.
 
         A run that is asked to stop meanwhile has no such figure, as all its steps are done.
         """
@@ -340,5 +342,18 @@ class Trainer:
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
-        evaluations = math.ceil(self.total_steps / every) - step // every  # the last step always has one
+        # The last step always has an evaluation.
+        evaluations = math.ceil(self.total_steps / every) - step // every
         return self.meter.seconds_left(self.total_steps - step, evaluations)
+
+
+def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
+    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
+
+    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
+    ``get_linear_schedule_with_warmup``.
+    """
+    warmup_steps = math.ceil(total * warmup)
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    return peak * max(0, total - step) / max(1, total - warmup_steps)

@@ -53,22 +53,25 @@ from training.trainer.replica import (
     gradient_norms,
 )
 
-MIN_MICRO_BATCH = 8  # sentences: with fewer, reading the weights from memory dominates
+# With fewer sentences, reading the weights from memory dominates.
+MIN_MICRO_BATCH = 8
 
 
 @dataclass
 class TrainingBatch:
-    """The input of a step: everything that does not depend on the weights. B rows of C columns are B * C sentences.
+    """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
 
-    Of a language model the vectors are the logits of the masked tokens, in the place of sentences.
+    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
     """
 
     micro_batches: list[MicroBatch]
-    sizes: list[int]  # vectors of each micro-batch, one for each sentence
+    # The number of vectors, one for each sentence, of each micro-batch.
+    sizes: list[int]
     order: Tensor | None  # (B * C,) int64: where each sentence, column by column, is among all; None = in this order
-    columns: int  # C
+    columns: int
     target: Tensor | None  # (B,)
-    part: int = 0  # of the data, by whose objective the loss is computed
+    # The number of the part of the data, whose objective is the loss.
+    part: int = 0
 
     @property
     def sentences(self) -> int:
@@ -80,12 +83,12 @@ class TrainingModel(nn.Module):
     """An encoder and an objective with their trained weights.
 
     Args:
-        encoder: can be used for encoding inside `export_encoder` only.
-        objectives: of each part of the data; see `training.objectives`.
+        encoder: the encoder, which encodes inside `export_encoder` only.
+        objectives: the objective of each part of the data; see `training.objectives`.
         used: the token ids in the training data; None for all (weight decay changes every row).
-        seed: of dropout.
-        rank: of LoRA; 0 trains all weights.
-        num_micro_batches: that are computed at a time; see `default_micro_batches`.
+        seed: the seed of dropout.
+        rank: the rank of LoRA; 0 trains all weights.
+        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
         mini_batch_size: rows that are computed at a time; None for the whole batch.
         max_tokens: the same in tokens, padding included.
         matryoshka_dims: the first dimensions that are trained too, beside all of them.
@@ -120,7 +123,7 @@ class TrainingModel(nn.Module):
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
-        # Word vectors that their folder says to keep as they are stay so.
+        # Word vectors whose folder says that they are not trained stay as they are.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
@@ -133,7 +136,7 @@ class TrainingModel(nn.Module):
             self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
-        """Build a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
+        """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
         most = self.max_tokens and self.max_tokens // self.num_micro_batches
@@ -152,7 +155,7 @@ class TrainingModel(nn.Module):
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Set the ``grad`` of every trained weight to its mean over the batches.
+        """Sets the ``grad`` of every trained weight to its mean over the batches.
 
         Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
         """
@@ -164,30 +167,31 @@ class TrainingModel(nn.Module):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
         trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += gradient_norms([each.grad for each in trained if each.grad is not None])
+        norms += gradient_norms([weight.grad for weight in trained if weight.grad is not None])
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
-        """Set the ``grad`` of the weights to a share of the batch's, or ``add`` it -> the loss, the encoder's norms."""
-        replica, at_a_time, number = self.replica, self.num_micro_batches, len(batch.micro_batches)
-        rounds = [slice(start, start + at_a_time) for start in range(0, number, at_a_time)]
+        """Sets the ``grad`` of the weights to a share of the batch's, or adds it; returns the loss and the norms."""
+        replica, at_a_time, micro_batches = self.replica, self.num_micro_batches, batch.micro_batches
+        rounds = [slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)]
         if len(rounds) == 1:
-            outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches])
+            outputs = run_parallel([partial(replica.forward, batch) for batch in micro_batches])
             loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs], share)
-            norms = self._backward(batch.micro_batches, outputs, gradients, add)
+            norms = self._backward(micro_batches, outputs, gradients, add)
         else:
             # On a GPU dropout draws from its generator; on a CPU each micro-batch has one.
             device, states, vectors = self.encoder.device, [], []
             for part in rounds:
                 states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-                vectors += run_parallel([partial(replica.embed, each) for each in batch.micro_batches[part]])
+                vectors += run_parallel([partial(replica.embed, batch) for batch in micro_batches[part]])
             loss, gradients = self._loss(batch, vectors, share)
             for part, state in zip(rounds, states, strict=True):
                 if state is not None:
                     torch.cuda.set_rng_state(state, device)
-                outputs = run_parallel([partial(replica.forward, each) for each in batch.micro_batches[part]])
-                norms = self._backward(batch.micro_batches[part], outputs, gradients[part], add or part.start > 0)
-                del outputs  # their gradients, each as large as the model, before the next forward pass
+                outputs = run_parallel([partial(replica.forward, batch) for batch in micro_batches[part]])
+                norms = self._backward(micro_batches[part], outputs, gradients[part], add or part.start > 0)
+                # Their gradients, each as large as the model, are freed before the next forward pass.
+                del outputs
         return loss, norms
 
     def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor], share: float) -> tuple[Tensor, Sequence[Tensor]]:
@@ -206,12 +210,14 @@ class TrainingModel(nn.Module):
         gradients: Sequence[Tensor],
         add: bool = False,
     ) -> list[Tensor]:
-        """Set the ``grad`` of the encoder's trained weights, or ``add`` to it -> its norms."""
-        run_parallel([partial(self.replica.backward, *each) for each in zip(outputs, gradients, strict=True)])
+        """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
+        run_parallel([partial(self.replica.backward, *output) for output in zip(outputs, gradients, strict=True)])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
         inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
-        if inputs and self.embeddings is not None:  # the longest task: first
-            tasks.insert(0, partial(self.embeddings.set_gradient, [each.rows for each in micro_batches], inputs, add))
+        # The longest task comes first.
+        if inputs and self.embeddings is not None:
+            rows = [batch.rows for batch in micro_batches]
+            tasks.insert(0, partial(self.embeddings.set_gradient, rows, inputs, add))
         return [norm for task in run_parallel(tasks) for norm in task]
 
     @contextmanager
@@ -228,7 +234,8 @@ class TrainingModel(nn.Module):
         try:
             yield self.encoder.eval()
         finally:
-            self.encoder.train()  # drops the copy of the weights that encode has made: they are about to change
+            # The weights are about to change: train() drops the copy of them that encode has made.
+            self.encoder.train()
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
         """Adam's parameter groups. Biases and the weights of norms are not decayed."""
@@ -240,7 +247,7 @@ class TrainingModel(nn.Module):
 
 
 class Loss(nn.Module):
-    """The loss that a run minimises, by the objective of the part of the data that a batch is of.
+    """The loss of a run, by the objective of the part of the data that a batch is from.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
     vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
@@ -278,7 +285,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """``matryoshka_dims`` and D itself, which is always trained too, largest first; none if there are none.
+    """``matryoshka_dims`` and D itself, which is always trained too, largest first; empty without ``matryoshka_dims``.
 
     InputError if one is above D.
     """
@@ -321,13 +328,14 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         return adapted
     if is_language_model:
         return _language_model_with_lora(backbone, settings)
-    if heads := head_modules(backbone):  # trained as a whole: their weights are random at first
+    # A head is trained as a whole, as its weights are random at first.
+    if heads := head_modules(backbone):
         settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
     return get_peft_model(backbone, settings)
 
 
 def _language_model_with_lora(model: Any, settings: Any) -> nn.Module:
-    """Adapters in the transformer of a language model; its head is trained as a whole, but for the vocabulary."""
+    """A language model with adapters in its transformer; its head is trained as a whole, except for the vocabulary."""
     from peft import get_peft_model
 
     heads = head_modules(model)

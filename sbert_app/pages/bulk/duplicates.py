@@ -17,7 +17,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.results.decisions import safest
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.errors import InputError
 
 USUAL = 0.8  # where no gold scores say better

@@ -31,8 +31,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
-from training.assets import asset
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, asset
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table

@@ -31,8 +31,8 @@ from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
 from sbert_app.services.results.cost import describe_processor
 from sbert_app.services.runs.record import slug
-from training.assets import ASSETS, read_asset
 from training.atomic import write_text
+from training.catalogue import ASSETS, read_asset
 from training.errors import InputError
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from training.assets import read_asset
+from training.catalogue import read_asset
 
 _BLUE = gr.themes.Color(
     c50="#eef6fb",

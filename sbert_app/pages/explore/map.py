@@ -44,7 +44,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import LRUCache
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
 

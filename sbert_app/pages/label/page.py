@@ -27,8 +27,7 @@ from sbert_app.services.annotations.project import Project, Projects
 from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from training.assets import read_asset
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, read_asset
 from training.errors import InputError, UserFacingError
 
 TAGLINE = "Judge your own pairs of sentences, see whether people agree, and measure or train a model on them."

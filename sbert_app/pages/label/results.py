@@ -24,7 +24,7 @@ from sbert_app.services.results.results import Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.cache import LRUCache
 from training.errors import InputError, UserFacingError
-from training.evaluation.agreement import RELIABLE, TENTATIVE
+from training.evaluation.metrics import RELIABLE, TENTATIVE
 
 POLL_SECONDS = 3.0  # between two looks at a run
 FEWEST_SHARED = 10  # pairs with two ratings, before alpha is judged

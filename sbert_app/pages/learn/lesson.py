@@ -23,8 +23,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, apply_style, short_label
 from sbert_app.pages.components.templates import macro
-from training.assets import asset
-from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache

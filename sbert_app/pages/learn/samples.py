@@ -19,8 +19,7 @@ import numpy as np
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context
 from sbert_app.services.results.results import data_label
-from training.assets import asset
-from training.catalogue import SCORED
+from training.catalogue import SCORED, asset
 from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows

@@ -26,7 +26,7 @@ from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.experiment import matches, run_groups
 from sbert_app.services.runs.archives import export, push
 from sbert_app.services.runs.record import Run, RunNotFound
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
 

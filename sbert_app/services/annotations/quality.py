@@ -25,9 +25,8 @@ from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.dataset import sentence_groups
 from training.errors import InputError
-from training.evaluation.agreement import krippendorff_alpha
 from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
-from training.evaluation.metrics import spearman
+from training.evaluation.metrics import krippendorff_alpha, spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
 

@@ -18,7 +18,7 @@ from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
 from sbert_app.services.store.documents import DocumentStore, read_document
-from training.assets import asset
+from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError
@@ -115,7 +115,7 @@ def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: 
 
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if it cannot be written.
     """
-    curve = replace(fit_pairs(data, cosines), seen=tuple(sorted(set(pair_keys(data)))), weights=weights)
+    curve = replace(fit_pairs(data, cosines), keys=tuple(sorted(set(pair_keys(data)))), weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)
     return curve
 

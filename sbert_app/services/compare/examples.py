@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from training.assets import asset
+from training.catalogue import asset
 from training.data.load import load_data
 
 FOLDER = asset("examples")

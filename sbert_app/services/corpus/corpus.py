@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.store.cache import digest
-from training.assets import asset
+from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import check_data_name, load_data
 from training.data.tables.columns import as_text, has_pairs, pick_sentence

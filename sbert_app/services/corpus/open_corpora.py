@@ -35,8 +35,8 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from sbert_app.services.store.temp_folder import TempFolder, keep_copy
-from training.assets import asset
 from training.atomic import open_atomic
+from training.catalogue import asset
 from training.errors import InputError, unwritable
 from training.models.model import VectorModel
 from training.names import ModelName

@@ -22,8 +22,7 @@ from typing import Any
 
 from sbert_app.services.results.results import Comparison, Ranking, rank
 from sbert_app.services.store.documents import read_document
-from training.assets import asset
-from training.catalogue import DEFAULT_CROSS_ENCODER
+from training.catalogue import DEFAULT_CROSS_ENCODER, asset
 from training.errors import InputError
 from training.objectives import OBJECTIVES
 from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sbert_app.services.store.documents import read_document
-from training.assets import asset
-from training.catalogue import RAW_BERT
+from training.catalogue import RAW_BERT, asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.trainer.config import RunConfig

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from training.assets import read_asset
+from training.catalogue import read_asset
 
 # The least share of function words of its language in a text; English prose has about 0.4.
 LANGUAGE_FROM = 0.15

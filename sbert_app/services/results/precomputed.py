@@ -20,7 +20,7 @@ from pydantic import Field
 
 from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
 from sbert_app.services.store.documents import read_document
-from training.assets import asset
+from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap

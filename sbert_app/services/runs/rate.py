@@ -16,8 +16,7 @@ from sbert_app.services.background.watch import State
 from sbert_app.services.runs.estimate import RunEstimate, dev_data, is_on_hub
 from sbert_app.services.runs.record import Event, Run
 from sbert_app.services.runs.store import RunStore
-from training.assets import plain_sentences
-from training.catalogue import RAW_BERT, WORD_ENCODERS
+from training.catalogue import RAW_BERT, WORD_ENCODERS, plain_sentences
 from training.evaluation.diagnostics import RANDOM_SENTENCES
 from training.names import DataName, ModelName
 from training.sources.resolve import has_glove

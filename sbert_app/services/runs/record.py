@@ -16,9 +16,8 @@ from typing import Any
 
 from sbert_app.services.background.watch import State
 from sbert_app.services.store.documents import Timestamp, read_document, unreadable
-from training.assets import asset
 from training.atomic import write_bytes
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, asset
 from training.errors import InputError, UserFacingError, without_folders
 from training.names import ModelName
 from training.trainer.config import RunConfig

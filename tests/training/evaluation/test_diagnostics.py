@@ -11,7 +11,7 @@ from depth import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.assets import plain_sentences
+from training.catalogue import plain_sentences
 from training.evaluation.diagnostics import (
     COLLAPSED_FROM,
     alignment,

@@ -26,6 +26,7 @@ from training.evaluation.thresholds import (
     Criterion,
     choose_threshold,
     decide,
+    halves,
 )
 
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(
@@ -38,14 +39,6 @@ def drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     matches = random.random(n) < 0.4
     return np.where(matches, random.normal(0.8, 0.12, n), random.normal(0.5, 0.15, n)), matches
-
-
-def halves(scores: np.ndarray, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of two halves with the same share of matches, as `decide` takes them by default."""
-    random = np.random.default_rng(0)
-    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
-    first, second = (np.concatenate(half) for half in zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True))
-    return np.sort(first), np.sort(second)
 
 
 class TestReferees:
@@ -69,7 +62,7 @@ class TestReferees:
 
     def test_the_threshold_is_chosen_on_one_half_and_the_figures_are_those_of_the_other(self):
         scores, matches = drawn()
-        chosen_on, reported_on = halves(scores, matches)
+        chosen_on, reported_on = halves(matches, seed=0)
         assert not set(chosen_on) & set(reported_on)
         assert abs(matches[chosen_on].sum() - matches[reported_on].sum()) <= 1
         choice = decide(scores, matches).choice(BEST_F1)
@@ -122,7 +115,7 @@ class TestPrecision:
 
     def test_it_is_chosen_on_one_half_by_the_same_rule_and_has_no_interval(self):
         scores, matches = beta_drawn(2_000)
-        rows, _ = halves(scores, matches)
+        rows, _ = halves(matches, seed=0)
         choice = decide(scores, matches, ("precision=0.9",)).choices[0]
         assert choice.threshold.value == choose_threshold(scores[rows], matches[rows], precision=0.9)
         assert np.isnan([choice.threshold.low, choice.threshold.high]).all()

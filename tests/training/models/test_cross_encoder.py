@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_models import make_model
 
-from training.assets import asset
+from training.catalogue import asset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import spearman

@@ -9,7 +9,7 @@ from run_helpers import of_kind, run
 
 from training.errors import InputError
 from training.trainer.config import REPORTERS
-from training.trainer.reporters import TRACKERS, figures_of
+from training.trainer.events import TRACKERS, figures_of
 
 
 def test_each_name_has_its_tracker_of_the_numbers_of_train_and_eval_events(config):

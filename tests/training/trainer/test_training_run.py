@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from training.trainer.config import RunConfig
 from training.trainer.evaluator import Evaluator
 from training.trainer.events import read_events
 from training.trainer.train import train
+from training.trainer.trainer import learning_rate
 
 
 def test_the_events_of_a_run(config, tmp_path):
@@ -266,6 +268,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from training.trainer.config import RunConfig
 from training.trainer.train import train
+from training.trainer.trainer import learning_rate
 from training.trainer.trainer import Trainer
 
 outcome = Trainer.outcome
@@ -305,3 +308,15 @@ def test_two_processes_train_one_model(config, tmp_path):
     assert (events[0]["processes"], events[0]["steps"]) == (2, 6)  # half of ceil(162 / 16)
     assert [event["step"] for event in of_kind(events, "train")] == [1, 2, 3, 4, 5, 6]  # written by one process
     assert of_kind(events, "eval")[-1]["loss"] < of_kind(events, "eval")[0]["loss"]
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(360, 0.1), (7, 0.1), (1, 0.1), (50, 0.0), (10, 1.0)])
+def test_the_learning_rate_equals_that_of_transformers(total, warmup):
+    from transformers import get_linear_schedule_with_warmup
+
+    adam = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)
+    scheduler = get_linear_schedule_with_warmup(adam, math.ceil(total * warmup), total)
+    for step in range(total):
+        assert learning_rate(step, total, 2e-5, warmup) == pytest.approx(scheduler.get_last_lr()[0])
+        adam.step()
+        scheduler.step()

@@ -24,7 +24,7 @@ from sbert_app.figures.style import PALETTE
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed
-from training.assets import read_asset
+from training.catalogue import read_asset
 from training.models.lexical import TfIdf
 
 DIMENSIONS = (2, 3, 4, 6, 8)

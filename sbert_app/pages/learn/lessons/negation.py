@@ -19,8 +19,7 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed
-from training.assets import read_asset
-from training.catalogue import DEFAULT_CROSS_ENCODER
+from training.catalogue import DEFAULT_CROSS_ENCODER, read_asset
 from training.errors import InputError
 from training.models.lexical import TfIdf
 from training.similarities import cosine

@@ -14,8 +14,7 @@ from sbert_app.pages.learn.lessons import learned_nothing
 from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBOOK, shipped, train_with
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
-from training.assets import asset
-from training.catalogue import RAW_BERT
+from training.catalogue import RAW_BERT, asset
 from training.models.encoder import Encoder
 
 

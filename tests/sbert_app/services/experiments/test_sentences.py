@@ -8,8 +8,7 @@ import pytest
 
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.runs.record import PRESETS
-from training.assets import asset
-from training.catalogue import DATA_SETS
+from training.catalogue import DATA_SETS, asset
 
 
 def means(name: str) -> dict[str, tuple[float, float]]:
