@@ -70,6 +70,7 @@ class Encoder(VectorModel, TokenModel):
         empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
         self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
         self.pad_id = self._text_tokenizer.pad_id
+        self._width = self._token_width()
         self._apply(model_format)
 
     @classmethod
@@ -216,6 +217,9 @@ class Encoder(VectorModel, TokenModel):
             report.add_cut((sentences[at] for at in cut), len(cut))
         return ids
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self._text_tokenizer.is_unknown(sentences)
+
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
         batch, device = pad(ids, self.pad_id), self.device
@@ -305,8 +309,8 @@ class Encoder(VectorModel, TokenModel):
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
-        encodings = self._text_tokenizer.encodings(sentences)
-        ids = [encoding.ids or [self.pad_id] for encoding in encodings]
+        encodings, prefix = self._text_tokenizer.encodings(sentences), self._text_tokenizer.prefix
+        ids = [self._text_tokenizer.closed(encoding.ids) for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         if self._is_static:
             table = self.backbone.get_input_embeddings().weight.detach()
@@ -316,7 +320,7 @@ class Encoder(VectorModel, TokenModel):
                 for i, state in zip(rows, states, strict=True):
                     hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
-            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, self.prompt, self.skipped_tokens)
+            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, prefix, self.skipped_tokens)
             for encoding, states in zip(encodings, hidden, strict=True)
         ]
 
@@ -339,7 +343,7 @@ class Encoder(VectorModel, TokenModel):
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         with replace_folder(target) as fresh:
-            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head)
+            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     def push_to_hub(
         self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
@@ -359,6 +363,12 @@ class Encoder(VectorModel, TokenModel):
         backbone = self.backbone
         return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
 
+    @torch.no_grad()
+    def _token_width(self) -> int:
+        """The length of a token vector; what the settings of a transformer say of its layers may be another one."""
+        hidden = self.backbone(torch.tensor([[self.pad_id]], device=self.device)).last_hidden_state
+        return int(hidden.shape[-1])
+
     def _copied(self, form: ModelFormat, **stated: Any) -> Self:
         """A copy under another format; what is ``stated`` becomes part of its name."""
         encoder = copy.copy(self)
@@ -370,8 +380,7 @@ class Encoder(VectorModel, TokenModel):
         """Take over a format. InputError if it does not fit the modules."""
         self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
         self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
-        width = int(self.backbone.config.hidden_size)
-        self._output = SentenceOutput(form, self.head, width, self.skipped_tokens, self.name)
+        self._output = SentenceOutput(form, self.head, self._width, self.skipped_tokens, self.name)
         self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
         self.pooling, self.normalizes, self.similarity = form.pooling or "mean", form.normalizes, form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)

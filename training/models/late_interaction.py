@@ -31,11 +31,12 @@ from training.errors import InputError
 from training.inference.runner import PaddedRunner
 from training.models.encoder import Encoder
 from training.models.files import read_object
-from training.models.folder import COLBERT, MIN_LENGTH, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.folder import COLBERT, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.loading import max_input_length, open_transformer
 from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import TOKENS, Dense, Normalize
+from training.models.settings import MIN_LENGTH
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
@@ -54,6 +55,7 @@ SETTINGS = {
     "skiplist_words": list,
     "skiplist_tasks": list,
 }
+PYLATE_SETTINGS = ("query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
 
 
 class Matches(NamedTuple):
@@ -108,6 +110,9 @@ class LateInteraction(TokenModel, Retriever):
     def encode_document(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as documents -> float32 (T, D) each."""
         return [text.hidden for text in self.token_vectors(sentences, "document")]
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self.document.is_unknown(sentences)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
         """The documents with the highest MaxSim of the query's tokens; all scores are in memory, (Q, N) float32."""
@@ -213,7 +218,10 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     _check(folder, settings)
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
-    form = ModelFormat(folder.first, **folder.transformer_settings() | folder.general_settings(FOLDERS))
+    stated = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
+        FOLDERS, (*SETTINGS, *PYLATE_SETTINGS)
+    )
+    form = ModelFormat(folder.first, **stated)
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
     query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in lengths)

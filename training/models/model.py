@@ -84,6 +84,14 @@ class Model(ABC):
         ``on_progress`` is called with (done, all); ``should_stop`` is asked before each batch, and ``Stopped`` raised.
         """
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        """Whether each text has no token that the model knows, so that its scores say nothing.
+
+        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
+        token, or a model does not say which tokens it has.
+        """
+        return [False] * len(sentences)
+
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
         """InputError if the name states a setting that models of this kind do not have."""

@@ -27,6 +27,7 @@ from training.models.files import read_object
 from training.models.folder import SPARSE_ENCODER, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.lexical import SparseModel
 from training.models.loading import max_input_length, open_transformer
+from training.models.settings import checked
 from training.models.tokenization import text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
@@ -98,7 +99,7 @@ class SparseEncoder(SparseModel):
         if torch_dtype == torch.int8:
             raise InputError(f"{stated.name} has no int8; choose auto")
         folder = folder or ModelFolder.of(stated.name, home)
-        general, settings = folder.general_settings((SPARSE_ENCODER,)), _settings(folder)
+        general, settings = folder.general_settings((SPARSE_ENCODER,), Settings._fields), _settings(folder)
         form = ModelFormat(folder.first, **general | folder.transformer_settings("fill-mask"))
         backbone, tokenizer = open_transformer(folder, "AutoModelForMaskedLM")
         backbone.to(torch_device)
@@ -113,6 +114,9 @@ class SparseEncoder(SparseModel):
             self._form.prompt if name is None else self._form.prompts[name]
         )
         return encoder
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self._tokenizer.is_unknown(sentences)
 
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
         """The weights of both, each side with the prompt that the folder has for it."""
@@ -162,7 +166,9 @@ def _settings(folder: ModelFolder) -> Settings:
         raise InputError(
             f"{folder.path.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind"
         )
-    stated = {**read_object(modules[1].folder / "config.json"), **folder.general}
+    pooling_config = read_object(modules[1].folder / "config.json")
+    checked(folder.path.name, "1_Pooling/config.json", pooling_config, Settings._fields)
+    stated = {**pooling_config, **folder.general}
     settings = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
     pooling, activation, most = settings
     if pooling not in REDUCTIONS or activation not in ACTIVATIONS or not isinstance(most, int | None):

@@ -57,6 +57,10 @@ class WordVectors(VectorModel):
                 means[row] = self.vectors[words].mean(axis=0)
         return means
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        words = (TREEBANK.findall(text.lower()) for text in sentences)
+        return [bool(forms) and not any(form in self.rows for form in forms) for forms in words]
+
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Some numbers of the table."""
         yield f"vectors {self.vectors.shape}", self.vectors.reshape(-1)[:: max(1, self.vectors.size // most)]
