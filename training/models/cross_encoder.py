@@ -99,24 +99,24 @@ class CrossEncoder(Model):
         The dtype can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of `Encoder.load`.
         InputError if it cannot be found, has no safetensors weights, or does not give one score.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        folder = folder or ModelFolder.of(stated.name, home)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
+        folder = folder or ModelFolder.of(parsed.name, home)
         if folder.has_joint_head:
             opened = _open_adapter(folder, home) if folder.adapter else _open_joint(folder)
         else:
-            opened = _open_scorer(stated.name, folder)
+            opened = _open_scorer(parsed.name, folder)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
         calibration: list[PairRow] = []
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
-            check_int8(stated.name, opened.scorer.transformer.base_model)
+            check_int8(parsed.name, opened.scorer.transformer.base_model)
             calibration = opened.tokenizer(list(pairwise(plain_sentences())))
         else:
             opened.scorer.transformer.to(torch_dtype)
         inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
-        return cls(str(stated), inference=inference, dtype=torch_dtype, **opened._asdict())
+        return cls(str(parsed), inference=inference, dtype=torch_dtype, **opened._asdict())
 
     def __repr__(self) -> str:
         precision = str(self.dtype).removeprefix("torch.")

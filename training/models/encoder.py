@@ -31,11 +31,12 @@ from training.inference.fused_bert import check_int8
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
-from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, random_parts, write_parts
+from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
 from training.models.processes import encode_in_processes
+from training.models.random_weights import random_parts
 from training.models.texts import CHUNK, Chunk, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
@@ -70,7 +71,7 @@ class Encoder(VectorModel, TokenModel):
         empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
         self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
         self.pad_id = self._text_tokenizer.pad_id
-        self._width = self._token_width()
+        self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
 
     @classmethod
@@ -109,30 +110,30 @@ class Encoder(VectorModel, TokenModel):
 
         InputError if the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
-        stated = ModelName.parse(name).with_pooling(pooling)
-        if stated.maxsim:
-            raise InputError(f"{stated} scores pairs by late interaction; for sentence vectors load {stated.name}")
-        if stated.endpoint:
-            raise InputError(f"{stated} is an endpoint; open_model opens it")
+        parsed = ModelName.parse(name).with_pooling(pooling)
+        if parsed.maxsim:
+            raise InputError(f"{parsed} scores pairs by late interaction; for sentence vectors load {parsed.name}")
+        if parsed.endpoint:
+            raise InputError(f"{parsed} is an endpoint; open_model opens it")
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        if stated.is_scratch:
-            parts = random_parts(stated, home, seed, vocabulary_of)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
+        if parsed.is_scratch:
+            parts = random_parts(parsed, home, seed, vocabulary_of)
         else:
-            parts = open_parts(stated, folder or ModelFolder.of(stated.name, home))
+            parts = open_parts(parsed, folder or ModelFolder.of(parsed.name, home))
         parts.backbone.to(torch_device).eval()
         parts.head.to(torch_device).eval()
         if torch_dtype == torch.int8:
-            check_int8(stated.name, parts.backbone)
+            check_int8(parsed.name, parts.backbone)
         elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
-        encoder = cls(str(stated.weights), parts, torch_dtype).with_settings(stated)
+        encoder = cls(str(parsed.weights), parts, torch_dtype).with_settings(parsed)
         return encoder.with_dimension(dimension).with_prompt(prompt, prompt_name)
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        precision, dimensions = str(self.dtype).removeprefix("torch."), f"{self.dimension} dimensions"
-        return f"Encoder({self.name!r}, {self.pooling}, {dimensions}, {precision}, {self.device}{prompt})"
+        kind = f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
+        return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
 
     @property
     def vocabulary_size(self) -> int:
@@ -363,16 +364,10 @@ class Encoder(VectorModel, TokenModel):
         backbone = self.backbone
         return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
 
-    @torch.no_grad()
-    def _token_width(self) -> int:
-        """The length of a token vector; what the settings of a transformer say of its layers may be another one."""
-        hidden = self.backbone(torch.tensor([[self.pad_id]], device=self.device)).last_hidden_state
-        return int(hidden.shape[-1])
-
-    def _copied(self, form: ModelFormat, **stated: Any) -> Self:
-        """A copy under another format; what is ``stated`` becomes part of its name."""
+    def _copied(self, form: ModelFormat, **settings: Any) -> Self:
+        """A copy under another format; the ``settings`` become part of its name."""
         encoder = copy.copy(self)
-        encoder.name = str(replace(ModelName.parse(self.name), **stated))
+        encoder.name = str(replace(ModelName.parse(self.name), **settings))
         encoder._apply(form)
         return encoder
 
@@ -385,9 +380,8 @@ class Encoder(VectorModel, TokenModel):
         self.pooling, self.normalizes, self.similarity = form.pooling or "mean", form.normalizes, form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
-        is_special = self.prompt or self.dimension < self.full_dimension
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
-        self.settings = settings if is_special else ""
+        self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         return (map if self.device.type == "cpu" else parallel.ahead)(self._text_tokenizer.chunk, parts)

@@ -184,7 +184,7 @@ class ModelFormat:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a folder holds. ``ModelFolder.of`` finds one by the name of its model, ``ModelFolder.read`` reads it."""
+    """The contents of a folder. ``ModelFolder.of`` finds one by its model's name, ``ModelFolder.read`` reads it."""
 
     path: Path
     source: str  # where it came from, in words

@@ -52,7 +52,7 @@ class JointPairHead(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        u, v = (F.normalize(each, dim=1) for each in vectors.chunk(2, dim=1))
+        u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         return self.scale * (u * v).sum(1, keepdim=True) + self.shift + self.linear(self.dropout(features))
 
@@ -218,11 +218,11 @@ class _PackedPairs(InferenceRunner[PairRow]):
         return plan_unpadded(lengths, token_budget) if self.unpadded else plan_rows(lengths, token_budget)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        chosen = [texts[i] for row in rows for i in row]
-        numbers = iter(range(len(chosen)))
-        collated = collate([pair.ids for pair in chosen], [[next(numbers) for _ in row] for row in rows])
+        pairs = [texts[i] for row in rows for i in row]
+        numbers = iter(range(len(pairs)))
+        collated = collate([pair.ids for pair in pairs], [[next(numbers) for _ in row] for row in rows])
         packed, bias = attention_input(collated, self.device, self.transformer.dtype, self.unpadded)
-        split = to_device(torch.tensor([pair.split for pair in chosen]), self.device)
+        split = to_device(torch.tensor([pair.split for pair in pairs]), self.device)
         second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W)
         return self.logits(packed, bias, split, second & (packed.sequence_ids > 0)), None
 

@@ -94,14 +94,14 @@ class LateInteraction(TokenModel, Retriever):
 
         Arguments and errors are those of `CrossEncoder.load`.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
-        if not stated.maxsim and not stated.is_scratch:
-            folder = folder or ModelFolder.of(stated.name, home)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
+        if not parsed.maxsim and not parsed.is_scratch:
+            folder = folder or ModelFolder.of(parsed.name, home)
             if folder.kind in FOLDERS:
-                return _open_folder(stated, folder, stated.dtype or dtype, device)
-        model = required(open_model(replace(stated, maxsim=False), None, dtype, device, home), TokenModel)
-        return cls(str(replace(stated, maxsim=True)), model, model)
+                return _open_folder(parsed, folder, parsed.dtype or dtype, device)
+        model = required(open_model(replace(parsed, maxsim=False), None, dtype, device, home), TokenModel)
+        return cls(str(replace(parsed, maxsim=True)), model, model)
 
     def encode_query(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as queries -> float32 (T, D) each."""
@@ -157,7 +157,7 @@ class LateInteraction(TokenModel, Retriever):
         return scores
 
     def matches(self, a: str, b: str) -> Matches:
-        """Which token of each text found which of the other, and the score that their cosines add up to."""
+        """The tokens of each text with those that they found in the other, and the sum of their cosines."""
         [first], [second] = self.token_vectors([a], "query"), self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
         return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
@@ -218,13 +218,13 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     _check(folder, settings)
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
-    stated = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
+    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
         FOLDERS, (*SETTINGS, *PYLATE_SETTINGS)
     )
-    form = ModelFormat(folder.first, **stated)
+    form = ModelFormat(folder.first, **values)
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
-    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in lengths)
+    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, length)) for length in lengths)
     expansion = settings.get("query_expansion") or {"attend": True}
     if "length" in expansion:
         query = _expanded(folder, query, expansion, tokenizer, max_input_length(tokenizer, backbone))

@@ -1,4 +1,4 @@
-"""Open the transformer of a model: tokenizer and weights from a folder, or random weights of a given shape.
+"""Open the transformer of a model: its tokenizer and its weights from a folder.
 
 No code is executed: no pickle, no code that comes with a model. Weights that a file lacks are an error; transformers
 would fill them with random numbers and only warn. Every damaged file is one clear sentence.
@@ -19,7 +19,6 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
 from training.models.files import ONLY_PICKLES, read_tensors
@@ -27,7 +26,7 @@ from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFol
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
 from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_transformer
-from training.models.word_encoders import WordBackbone, random_word_parts
+from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import POOLINGS
 
@@ -166,8 +165,8 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     names = ("pooling_mode", "include_prompt", *POOLING_FLAGS.values())
     config = checked(folder.path.name, "1_Pooling/config.json", folder.pooling, names)
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
-    stated = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
-    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
+    named_modes = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in named_modes] if isinstance(named_modes, list) else [str(named_modes)]
     if not modes or not set(modes) <= set(POOLINGS):
         named = " + ".join(modes) or "nothing"
         raise InputError(f"{folder.path.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
@@ -374,66 +373,13 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
     return merged, {name.removeprefix("base_model.model.") for name in tensors}
 
 
-def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
-    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
-
-    InputError if there are no such networks.
-    """
-    if name.name in WORD_ENCODERS:
-        return random_word_parts(name.name, vocabulary_of, seed, home)
-    folder = ModelFolder.of(DEFAULT_MODEL, home)
-    if (shape := name.scratch_shape) is None:
-        raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
-    tokenizer, form = open_tokenizer(folder), encoder_format(folder)
-    backbone = random_backbone(*shape, len(tokenizer), seed)
-    longest = max_input_length(tokenizer, backbone, form.max_length)
-    form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
-    return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
-
-
-def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT.
-
-    InputError if the shape is out of range.
-    """
-    with importing:
-        from transformers import BertConfig, BertModel
-
-    if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
-        raise InputError(
-            f"scratch:{layers}x{dimension} is out of range: 1 to 24 layers, 32 to 1024 dimensions in steps of 32"
-        )
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=dimension,
-        num_hidden_layers=layers,
-        num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
-        intermediate_size=4 * dimension,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertModel(config)
-
-
-def random_language_model(layers: int, dimension: int, vocabulary: int, max_length: int | None, seed: int) -> nn.Module:
-    """A BERT of the given shape with its language-modelling head, with random weights."""
-    with importing:
-        from transformers import BertForMaskedLM
-
-    config: Any = random_backbone(layers, dimension, vocabulary, seed).config
-    config.max_position_embeddings = max_length or config.max_position_embeddings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertForMaskedLM(config)
-
-
-def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, stated: int | None = None) -> int:
+def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
     """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
 
-    ``stated``: in place of the tokenizer's limit.
+    ``length``: in place of the tokenizer's limit.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     limits = [] if not positions else [int(positions) - position_offset(backbone)]
-    if (longest := stated or tokenizer.model_max_length) < NO_LIMIT:
+    if (longest := length or tokenizer.model_max_length) < NO_LIMIT:
         limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)

@@ -110,7 +110,7 @@ class Model(ABC):
 
 
 class Retriever(ABC):
-    """What ranks documents for queries."""
+    """A model that ranks documents for queries."""
 
     name: str
 
@@ -355,9 +355,9 @@ def open_model(
     The name may state settings (`training.names`); ``pooling``, ``dtype``, ``device`` and ``home`` are as in
     `Encoder.load`. InputError if the model cannot be found or opened, or does not have a setting that is stated.
     """
-    stated = ModelName.parse(name).with_pooling(pooling)
-    opener, folder = find_opener(stated, home)
-    return opener.open(stated, folder=folder, dtype=dtype, device=device, home=home)
+    parsed = ModelName.parse(name).with_pooling(pooling)
+    opener, folder = find_opener(parsed, home)
+    return opener.open(parsed, folder=folder, dtype=dtype, device=device, home=home)
 
 
 def required(model: Model, type_: type[M]) -> M:

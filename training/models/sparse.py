@@ -59,7 +59,7 @@ class Term(NamedTuple):
 
 
 class LogitsRunner(PaddedRunner):
-    """What a transformer with its head for masked tokens predicts at each position: (n, T, V)."""
+    """The predictions of a transformer with its head for masked tokens at each position: (n, T, V)."""
 
     output = "logits"
 
@@ -92,20 +92,20 @@ class SparseEncoder(SparseModel):
 
         Arguments and errors are those of `CrossEncoder.load`; int8 is refused.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         if torch_dtype == torch.int8:
-            raise InputError(f"{stated.name} has no int8; choose auto")
-        folder = folder or ModelFolder.of(stated.name, home)
+            raise InputError(f"{parsed.name} has no int8; choose auto")
+        folder = folder or ModelFolder.of(parsed.name, home)
         general, settings = folder.general_settings((SPARSE_ENCODER,), Settings._fields), _settings(folder)
         form = ModelFormat(folder.first, **general | folder.transformer_settings("fill-mask"))
         backbone, tokenizer = open_transformer(folder, "AutoModelForMaskedLM")
         backbone.to(torch_device)
         form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
         runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
-        return cls(str(stated), runner, tokenizer, form, settings)
+        return cls(str(parsed), runner, tokenizer, form, settings)
 
     def for_role(self, role: str) -> Self:
         """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
@@ -168,8 +168,8 @@ def _settings(folder: ModelFolder) -> Settings:
         )
     pooling_config = read_object(modules[1].folder / "config.json")
     checked(folder.path.name, "1_Pooling/config.json", pooling_config, Settings._fields)
-    stated = {**pooling_config, **folder.general}
-    settings = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
+    values = {**pooling_config, **folder.general}
+    settings = Settings(**{name: values[name] for name in Settings._fields if name in values})
     pooling, activation, most = settings
     if pooling not in REDUCTIONS or activation not in ACTIVATIONS or not isinstance(most, int | None):
         raise InputError(f"{folder.path.name} takes the {pooling} of {activation}, {most} terms: this is not supported")
