@@ -7,7 +7,8 @@ Three kinds of names:
 - ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
-  ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder;
+  ``cross-encoder/stsb-roberta-base``, or of a language model that answers yes or no, such as Qwen3-Reranker; its scores
+  are those of sentence-transformers' CrossEncoder;
 - a run that trained a cross-encoder, of either kind.
 
 An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
@@ -31,29 +32,41 @@ from torch import Tensor
 from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
-from training.errors import InputError
+from training.errors import InputError, first_line
 from training.inference.fused_bert import check_int8
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
-from training.models.folder import JOINT_HEAD, ModelFolder
-from training.models.joint_pair_model import JointPairModel, SequenceClassifier, build_pair_runner, merge_lora
-from training.models.loading import CLASSIFIER, max_input_length, open_transformer
+from training.models.folder import (
+    CROSS_ENCODER,
+    JOINT_HEAD,
+    LOGIT_SCORE,
+    SENTENCE_TRANSFORMER,
+    TRANSFORMER,
+    ModelFolder,
+    ModelFormat,
+    ModuleEntry,
+)
+from training.models.joint_pair_model import (
+    JointPairModel,
+    LogitScorer,
+    Scorer,
+    SequenceClassifier,
+    build_pair_runner,
+    merge_lora,
+)
+from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, open_transformer
 from training.models.model import Model, Pair
+from training.models.modules.sentence import activation_named
 from training.models.pairs import PairRow, PairTokenizer
+from training.models.settings import ChatFormat, checked
 from training.models.texts import CHUNK, Chunk, ReadReport, compute_chunks, numbered
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
-MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
-
-# The activations that sentence-transformers names in a model's config: logits -> scores.
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "torch.nn.modules.activation.Sigmoid": torch.sigmoid,
-    "torch.nn.modules.linear.Identity": lambda logits: logits,
-}
+MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", f"*_{LOGIT_SCORE}/*.json")
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,7 @@ class CrossEncoder(Model):
     kind, has_dtype = "cross-encoder", True
 
     name: str
-    scorer: SequenceClassifier | JointPairModel = field(repr=False)
+    scorer: Scorer = field(repr=False)
     inference: InferenceRunner[PairRow] = field(repr=False)  # computes the scorer
     tokenizer: PairTokenizer = field(repr=False)
     activation: Callable[[Tensor], Tensor] = field(repr=False)
@@ -86,24 +99,24 @@ class CrossEncoder(Model):
         The dtype can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of `Encoder.load`.
         InputError if it cannot be found, has no safetensors weights, or does not give one score.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        folder = folder or ModelFolder.of(stated.name, home)
-        if folder.adapter:
-            opened = _open_adapter(folder, home)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
+        folder = folder or ModelFolder.of(parsed.name, home)
+        if folder.has_joint_head:
+            opened = _open_adapter(folder, home) if folder.adapter else _open_joint(folder)
         else:
-            opened = (_open_joint if folder.has_joint_head else _open_sequence_classifier)(stated.name, folder)
+            opened = _open_scorer(parsed.name, folder)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
         calibration: list[PairRow] = []
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
-            check_int8(stated.name, opened.scorer.transformer.base_model)
+            check_int8(parsed.name, opened.scorer.transformer.base_model)
             calibration = opened.tokenizer(list(pairwise(plain_sentences())))
         else:
             opened.scorer.transformer.to(torch_dtype)
         inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
-        return cls(str(stated), inference=inference, dtype=torch_dtype, **opened._asdict())
+        return cls(str(parsed), inference=inference, dtype=torch_dtype, **opened._asdict())
 
     def __repr__(self) -> str:
         precision = str(self.dtype).removeprefix("torch.")
@@ -165,6 +178,9 @@ class CrossEncoder(Model):
             log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
         return np.concatenate(scores)
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self.tokenizer.is_unknown(sentences)
+
     def rank(
         self,
         query: str,
@@ -196,7 +212,9 @@ class CrossEncoder(Model):
         check_replaceable(target)
         with replace_folder(target) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
-                shutil.copyfile(file, fresh / file.name)
+                copied = fresh / file.relative_to(self.folder)
+                copied.parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, copied)
 
     def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
         """A chunk of the pairs as token ids. InputError if one is not two texts."""
@@ -210,7 +228,7 @@ class CrossEncoder(Model):
 class Opened(NamedTuple):
     """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
 
-    scorer: SequenceClassifier | JointPairModel
+    scorer: Scorer
     tokenizer: PairTokenizer
     activation: Callable[[Tensor], Tensor]
     folder: Path
@@ -229,7 +247,7 @@ def _open_adapter(folder: ModelFolder, home: str | Path | None) -> Opened:
     return Opened(scorer, tokenizer, torch.sigmoid, path, source, read_object(path / "card.json"))
 
 
-def _open_joint(name: str, folder: ModelFolder) -> Opened:
+def _open_joint(folder: ModelFolder) -> Opened:
     backbone, tokenizer = open_transformer(folder)
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(folder.path, JOINT_HEAD))
@@ -237,28 +255,65 @@ def _open_joint(name: str, folder: ModelFolder) -> Opened:
     return Opened(scorer, pairs, torch.sigmoid, folder.path, folder.source)
 
 
-def _open_sequence_classifier(name: str, folder: ModelFolder) -> Opened:
+def _open_scorer(name: str, folder: ModelFolder) -> Opened:
+    """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
     if not folder.is_cross_encoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    model, tokenizer = open_transformer(folder, CLASSIFIER)
-    if model.config.num_labels != 1:
+    first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
+    if first.kind != TRANSFORMER or len(rest) > 1 or any(entry.kind != LOGIT_SCORE for entry in rest):
+        raise InputError(f"{name} is not made of a transformer and perhaps {LOGIT_SCORE}; choose another cross-encoder")
+    settings = folder.transformer_settings("text-generation" if rest else "sequence-classification")
+    settings |= folder.general_settings((CROSS_ENCODER, SENTENCE_TRANSFORMER), ("activation_fn",))
+    model, tokenizer = open_transformer(folder, CAUSAL_MODEL if rest else CLASSIFIER)
+    if not folder.modules and tokenizer.chat_template:
+        settings["chat"] = ChatFormat()
+    form = ModelFormat(folder.first, **settings)
+    longest = max_input_length(tokenizer, model.base_model, form.max_length)
+    scorer: Scorer
+    if rest:
+        scorer = _logit_scorer(name, model, rest[0])
+    elif model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
-    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, model.base_model))
-    scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    return Opened(scorer, pairs, _activation_of(name, model.config), folder.path, folder.source)
+    else:
+        scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
+    pairs = PairTokenizer(tokenizer, longest, form=form)
+    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, folder.source)
 
 
-def _activation_of(name: str, config: Any) -> Callable[[Tensor], Tensor]:
-    """As in sentence-transformers: the one that the configuration names (as of version 4, or older), else sigmoid."""
-    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
-    activation = activation or getattr(config, "sbert_ce_default_activation_function", None)
-    if activation is None:
-        return torch.sigmoid
-    if activation not in ACTIVATIONS:
+def _logit_scorer(name: str, model: Any, entry: ModuleEntry) -> LogitScorer:
+    config = read_object(entry.folder / "config.json")
+    config = checked(name, LOGIT_SCORE, config, ("true_token_id", "false_token_id", "module_input_name"))
+    yes, no = config.get("true_token_id"), config.get("false_token_id")
+    size = int(model.get_output_embeddings().weight.shape[0])
+    if not isinstance(yes, int) or not all(0 <= token < size for token in (yes, yes if no is None else no)):
+        raise InputError(f"{name} answers with the tokens {yes!r} and {no!r}, but has the tokens 0 to {size - 1:,}")
+    if config.get("module_input_name", "causal_logits") != "causal_logits":
+        raise InputError(f"{name} scores {config['module_input_name']}, not the logits of a language model")
+    return LogitScorer(model, yes, no)
+
+
+def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
+    """Logits (B,) -> scores (B,), as sentence-transformers: by the activation that the folder names, else a sigmoid.
+
+    It stands in config_sentence_transformers.json since version 5.4, before that in config.json.
+    """
+    older: Any = folder.config.get("sentence_transformers") or {}
+    names = (
+        folder.general.get("activation_fn"),
+        older.get("activation_fn") if isinstance(older, dict) else older,
+        folder.config.get("sbert_ce_default_activation_function"),
+    )
+    activation = str(next(filter(None, names), "torch.nn.modules.activation.Sigmoid"))
+    try:
+        function = activation_named(activation)
+        is_of_one = function(torch.zeros(1, 1)).shape == (1, 1)
+    except (InputError, RuntimeError) as error:
+        raise InputError(f"{name} ends in {activation}, which is not supported: {first_line(error)}") from error
+    if not is_of_one:
         raise InputError(f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid")
-    return ACTIVATIONS[activation]
+    return lambda logits: function(logits[:, None])[:, 0]
 
 
 def _check_pair(pair: Any, number: int) -> Pair:

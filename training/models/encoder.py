@@ -31,11 +31,12 @@ from training.inference.fused_bert import check_int8
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
-from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, random_parts, write_parts
+from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
 from training.models.processes import encode_in_processes
+from training.models.random_weights import random_parts
 from training.models.texts import CHUNK, Chunk, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
@@ -70,6 +71,7 @@ class Encoder(VectorModel, TokenModel):
         empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
         self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
         self.pad_id = self._text_tokenizer.pad_id
+        self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
 
     @classmethod
@@ -108,30 +110,30 @@ class Encoder(VectorModel, TokenModel):
 
         InputError if the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
-        stated = ModelName.parse(name).with_pooling(pooling)
-        if stated.maxsim:
-            raise InputError(f"{stated} scores pairs by late interaction; for sentence vectors load {stated.name}")
-        if stated.endpoint:
-            raise InputError(f"{stated} is an endpoint; open_model opens it")
+        parsed = ModelName.parse(name).with_pooling(pooling)
+        if parsed.maxsim:
+            raise InputError(f"{parsed} scores pairs by late interaction; for sentence vectors load {parsed.name}")
+        if parsed.endpoint:
+            raise InputError(f"{parsed} is an endpoint; open_model opens it")
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
-        if stated.is_scratch:
-            parts = random_parts(stated, home, seed, vocabulary_of)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
+        if parsed.is_scratch:
+            parts = random_parts(parsed, home, seed, vocabulary_of)
         else:
-            parts = open_parts(stated, folder or ModelFolder.of(stated.name, home))
+            parts = open_parts(parsed, folder or ModelFolder.of(parsed.name, home))
         parts.backbone.to(torch_device).eval()
         parts.head.to(torch_device).eval()
         if torch_dtype == torch.int8:
-            check_int8(stated.name, parts.backbone)
+            check_int8(parsed.name, parts.backbone)
         elif isinstance(parts.backbone, WordBackbone):
             torch_dtype = torch.float32
-        encoder = cls(str(stated.weights), parts, torch_dtype).with_settings(stated)
+        encoder = cls(str(parsed.weights), parts, torch_dtype).with_settings(parsed)
         return encoder.with_dimension(dimension).with_prompt(prompt, prompt_name)
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        precision, dimensions = str(self.dtype).removeprefix("torch."), f"{self.dimension} dimensions"
-        return f"Encoder({self.name!r}, {self.pooling}, {dimensions}, {precision}, {self.device}{prompt})"
+        kind = f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
+        return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
 
     @property
     def vocabulary_size(self) -> int:
@@ -215,6 +217,9 @@ class Encoder(VectorModel, TokenModel):
         if report is not None:
             report.add_cut((sentences[at] for at in cut), len(cut))
         return ids
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self._text_tokenizer.is_unknown(sentences)
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
@@ -305,8 +310,8 @@ class Encoder(VectorModel, TokenModel):
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
-        encodings = self._text_tokenizer.encodings(sentences)
-        ids = [encoding.ids or [self.pad_id] for encoding in encodings]
+        encodings, prefix = self._text_tokenizer.encodings(sentences), self._text_tokenizer.prefix
+        ids = [self._text_tokenizer.closed(encoding.ids) for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
         if self._is_static:
             table = self.backbone.get_input_embeddings().weight.detach()
@@ -316,7 +321,7 @@ class Encoder(VectorModel, TokenModel):
                 for i, state in zip(rows, states, strict=True):
                     hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
-            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, self.prompt, self.skipped_tokens)
+            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, prefix, self.skipped_tokens)
             for encoding, states in zip(encodings, hidden, strict=True)
         ]
 
@@ -339,7 +344,7 @@ class Encoder(VectorModel, TokenModel):
         target = Path(folder).expanduser().absolute()
         check_replaceable(target)
         with replace_folder(target) as fresh:
-            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head)
+            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     def push_to_hub(
         self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
@@ -359,10 +364,10 @@ class Encoder(VectorModel, TokenModel):
         backbone = self.backbone
         return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
 
-    def _copied(self, form: ModelFormat, **stated: Any) -> Self:
-        """A copy under another format; what is ``stated`` becomes part of its name."""
+    def _copied(self, form: ModelFormat, **settings: Any) -> Self:
+        """A copy under another format; the ``settings`` become part of its name."""
         encoder = copy.copy(self)
-        encoder.name = str(replace(ModelName.parse(self.name), **stated))
+        encoder.name = str(replace(ModelName.parse(self.name), **settings))
         encoder._apply(form)
         return encoder
 
@@ -370,15 +375,13 @@ class Encoder(VectorModel, TokenModel):
         """Take over a format. InputError if it does not fit the modules."""
         self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
         self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
-        width = int(self.backbone.config.hidden_size)
-        self._output = SentenceOutput(form, self.head, width, self.skipped_tokens, self.name)
+        self._output = SentenceOutput(form, self.head, self._width, self.skipped_tokens, self.name)
         self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
         self.pooling, self.normalizes, self.similarity = form.pooling or "mean", form.normalizes, form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
-        is_special = self.prompt or self.dimension < self.full_dimension
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
-        self.settings = settings if is_special else ""
+        self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         if self.device.type == "cpu":

@@ -43,10 +43,10 @@ class EndpointModel(VectorModel):
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
         """Open ``endpoint:URL#model``. InputError if the server does not answer, or a setting does not fit."""
-        stated = ModelName.parse(name)
-        if stated.endpoint is None:
-            raise InputError(f"{stated} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL")
-        return cls(stated.name, stated.endpoint).with_settings(stated)
+        parsed = ModelName.parse(name)
+        if parsed.endpoint is None:
+            raise InputError(f"{parsed} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL")
+        return cls(parsed.name, parsed.endpoint).with_settings(parsed)
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""

@@ -64,6 +64,7 @@ def write_json(file: Path, value: Any) -> None:
 
 def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     """The tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -73,9 +74,15 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
             raise InputError(f"{folder} {ONLY_PICKLES}")
         raise InputError(f"{file} is missing; fetch the model again")
     try:
-        return load_file(file)
+        tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
+    for key, tensor in tensors.items():
+        if not tensor.sum(dtype=torch.float32).isfinite():
+            raise InputError(
+                f"the weights {key} in {file} are not all numbers (NaN or infinite); fetch the model again"
+            )
+    return tensors
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS) -> None:

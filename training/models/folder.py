@@ -20,19 +20,19 @@ from typing import Any, NamedTuple
 from training.catalogue import CROSS_ENCODERS, asset
 from training.errors import InputError
 from training.models.files import read_json, read_object, write_json
+from training.models.settings import ChatFormat, checked, transformer_settings
 from training.pooling import parse_pooling
 from training.sources.resolve import model_folder
 
 # The names of the modules that are no classes here (`training.models.modules`).
-TRANSFORMER, POOLING = "Transformer", "Pooling"
+TRANSFORMER, POOLING, LOGIT_SCORE = "Transformer", "Pooling", "LogitScore"
 # The packages whose modules are opened: a module of any other one is code that comes with the model.
 PACKAGES = ("sentence_transformers.",)
 # The classes of sentence-transformers and PyLate that a folder may say it is of.
 SENTENCE_TRANSFORMER, MULTI_VECTOR, COLBERT = "SentenceTransformer", "MultiVectorEncoder", "ColBERT"
-SPARSE_ENCODER = "SparseEncoder"
+SPARSE_ENCODER, CROSS_ENCODER = "SparseEncoder", "CrossEncoder"
 # The weights of a cross-encoder that started as a bi-encoder, beside those of its transformer.
 JOINT_HEAD = "head.safetensors"
-MIN_LENGTH = 3  # tokens: one between the two special tokens
 # The names of a prompt for each role, the first that the folder has; those of sentence-transformers.
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -75,6 +75,8 @@ class ModelFormat:
     normalizes: bool = False  # whether the last module scales vectors to length 1
     max_length: int | None = None  # tokens; None: not stated
     lowercase: bool = False
+    truncation_side: str | None = None  # right or left; None: as the tokenizer says
+    chat: ChatFormat | None = None  # None: texts are read as they are
     input_module: str = TRANSFORMER
     token_modules: tuple[ModuleEntry, ...] = ()  # between the first module and the pooling
     sentence_modules: tuple[ModuleEntry, ...] = ()  # after the pooling, without the last Normalize
@@ -153,7 +155,10 @@ class ModelFormat:
         if is_pooled:
             write_json(folders.pop(len(before)) / "config.json", self._pooling_config(width))
         if self.input_module == TRANSFORMER:
-            settings = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
+            settings: dict[str, Any] = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
+            settings |= self.chat.written() if self.chat else {}
+            if self.truncation_side:
+                settings["processor_kwargs"] = {"truncation_side": self.truncation_side}
             write_json(folder / _TRANSFORMER_FILES[0], settings)
         general = {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
@@ -178,13 +183,14 @@ class ModelFormat:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a folder holds. ``ModelFolder.of`` finds one by the name of its model, ``ModelFolder.read`` reads it."""
+    """The contents of a folder. ``ModelFolder.of`` finds one by its model's name, ``ModelFolder.read`` reads it."""
 
     path: Path
     source: str  # where it came from, in words
-    first: Path  # the folder of the first module: config.json, the tokenizer and the weights of a transformer
+    first: Path  # the folder of the first module, with its settings and its tokenizer
+    weights: Path  # that of config.json and the weights of a transformer: the first module's, or those of its base
     modules: tuple[ModuleEntry, ...]  # as modules.json lists them; none in a plain transformer
-    config: Mapping[str, Any]  # config.json of the first module
+    config: Mapping[str, Any]  # config.json of the transformer
     general: Mapping[str, Any]  # config_sentence_transformers.json
     transformer: Mapping[str, Any]  # sentence_bert_config.json of the first module
     adapter: Mapping[str, Any]  # adapter_config.json
@@ -197,9 +203,11 @@ class ModelFolder:
         InputError if it cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
         """
         if adapter := _adapter_folder(name):
-            return cls.read(adapter, "adapter")
-        resolved = model_folder(name, home, fetch)
-        return cls.read(resolved.path, resolved.source)
+            folder = cls.read(adapter, "adapter")
+        else:
+            resolved = model_folder(name, home, fetch)
+            folder = cls.read(resolved.path, resolved.source)
+        return folder.over_base(home, fetch) if folder.is_adapter else folder
 
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
@@ -211,6 +219,7 @@ class ModelFolder:
         return cls(
             path,
             source,
+            first,
             first,
             modules,
             config=read_object(first / "config.json", {}),
@@ -232,16 +241,44 @@ class ModelFolder:
         return str(self.adapter.get("base_model_name_or_path") or "")
 
     @property
+    def is_adapter(self) -> bool:
+        """Whether it holds the weights of an adapter as peft writes them, and not those of its base."""
+        return bool(self.base) and not self.has_joint_head and not (self.first / "config.json").exists()
+
+    def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
+        """The same with the config and the weights of the base, by its name or in a folder of this name beside it.
+
+        InputError if there is none.
+        """
+        try:
+            resolved = model_folder(self.base, home, fetch)
+        except InputError as error:
+            # Adapters are often moved with their base, under whose old path it is written down.
+            beside = self.path.absolute().parent / Path(self.base).name
+            if not (beside / "config.json").is_file():
+                raise InputError(f"the base of the adapter {self.path.name} cannot be opened: {error}") from error
+            resolved = model_folder(str(beside), home, fetch)
+        base = ModelFolder.read(resolved.path)
+        if not base.config:
+            raise InputError(f"the base of the adapter {self.path.name}, {self.base}, is no transformer")
+        source = f"adapter over {self.base} ({resolved.source})"
+        return replace(self, source=source, weights=base.first, config=base.config)
+
+    @property
     def has_joint_head(self) -> bool:
         """Whether its cross-encoder started as a bi-encoder."""
         return (self.path / JOINT_HEAD).is_file()
 
     @property
     def is_cross_encoder(self) -> bool:
-        """Whether ``CrossEncoder.load`` opens it: an adapter, or a sequence-classification model."""
+        """Whether ``CrossEncoder.load`` opens it: a model that scores pairs, such as one for classification."""
+        if self.has_joint_head or self.kind == CROSS_ENCODER or self.adapter.get("task_type") == "SEQ_CLS":
+            return True
+        if any(entry.kind == POOLING for entry in self.modules):
+            return False
         architectures = self.config.get("architectures")
         names = architectures if isinstance(architectures, list) else []
-        return self.has_joint_head or any(str(name).endswith("ForSequenceClassification") for name in names)
+        return any(str(name).endswith("ForSequenceClassification") for name in names)
 
     def checked_modules(self, kinds: Collection[str], packages: tuple[str, ...] = PACKAGES) -> tuple[ModuleEntry, ...]:
         """The modules. InputError if one is not of these ``kinds`` or ``packages``."""
@@ -258,22 +295,23 @@ class ModelFolder:
                 )
         return self.modules
 
-    def transformer_settings(self, task: str = "feature-extraction") -> dict[str, Any]:
-        """Greatest length and case, of a transformer that does ``task``. InputError if it does another one."""
-        name, settings = self.path.name, self.transformer
-        max_length = settings.get("max_seq_length")
-        if max_length is not None and not (isinstance(max_length, int) and max_length >= MIN_LENGTH):
-            raise InputError(f"{name} is cut at {max_length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
-        stated = settings.get("transformer_task", task)
-        if stated != task or settings.get("module_output_name", "token_embeddings") != "token_embeddings":
-            raise InputError(f"{name} is a model whose transformer does {stated}, not {task}; choose another one")
-        return {"max_length": max_length, "lowercase": bool(settings.get("do_lower_case"))}
+    def transformer_settings(self, task: str = "feature-extraction", more: Collection[str] = ()) -> dict[str, Any]:
+        """The fields of a `ModelFormat` that the settings of a transformer state, as in `settings`."""
+        return transformer_settings(self.path.name, task, self.transformer, more)
 
-    def general_settings(self, kinds: Collection[str] = (SENTENCE_TRANSFORMER,)) -> dict[str, Any]:
-        """Prompts, dimension and similarity. InputError if they are damaged, or the folder is of none of the kinds."""
+    def general_settings(
+        self, kinds: Collection[str] = (SENTENCE_TRANSFORMER,), more: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """Prompts, dimension and similarity.
+
+        InputError if they are damaged, the folder is of none of the ``kinds``, or it has a setting that nobody reads;
+        ``more`` names those that others read.
+        """
         from training.similarities import SIMILARITIES
 
-        name, general = self.path.name, self.general
+        name = self.path.name
+        own = ("model_type", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", *more)
+        general = checked(name, "config_sentence_transformers.json", self.general, own)
         kind = general.get("model_type")
         if kind is not None and kind not in kinds:
             raise InputError(f"{name} is a {kind}, not a model of sentence vectors; choose another one")
@@ -282,6 +320,8 @@ class ModelFolder:
             prompts, default = {"default": prompts}, "default"
         if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
             raise InputError(f"the prompts of the model {name} are not texts by name; fetch the model again")
+        if isinstance(default, str) and default not in prompts:
+            raise InputError(f"the model {name} has no prompt named {default!r}, which is its default; fetch it again")
         dimension = general.get("truncate_dim")
         if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
             raise InputError(f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
@@ -308,7 +348,10 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not file.exists():
         return ()
     try:
-        types = [(str(entry["type"]).rpartition("."), file.parent / entry["path"]) for entry in read_json(file)]
+        entries = read_json(file)
+        types = [(str(entry["type"]).rpartition("."), file.parent / entry["path"]) for entry in entries]
+        for entry in entries:
+            checked(file.parent.name, file.name, entry, ("type", "path"))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
     if not types:

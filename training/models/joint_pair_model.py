@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,7 @@ class JointPairHead(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        u, v = (F.normalize(each, dim=1) for each in vectors.chunk(2, dim=1))
+        u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
         return self.scale * (u * v).sum(1, keepdim=True) + self.shift + self.linear(self.dropout(features))
 
@@ -173,6 +173,32 @@ class SequenceClassifier(nn.Module):
         return HEADS[self.transformer.config.model_type](self.transformer, hidden)[:, 0].float()
 
 
+class LogitScorer(nn.Module):
+    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no) comes next.
+
+    Without a token for no the logit of yes is the score.
+    """
+
+    def __init__(self, model: PreTrainedModel, yes: int, no: int | None) -> None:
+        super().__init__()
+        self.transformer, self.yes, self.no = model, yes, no
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        ids = batch.ids
+        mask = torch.ones_like(ids) if batch.mask is None else batch.mask.long()
+        # The padding is moved to the left, so that the last column holds the last token of each pair: logits as large
+        # as the vocabulary are computed for it alone.
+        columns = (torch.arange(ids.shape[1], device=ids.device) + mask.sum(1, keepdim=True)) % ids.shape[1]
+        ids, mask = ids.gather(1, columns), mask.gather(1, columns)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        output = self.transformer(input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=1)
+        logits = output.logits[:, -1].float()
+        return logits[:, self.yes] - (0 if self.no is None else logits[:, self.no])
+
+
+# A model of pairs that a `CrossEncoder` runs.
+Scorer: TypeAlias = SequenceClassifier | JointPairModel | LogitScorer
+
 # ---------------------------------------------------------------- inference
 
 # As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
@@ -192,11 +218,11 @@ class _PackedPairs(InferenceRunner[PairRow]):
         return plan_unpadded(lengths, token_budget) if self.unpadded else plan_rows(lengths, token_budget)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        chosen = [texts[i] for row in rows for i in row]
-        numbers = iter(range(len(chosen)))
-        collated = collate([pair.ids for pair in chosen], [[next(numbers) for _ in row] for row in rows])
+        pairs = [texts[i] for row in rows for i in row]
+        numbers = iter(range(len(pairs)))
+        collated = collate([pair.ids for pair in pairs], [[next(numbers) for _ in row] for row in rows])
         packed, bias = attention_input(collated, self.device, self.transformer.dtype, self.unpadded)
-        split = to_device(torch.tensor([pair.split for pair in chosen]), self.device)
+        split = to_device(torch.tensor([pair.split for pair in pairs]), self.device)
         second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W)
         return self.logits(packed, bias, split, second & (packed.sequence_ids > 0)), None
 
@@ -241,7 +267,7 @@ class PackedClassifierPairs(_PackedPairs):
 class PaddedPairs(InferenceRunner[PairRow]):
     """One pair in a row, through the module itself."""
 
-    def __init__(self, scorer: SequenceClassifier | JointPairModel, pad_id: int) -> None:
+    def __init__(self, scorer: Scorer, pad_id: int) -> None:
         self.device = scorer.transformer.device
         self.scorer, self.pad_id = scorer, pad_id
 
@@ -250,7 +276,7 @@ class PaddedPairs(InferenceRunner[PairRow]):
 
 
 def build_pair_runner(
-    scorer: SequenceClassifier | JointPairModel, dtype: torch.dtype, pad_id: int, calibration: Sequence[PairRow] = ()
+    scorer: Scorer, dtype: torch.dtype, pad_id: int, calibration: Sequence[PairRow] = ()
 ) -> InferenceRunner[PairRow]:
     """A runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
 
@@ -260,7 +286,11 @@ def build_pair_runner(
     packed: _PackedPairs | None = None
     if isinstance(scorer, JointPairModel):
         packed = PackedJointPairs(scorer, dtype) if supports_fused(transformer) else None
-    elif transformer.config.model_type in HEADS and supports_fused(transformer.base_model):
+    elif (
+        isinstance(scorer, SequenceClassifier)
+        and transformer.config.model_type in HEADS
+        and supports_fused(transformer.base_model)
+    ):
         packed = PackedClassifierPairs(scorer, dtype)
     if packed is None:
         if dtype == torch.int8:

@@ -31,11 +31,12 @@ from training.errors import InputError
 from training.inference.runner import PaddedRunner
 from training.models.encoder import Encoder
 from training.models.files import read_object
-from training.models.folder import COLBERT, MIN_LENGTH, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.folder import COLBERT, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.loading import max_input_length, open_transformer
 from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import TOKENS, Dense, Normalize
+from training.models.settings import MIN_LENGTH
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
@@ -54,6 +55,7 @@ SETTINGS = {
     "skiplist_words": list,
     "skiplist_tasks": list,
 }
+PYLATE_SETTINGS = ("query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
 
 
 class Matches(NamedTuple):
@@ -92,14 +94,14 @@ class LateInteraction(TokenModel, Retriever):
 
         Arguments and errors are those of `CrossEncoder.load`.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
-        if not stated.maxsim and not stated.is_scratch:
-            folder = folder or ModelFolder.of(stated.name, home)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
+        if not parsed.maxsim and not parsed.is_scratch:
+            folder = folder or ModelFolder.of(parsed.name, home)
             if folder.kind in FOLDERS:
-                return _open_folder(stated, folder, stated.dtype or dtype, device)
-        model = required(open_model(replace(stated, maxsim=False), None, dtype, device, home), TokenModel)
-        return cls(str(replace(stated, maxsim=True)), model, model)
+                return _open_folder(parsed, folder, parsed.dtype or dtype, device)
+        model = required(open_model(replace(parsed, maxsim=False), None, dtype, device, home), TokenModel)
+        return cls(str(replace(parsed, maxsim=True)), model, model)
 
     def encode_query(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as queries -> float32 (T, D) each."""
@@ -108,6 +110,9 @@ class LateInteraction(TokenModel, Retriever):
     def encode_document(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Texts as documents -> float32 (T, D) each."""
         return [text.hidden for text in self.token_vectors(sentences, "document")]
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self.document.is_unknown(sentences)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
         """The documents with the highest MaxSim of the query's tokens; all scores are in memory, (Q, N) float32."""
@@ -152,7 +157,7 @@ class LateInteraction(TokenModel, Retriever):
         return scores
 
     def matches(self, a: str, b: str) -> Matches:
-        """Which token of each text found which of the other, and the score that their cosines add up to."""
+        """The tokens of each text with those that they found in the other, and the sum of their cosines."""
         [first], [second] = self.token_vectors([a], "query"), self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
         return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
@@ -213,10 +218,13 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     _check(folder, settings)
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
-    form = ModelFormat(folder.first, **folder.transformer_settings() | folder.general_settings(FOLDERS))
+    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
+        FOLDERS, (*SETTINGS, *PYLATE_SETTINGS)
+    )
+    form = ModelFormat(folder.first, **values)
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
-    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, each)) for each in lengths)
+    query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, length)) for length in lengths)
     expansion = settings.get("query_expansion") or {"attend": True}
     if "length" in expansion:
         query = _expanded(folder, query, expansion, tokenizer, max_input_length(tokenizer, backbone))

@@ -1,4 +1,4 @@
-"""Open the transformer of a model: tokenizer and weights from a folder, or random weights of a given shape.
+"""Open the transformer of a model: its tokenizer and its weights from a folder.
 
 No code is executed: no pickle, no code that comes with a model. Weights that a file lacks are an error; transformers
 would fill them with random numbers and only warn. Every damaged file is one clear sentence.
@@ -6,7 +6,10 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 
 from __future__ import annotations
 
+import copy
+import logging
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,16 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import nn
 
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.files import ONLY_PICKLES
+from training.models.files import ONLY_PICKLES, read_tensors
 from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
+from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_transformer
-from training.models.word_encoders import WordBackbone, random_word_parts
+from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import POOLINGS
 
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
 # BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it.
 _UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
-NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
 ENCODER_CLASSES = {
@@ -42,10 +45,19 @@ ENCODER_CLASSES = {
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
+TOKENIZER = "tokenizer.json"
+# Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
+PROBE = (
+    "The Quick brown FOX isn't here: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
+    "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59\tx_y\nEnd. ",
+)
 CLASSIFIER = "AutoModelForSequenceClassification"
+CAUSAL_MODEL = "AutoModelForCausalLM"
 LANGUAGE_MODEL = "AutoModelForMaskedLM"
 # The errors of transformers about settings that are not what it expects.
 _WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
+
+log = logging.getLogger("sbert_lab.encoder")
 
 # transformers cannot be imported by two threads at once.
 importing = threading.Lock()
@@ -76,8 +88,9 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     backbone: Any
     if form.input_module == TRANSFORMER:
         backbone, tokenizer = open_transformer(folder)
-        most = max_input_length(tokenizer, backbone)
-        longest: int | None = min(form.max_length or most, most)
+        longest: int | None = max_input_length(tokenizer, backbone, form.max_length)
+        if not folder.modules and tokenizer.chat_template:
+            form = replace(form, chat=ChatFormat())
     else:
         input_module: Any = MODULES[form.input_module]
         module = input_module.read(form.transformer)
@@ -96,14 +109,14 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
 def encoder_format(folder: ModelFolder) -> ModelFormat:
     """The settings of a model of sentence vectors. InputError if a module or a setting is not supported."""
     if not folder.modules:
-        _check_weights(folder.first)
+        _check_weights(folder.weights)
         return ModelFormat(folder.path)
     settings = folder.general_settings()
     first, *rest = folder.checked_modules(KINDS)
     if first.kind not in INPUT_MODULES:
         raise InputError(f"{folder.path.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
     if first.kind == TRANSFORMER:
-        _check_weights(folder.first)
+        _check_weights(folder.weights)
         settings |= folder.transformer_settings()
     else:
         # A static embedding averages its tokens itself.
@@ -150,18 +163,24 @@ def _check_order(name: str, first: str, kinds: list[str], pooled: int) -> None:
 
 
 def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
-    config = folder.pooling
+    names = ("pooling_mode", "include_prompt", *POOLING_FLAGS.values())
+    config = checked(folder.path.name, "1_Pooling/config.json", folder.pooling, names)
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
-    stated = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
-    modes = [str(mode) for mode in stated] if isinstance(stated, list) else [str(stated)]
+    named_modes = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in named_modes] if isinstance(named_modes, list) else [str(named_modes)]
     if not modes or not set(modes) <= set(POOLINGS):
         named = " + ".join(modes) or "nothing"
         raise InputError(f"{folder.path.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
     return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
 
 
-def write_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential) -> None:
-    """Write the parts of an encoder into an empty folder, which sentence-transformers opens too."""
+def write_parts(
+    folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
+) -> None:
+    """Write the parts of an encoder, with token vectors of ``width`` numbers, into an empty folder.
+
+    It is one that sentence-transformers opens too.
+    """
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
     else:
@@ -169,7 +188,7 @@ def write_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, 
             backbone.save_pretrained(folder)
         tokenizer.model_max_length = form.max_length
         tokenizer.save_pretrained(folder)
-    places = form.write(folder, int(backbone.config.hidden_size), *module_kinds(backbone, head))
+    places = form.write(folder, width, *module_kinds(backbone, head))
     for module, place in zip([*_token_modules(backbone), *head], places, strict=True):
         module.write(place)
 
@@ -185,34 +204,73 @@ def _token_modules(backbone: nn.Module) -> Iterable[Any]:
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
-    """The transformer in a folder, as `open_backbone`, and its tokenizer, after its sizes were checked."""
-    check_transformer(folder.first, folder.config)
+    """The transformer in a folder, as `open_backbone`, and its tokenizer, after its sizes were checked.
+
+    InputError also if the tokenizer has more tokens than the transformer.
+    """
+    check_transformer(folder.weights, folder.config)
     tokenizer = open_tokenizer(folder)
-    return open_backbone(folder, auto_class), tokenizer
+    backbone: Any = open_backbone(folder, auto_class)
+    rows = backbone.get_input_embeddings().weight.shape[0]
+    # A special token of a template may be in no vocabulary.
+    greatest = max([*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0)
+    if greatest >= rows:
+        raise InputError(
+            f"{folder.path} has a token number {greatest:,}, but its model knows {rows:,}: resize its embeddings for "
+            f"{tokenizer.convert_ids_to_tokens(greatest) or 'it'}, or fetch it again"
+        )
+    return backbone, tokenizer
 
 
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
-    """The fast tokenizer in ``folder``. InputError if there is none that can be opened, or it is of another model."""
+    """The fast tokenizer in ``folder``, whose ids are those of tokenizer.json. InputError if none can be opened."""
     with importing:
         from transformers import AutoTokenizer
 
     here: dict[str, Any] = {"use_fast": True, "local_files_only": True, "trust_remote_code": False}
-    path, size = folder.first, folder.config.get("vocab_size")
+    has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+    path = folder.first if has_own else folder.weights
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, **here)
-        # A special token with another name is a new one.
-        special = max(tokenizer.backend_tokenizer.encode("").ids, default=0)
-        # Without tokens that were added later: texts hardly have those.
-        last = max(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
+        if (path / TOKENIZER).is_file():
+            tokenizer = _as_in_file(tokenizer, Tokenizer.from_file(str(path / TOKENIZER)), folder)
+        tokenizer.backend_tokenizer.encode("")
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
         raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
-    if isinstance(size, int) and (greatest := max(special, last)) >= size:
-        raise InputError(f"{path} has a token number {greatest:,}, but its model knows {size:,}; fetch it again")
     return tokenizer
+
+
+def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder) -> PreTrainedTokenizerFast:
+    """A tokenizer that reads texts as tokenizer.json says.
+
+    transformers builds tokenizers from their class and its defaults. Where that gives other ids or other token types
+    for `PROBE`, the one in the file takes its place, with the special tokens and the settings of the class.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    built = copy.deepcopy(tokenizer.backend_tokenizer)
+    for backend in (built, file):
+        backend.no_padding()
+        backend.no_truncation()
+    if _probed(built) == _probed(file):
+        return tokenizer
+    log.warning("%s is read by its tokenizer.json, which the class of its tokenizer does not follow", folder.path.name)
+    settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=file,
+        **{name: getattr(tokenizer, name) for name in settings},
+        **{name: token for name, token in tokenizer.special_tokens_map.items() if name.endswith("_token")},
+    )
+
+
+def _probed(tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids and the token types of the texts of `PROBE`, as a pair and alone."""
+    pair = tokenizer.encode(*PROBE)
+    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE)]
 
 
 @quiet()
@@ -228,8 +286,17 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     with importing:
         import transformers
 
-    path, model_type, is_classifier = folder.first, folder.config.get("model_type"), auto_class == CLASSIFIER
-    opener = getattr(transformers, auto_class if is_classifier else ENCODER_CLASSES.get(str(model_type), auto_class))
+    path, model_type, is_classifier = folder.weights, folder.config.get("model_type"), auto_class == CLASSIFIER
+    opener = getattr(
+        transformers,
+        auto_class if auto_class in (CLASSIFIER, CAUSAL_MODEL) else ENCODER_CLASSES.get(str(model_type), auto_class),
+    )
+    if folder.is_adapter and not folder.config:
+        raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
+    architectures = folder.config.get("architectures") or [""]
+    is_new_head = (
+        folder.is_adapter and is_classifier and not str(architectures[0]).endswith("ForSequenceClassification")
+    )
     try:
         backbone, report = opener.from_pretrained(
             path,
@@ -238,6 +305,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
+            # As in sentence-transformers; the adapter has the weights of the head.
+            **({"num_labels": 1} if is_new_head else {}),
         )
     except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
         # No fault of the files: the process ends while it loads.
@@ -251,6 +320,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
+    if folder.is_adapter:
+        backbone, provided = merge_adapter(backbone, folder.path)
+        missing = [name for name in missing if name not in provided]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; fetch the model again")
@@ -267,72 +339,51 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
                 raise InputError(
                     f"{path}/config.json says {name} {folder.config[name]}; NomicBERT opens with {value} only"
                 )
+    for name, weights in backbone.named_parameters():
+        # A sum is not finite if one of its numbers is not, and takes no memory.
+        if not weights.sum().isfinite():
+            raise InputError(
+                f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
+            )
     # A cache of keys and values is read again by generating text alone.
     if hasattr(backbone.config, "use_cache"):
         backbone.config.use_cache = False
     return backbone
 
 
-def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
-    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
+def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
+    """A transformer with the adapter in a folder merged into its weights, and the names of the weights that this has.
 
-    InputError if there are no such networks.
+    InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
     """
-    if name.name in WORD_ENCODERS:
-        return random_word_parts(name.name, vocabulary_of, seed, home)
-    folder = ModelFolder.of(DEFAULT_MODEL, home)
-    if (shape := name.scratch_shape) is None:
-        raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
-    tokenizer, form = open_tokenizer(folder), encoder_format(folder)
-    backbone = random_backbone(*shape, len(tokenizer), seed)
-    longest = max_input_length(tokenizer, backbone, form.max_length)
-    form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
-    return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
+    from peft import PeftModel, get_peft_model_state_dict
+
+    tensors = read_tensors(path, "adapter_model.safetensors")
+    try:
+        with warnings.catch_warnings():
+            # peft reads names of transformers that have newer ones.
+            warnings.simplefilter("ignore")
+            model = PeftModel.from_pretrained(backbone, str(path), local_files_only=True)
+        expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+        if expected != set(tensors):
+            name = min(expected ^ set(tensors))
+            raise InputError(f"the adapter {path.name} does not fit its base, because of {name}; train it again")  # noqa: TRY301
+        merged = model.merge_and_unload(safe_merge=True)
+    except InputError:
+        raise
+    except Exception as error:
+        # peft raises errors of many kinds about settings and shapes.
+        raise InputError(f"the adapter {path.name} cannot be merged into its base: {first_line(error)}") from error
+    return merged, {name.removeprefix("base_model.model.") for name in tensors}
 
 
-def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT.
-
-    InputError if the shape is out of range.
-    """
-    with importing:
-        from transformers import BertConfig, BertModel
-
-    if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
-        raise InputError(
-            f"scratch:{layers}x{dimension} is out of range: 1 to 24 layers, 32 to 1024 dimensions in steps of 32"
-        )
-    config = BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=dimension,
-        num_hidden_layers=layers,
-        num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
-        intermediate_size=4 * dimension,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertModel(config)
-
-
-def random_language_model(layers: int, dimension: int, vocabulary: int, max_length: int | None, seed: int) -> nn.Module:
-    """A BERT of the given shape with its language-modelling head, with random weights."""
-    with importing:
-        from transformers import BertForMaskedLM
-
-    config: Any = random_backbone(layers, dimension, vocabulary, seed).config
-    config.max_position_embeddings = max_length or config.max_position_embeddings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertForMaskedLM(config)
-
-
-def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, stated: int | None = None) -> int:
+def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
     """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
 
-    ``stated``: in place of the tokenizer's limit.
+    ``length``: in place of the tokenizer's limit.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     limits = [] if not positions else [int(positions) - position_offset(backbone)]
-    if (longest := stated or tokenizer.model_max_length) < NO_LIMIT:
+    if (longest := length or tokenizer.model_max_length) < NO_LIMIT:
         limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)

@@ -84,6 +84,14 @@ class Model(ABC):
         ``on_progress`` is called with (done, all); ``should_stop`` is asked before each batch, and ``Stopped`` raised.
         """
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        """Whether each text has no token that the model knows, so that its scores say nothing.
+
+        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
+        token, or a model does not say which tokens it has.
+        """
+        return [False] * len(sentences)
+
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
         """InputError if the name states a setting that models of this kind do not have."""
@@ -102,7 +110,7 @@ class Model(ABC):
 
 
 class Retriever(ABC):
-    """What ranks documents for queries."""
+    """A model that ranks documents for queries."""
 
     name: str
 
@@ -347,9 +355,9 @@ def open_model(
     The name may state settings (`training.names`); ``pooling``, ``dtype``, ``device`` and ``home`` are as in
     `Encoder.load`. InputError if the model cannot be found or opened, or does not have a setting that is stated.
     """
-    stated = ModelName.parse(name).with_pooling(pooling)
-    opener, folder = find_opener(stated, home)
-    return opener.open(stated, folder=folder, dtype=dtype, device=device, home=home)
+    parsed = ModelName.parse(name).with_pooling(pooling)
+    opener, folder = find_opener(parsed, home)
+    return opener.open(parsed, folder=folder, dtype=dtype, device=device, home=home)
 
 
 def required(model: Model, type_: type[M]) -> M:

@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 
 from training.inference.batching import pad
+from training.models.chat import PAIR, ChatTemplate
+from training.models.folder import ModelFormat
 from training.models.model import Pair
 from training.models.texts import replace_surrogates, tokenizing
-from training.models.tokenization import TokenVectors, read_part
+from training.models.tokenization import TokenVectors, are_unknown, lowercase, read_part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+PLAIN = ModelFormat()
 
 
 @dataclass(frozen=True)
@@ -62,23 +66,42 @@ class PairBatch(NamedTuple):
 class PairTokenizer:
     """Tokenizes pairs of texts for one model.
 
-    By default the tokenizer's own template joins the two texts, and the pair may have ``max_length`` tokens; the
-    longer text is truncated first. With ``separately`` each text is tokenised as if it were alone and may have
-    ``max_length`` tokens itself.
+    By default the tokenizer's own template joins the two texts, or the model's chat template renders them, and the pair
+    may have ``max_length`` tokens; the longer text is truncated first. With ``separately`` each text is tokenised as if
+    it were alone and may have ``max_length`` tokens itself.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        max_length: int,
+        separately: bool = False,
+        form: ModelFormat = PLAIN,
+    ) -> None:
         self.separately = separately
         self.max_length = max_length
+        self.prompt = form.prompt
+        self._chat = ChatTemplate(tokenizer, form.chat, PAIR) if form.chat else None
         self.pad_id = int(tokenizer.pad_token_id or 0)
+        self._unknown_id = tokenizer.unk_token_id
         # It stands for a word that is left out.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
         self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
         self._rust.no_padding()
-        self._rust.enable_truncation(max_length, strategy="longest_first")
+        direction = form.truncation_side or tokenizer.truncation_side
+        self._rust.enable_truncation(max_length, strategy="longest_first", direction=direction)
+        if form.lowercase:
+            lowercase(self._rust)
 
     @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
+        if self._chat:
+            texts = self._chat.render([(self._part(a), self._part(b)) for a, b in pairs], self.prompt)
+            encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
+            rows = [(self._chat.closed(e.ids, self.max_length, self.prompt), bool(e.overflowing)) for e in encodings]
+            return [PairRow(ids, len(ids), truncated) for ids, truncated in rows]
+        if self.prompt:
+            pairs = [(self.prompt + a, b) for a, b in pairs]
         if not self.separately:
             encodings = self._rust.encode_batch_fast([(self._part(a), self._part(b)) for a, b in pairs])
             return [PairRow(e.ids, e.type_ids.count(0), bool(e.overflowing)) for e in encodings]
@@ -87,6 +110,11 @@ class PairTokenizer:
         sides = {text: (e.ids, bool(e.overflowing)) for text, e in zip(texts, encodings, strict=True)}
         joined = ((*sides[a], *sides[b]) for a, b in pairs)
         return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
+
+    @tokenizing()
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        """Whether each text has no token that the model knows."""
+        return are_unknown(self._rust, self._unknown_id, sentences)
 
     @tokenizing()
     def tokens(self, text: str) -> TokenVectors:

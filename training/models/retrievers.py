@@ -88,7 +88,7 @@ class Reranked(Retriever):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """As `load_retriever` takes it."""
+        """The name that `load_retriever` takes."""
         return f"{self.first.name}{RERANK}{self.model.name}"
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:

@@ -28,9 +28,9 @@ class SavedModel(VectorModel):
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
         """Open ``use:<folder>``. InputError if TensorFlow is missing, or the folder holds no encoder of sentences."""
-        stated, model = ModelName.parse(name), cls()
-        cls.check_settings(stated)
-        model.name, folder = stated.name, Path(stated.name.removeprefix(SAVED_MODEL)).expanduser()
+        parsed, model = ModelName.parse(name), cls()
+        cls.check_settings(parsed)
+        model.name, folder = parsed.name, Path(parsed.name.removeprefix(SAVED_MODEL)).expanduser()
         if not (folder / "saved_model.pb").is_file():
             raise InputError(f"{folder} holds no SavedModel: there is no saved_model.pb; unpack the model of TF Hub")
         try:

@@ -29,7 +29,7 @@ HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
 HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
 OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
 MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
-POSITIONS = ("max_position_embeddings", "n_positions", "type_vocab_size")
+POSITIONS = ("max_position_embeddings", "n_positions")
 # Settings that make transformers fetch code, or a library that is not ours.
 FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
 ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
@@ -113,7 +113,9 @@ def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: WeightShapes) 
             raise InputError(
                 f"{file} announces {name} {size:,}, but no weight is larger than {shapes.largest:,}; fetch it again"
             )
-    for name, size in _sizes(file, settings, POSITIONS):
+    # DeBERTa has no types of tokens.
+    positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
+    for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:
             raise InputError(f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported")
     # All layers of ALBERT are one.

@@ -27,6 +27,7 @@ from training.models.files import read_object
 from training.models.folder import SPARSE_ENCODER, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.lexical import SparseModel
 from training.models.loading import max_input_length, open_transformer
+from training.models.settings import checked
 from training.models.tokenization import text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
@@ -58,7 +59,7 @@ class Term(NamedTuple):
 
 
 class LogitsRunner(PaddedRunner):
-    """What a transformer with its head for masked tokens predicts at each position: (n, T, V)."""
+    """The predictions of a transformer with its head for masked tokens at each position: (n, T, V)."""
 
     output = "logits"
 
@@ -91,20 +92,20 @@ class SparseEncoder(SparseModel):
 
         Arguments and errors are those of `CrossEncoder.load`; int8 is refused.
         """
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
         torch_device = pick_device(device)
-        torch_dtype = pick_dtype(stated.dtype or dtype, torch_device)
+        torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         if torch_dtype == torch.int8:
-            raise InputError(f"{stated.name} has no int8; choose auto")
-        folder = folder or ModelFolder.of(stated.name, home)
-        general, settings = folder.general_settings((SPARSE_ENCODER,)), _settings(folder)
+            raise InputError(f"{parsed.name} has no int8; choose auto")
+        folder = folder or ModelFolder.of(parsed.name, home)
+        general, settings = folder.general_settings((SPARSE_ENCODER,), Settings._fields), _settings(folder)
         form = ModelFormat(folder.first, **general | folder.transformer_settings("fill-mask"))
         backbone, tokenizer = open_transformer(folder, "AutoModelForMaskedLM")
         backbone.to(torch_device)
         form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
         runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
-        return cls(str(stated), runner, tokenizer, form, settings)
+        return cls(str(parsed), runner, tokenizer, form, settings)
 
     def for_role(self, role: str) -> Self:
         """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
@@ -113,6 +114,9 @@ class SparseEncoder(SparseModel):
             self._form.prompt if name is None else self._form.prompts[name]
         )
         return encoder
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return self._tokenizer.is_unknown(sentences)
 
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
         """The weights of both, each side with the prompt that the folder has for it."""
@@ -162,8 +166,10 @@ def _settings(folder: ModelFolder) -> Settings:
         raise InputError(
             f"{folder.path.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind"
         )
-    stated = {**read_object(modules[1].folder / "config.json"), **folder.general}
-    settings = Settings(**{name: stated[name] for name in Settings._fields if name in stated})
+    pooling_config = read_object(modules[1].folder / "config.json")
+    checked(folder.path.name, "1_Pooling/config.json", pooling_config, Settings._fields)
+    values = {**pooling_config, **folder.general}
+    settings = Settings(**{name: values[name] for name in Settings._fields if name in values})
     pooling, activation, most = settings
     if pooling not in REDUCTIONS or activation not in ACTIVATIONS or not isinstance(most, int | None):
         raise InputError(f"{folder.path.name} takes the {pooling} of {activation}, {most} terms: this is not supported")

@@ -87,9 +87,9 @@ def compute_chunks(
         count, distinct = len(part.inverse), len(part.rows)
         report.add_cut(part.cut, len(part.cut))
 
-        def forward(rows: int, before: int = done, each: float = count / distinct) -> None:
+        def forward(rows: int, before: int = done, share: float = count / distinct) -> None:
             if on_progress is not None:
-                on_progress(before + round(rows * each), total)
+                on_progress(before + round(rows * share), total)
 
         results = compute(part.rows, forward)
         report.unique += distinct

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer, normalizers
 
 from training.inference.batching import token_counts
+from training.models.chat import ChatTemplate
 from training.models.folder import TRANSFORMER, ModelFormat
 from training.models.modules.words import NO_LIMIT, WhitespaceTokenizer, WordEncoding
 from training.models.texts import Chunk, numbered, replace_surrogates, texts, tokenizing
@@ -55,6 +56,10 @@ class TextTokenizer(ABC):
         """Token ids with special tokens, not padded and never empty, and the positions of truncated sentences."""
 
     @abstractmethod
+    def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
+        """Whether each text has something to read, but no token that the model knows."""
+
+    @abstractmethod
     def prompt_length(self) -> int:
         """The tokens of the prompt, with the special ones before it and without those after it."""
 
@@ -67,6 +72,15 @@ class TextTokenizer(ABC):
     def rows(self, sentences: Sequence[str]) -> tuple[Sequence[Sequence[int]], list[int]]:
         """`ids`, in the form that is fastest for this model."""
         return self.ids(sentences)
+
+    def closed(self, ids: list[int]) -> list[int]:
+        """The ids of an encoding as the model reads them: with the end of a chat template, and never none."""
+        return ids or [self.pad_id]
+
+    @property
+    def prefix(self) -> str:
+        """The text before each sentence, which offsets count from."""
+        return self.prompt
 
     def with_prompt(self, prompt: str) -> TextTokenizer:
         """The same with another text before each sentence."""
@@ -82,11 +96,20 @@ class SubwordTokenizer(TextTokenizer):
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, model_format: ModelFormat, pad_id: int, special_ids: Iterable[int], direction: str
+        self,
+        tokenizer: Tokenizer,
+        model_format: ModelFormat,
+        pad_id: int,
+        special_ids: Iterable[int],
+        direction: str,
+        chat: ChatTemplate | None = None,
+        unknown_id: int | None = None,
     ) -> None:
-        self.pad_id, self.prompt = pad_id, model_format.prompt
+        self._unknown_id = unknown_id
+        self.pad_id, self.prompt, self._chat = pad_id, model_format.prompt, chat
         self._special_ids = frozenset(special_ids)
-        self._adds_special = model_format.input_module == TRANSFORMER
+        # A chat template has the special tokens itself.
+        self._adds_special = model_format.input_module == TRANSFORMER and chat is None
         self._words = None if self._adds_special else WordRows.of(tokenizer, model_format)
         self._rust = copy.deepcopy(tokenizer)
         self._rust.no_padding()
@@ -95,10 +118,8 @@ class SubwordTokenizer(TextTokenizer):
         if model_format.expansion:
             length, pad_id, pad_token = model_format.expansion
             self._rust.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
-        # By the tokenizer, so that special tokens keep their case and offsets stay valid.
         if model_format.lowercase:
-            steps = [normalizers.Lowercase(), *filter(None, [self._rust.normalizer])]
-            self._rust.normalizer = normalizers.Sequence(steps)
+            lowercase(self._rust)
 
     @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
@@ -108,8 +129,8 @@ class SubwordTokenizer(TextTokenizer):
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
         ids = [encoding.ids for encoding in encodings]
-        if not all(ids):
-            ids = [row or [self.pad_id] for row in ids]
+        if self._chat or not all(ids):
+            ids = [self.closed(row) for row in ids]
         # To ask whether an encoding was cut takes as long as its ids; none that is shorter than the limit was.
         longest = int(self._rust.truncation["max_length"]) if self._rust.truncation else None
         cut = [at for at, row in enumerate(ids) if longest and len(row) >= longest and encodings[at].overflowing]
@@ -120,18 +141,34 @@ class SubwordTokenizer(TextTokenizer):
             return self.ids(sentences)
         return self._words.rows(sentences), []
 
+    def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
+        return are_unknown(self._rust, self._unknown_id, texts(sentences))
+
+    def closed(self, ids: list[int]) -> list[int]:
+        if self._chat and self._rust.truncation:
+            ids = self._chat.closed(ids, self._rust.truncation["max_length"], self.prompt)
+        return ids or [self.pad_id]
+
+    @property
+    def prefix(self) -> str:
+        return self._chat.render([["\0"]], self.prompt)[0].partition("\0")[0] if self._chat else self.prompt
+
     def prompt_length(self) -> int:
+        if self._chat:
+            # Its tokens are pooled like those of the template.
+            return 0
         ids = self._rust.encode(self.prompt, add_special_tokens=self._adds_special).ids if self.prompt else []
         return len(ids) - bool(ids and ids[-1] in self._special_ids)
 
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
-        prompt = self.prompt
-        return [
+        prompt = "" if self._chat else self.prompt
+        prepared = [
             prompt + text
             if len(text) <= SHORT_TEXT and text.isascii()
             else prompt + replace_surrogates(read_part(text, self._rust))
             for text in texts(sentences)
         ]
+        return self._chat.render([[text] for text in prepared], self.prompt) if self._chat else prepared
 
 
 class WordTokenizer(TextTokenizer):
@@ -148,6 +185,9 @@ class WordTokenizer(TextTokenizer):
         encodings = self.encodings(sentences)
         return [encoding.ids or [self.pad_id] for encoding in encodings], _cut(encodings)
 
+    def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
+        return [bool(text.strip()) and not self._tokenizer.encode(text).ids for text in texts(sentences)]
+
     def prompt_length(self) -> int:
         return len(self._tokenizer.encode(self.prompt).ids)
 
@@ -159,14 +199,39 @@ def text_tokenizer(
     if isinstance(tokenizer, WhitespaceTokenizer):
         return WordTokenizer(tokenizer, model_format)
     if isinstance(tokenizer, Tokenizer):
-        return SubwordTokenizer(tokenizer, model_format, empty_id, (), "right")
+        unknown: Any = getattr(tokenizer.model, "unk_token", None)
+        unknown_id = None if unknown is None else tokenizer.token_to_id(unknown)
+        return SubwordTokenizer(tokenizer, model_format, empty_id, (), "right", unknown_id=unknown_id)
     return SubwordTokenizer(
         tokenizer.backend_tokenizer,
         model_format,
         int(tokenizer.pad_token_id or 0),
         tokenizer.all_special_ids,
-        tokenizer.truncation_side,
+        model_format.truncation_side or tokenizer.truncation_side,
+        ChatTemplate(tokenizer, model_format.chat) if model_format.chat else None,
+        tokenizer.unk_token_id,
     )
+
+
+def lowercase(tokenizer: Tokenizer) -> None:
+    """Make a tokenizer read texts in lower case; special tokens keep their case, and offsets stay valid."""
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [tokenizer.normalizer])])
+
+
+def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
+    """Whether each text has something to read, but tokens of no other id, and white space alone beside them.
+
+    A tokenizer of bytes, whose ``unknown_id`` is None, knows all texts.
+    """
+    if unknown_id is None:
+        return [False] * len(sentences)
+    prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
+    encodings = tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
+    known_ids = [[token for token in encoding.ids if token != unknown_id] for encoding in encodings]
+    return [
+        bool(text.strip()) and not tokenizer.decode(ids, skip_special_tokens=False).strip()
+        for text, ids in zip(sentences, known_ids, strict=True)
+    ]
 
 
 def _cut(encodings: Sequence[Encoding | WordEncoding]) -> list[int]:

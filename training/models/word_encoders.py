@@ -153,7 +153,7 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
         parts = [word] if word in row_of else TREEBANK.findall(word)
         if parts and all(part in row_of for part in parts):
             rows.setdefault(word, [row_of[part] for part in parts])
-    vectors = torch.stack([torch.from_numpy(table[each].mean(axis=0)) for each in rows.values()])
+    vectors = torch.stack([torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()])
     source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
     return Words(list(rows), vectors, source, are_random=False)
 

@@ -43,10 +43,10 @@ class WordVectors(VectorModel):
     @classmethod
     def load(cls, name: ModelName | str, *, home: str | Path | None = None, **_: Any) -> Self:
         """Open GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
-        stated = ModelName.parse(name)
-        cls.check_settings(stated)
-        is_glove = stated.name == GLOVE
-        return cls(stated.name, *(read_glove(home) if is_glove else _read_vectors(Path(stated.name).expanduser())))
+        parsed = ModelName.parse(name)
+        cls.check_settings(parsed)
+        is_glove = parsed.name == GLOVE
+        return cls(parsed.name, *(read_glove(home) if is_glove else _read_vectors(Path(parsed.name).expanduser())))
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """The means of the words of each sentence, (n, D)."""
@@ -56,6 +56,10 @@ class WordVectors(VectorModel):
             if words:
                 means[row] = self.vectors[words].mean(axis=0)
         return means
+
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        words = (TREEBANK.findall(text.lower()) for text in sentences)
+        return [bool(forms) and not any(form in self.rows for form in forms) for forms in words]
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Some numbers of the table."""

@@ -35,7 +35,13 @@ from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
-from training.models.joint_pair_model import ARCHITECTURES, JointPairModel, SequenceClassifier, build_pair_runner
+from training.models.joint_pair_model import (
+    ARCHITECTURES,
+    JointPairModel,
+    LogitScorer,
+    SequenceClassifier,
+    build_pair_runner,
+)
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.model import Pair, open_model, required
 from training.models.pairs import PairTokenizer
@@ -88,6 +94,8 @@ class TrainableCrossEncoder:
                 raise InputError(
                     f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
                 )
+            if isinstance(opened.scorer, LogitScorer):
+                raise InputError(f"{config.base} answers yes or no, which a run cannot train; start from an encoder")
             if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
                 raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
             model: Any = opened.scorer if is_joint else opened.scorer.transformer

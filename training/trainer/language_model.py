@@ -38,9 +38,9 @@ from training.models.loading import (
     LANGUAGE_MODEL,
     max_input_length,
     open_backbone,
-    random_language_model,
 )
 from training.models.modules import EncoderParts
+from training.models.random_weights import random_language_model
 from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName

@@ -14,7 +14,8 @@ from training.errors import InputError
 from training.models import loading
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
-from training.models.loading import max_input_length, random_backbone
+from training.models.loading import max_input_length
+from training.models.random_weights import random_backbone
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from training.models.folder import POOLING, TRANSFORMER, ModelFormat
@@ -37,3 +38,9 @@ class EncoderParts(NamedTuple):
     model_format: ModelFormat  # with a pooling and a longest input
     source: str  # where they came from, in words
     head: nn.Sequential  # the modules after the pooling, without the last Normalize
+
+    @torch.no_grad()
+    def token_width(self, pad_id: int) -> int:
+        """The length of a token vector. The settings of a transformer name that of its layers, which may be another."""
+        ids = torch.tensor([[pad_id]], device=next(self.backbone.parameters()).device)
+        return int(self.backbone(ids).last_hidden_state.shape[-1])

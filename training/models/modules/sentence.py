@@ -43,7 +43,7 @@ class SentenceModule(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Its config.json."""
+        """The contents of config.json."""
 
     @classmethod
     def read(cls, folder: Path, feature: str = SENTENCE) -> SentenceModule:
@@ -185,7 +185,7 @@ class Dropout(SentenceModule):
 
 
 class SentenceOutput:
-    """What turns the token vectors of sentences into sentence vectors, under one format."""
+    """The way from the token vectors of sentences to sentence vectors, under one format."""
 
     def __init__(self, form: ModelFormat, modules: Iterable[Any], width: int, skipped: int, name: str) -> None:
         """``width``: of a token vector; ``skipped``: tokens at the start that are not pooled.
@@ -231,14 +231,14 @@ def activation_named(name: str) -> nn.Module:
     InputError if it is none of them, or needs arguments.
     """
     kind = name.rsplit(".", 1)[-1]
-    found = getattr(nn, kind, None)
-    is_activation = isinstance(found, type) and (
-        found.__module__ == "torch.nn.modules.activation" or found is nn.Identity
+    activation = getattr(nn, kind, None)
+    is_activation = isinstance(activation, type) and (
+        activation.__module__ == "torch.nn.modules.activation" or activation is nn.Identity
     )
-    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation or found is None:
+    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation or activation is None:
         raise InputError(f"the activation {name} is none of torch.nn's, which are the only ones loaded by name")
     try:
-        return found()
+        return activation()
     except TypeError as error:
         raise InputError(f"the activation {name} needs arguments, which a model's folder cannot state") from error
 

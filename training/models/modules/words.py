@@ -71,17 +71,17 @@ class WhitespaceTokenizer:
     def encode(self, text: str, max_length: int = NO_LIMIT) -> WordEncoding:
         """The known words of a text, cut at ``max_length`` words."""
         words = self.words(text)
-        found = self.tokens(words[:max_length])
+        tokens = self.tokens(words[:max_length])
         return WordEncoding(
-            [self.rows[word.form] for word in found],
-            [word.text for word in found],
-            [word.number for word in found],
-            [word.span for word in found],
+            [self.rows[token.form] for token in tokens],
+            [token.text for token in tokens],
+            [token.number for token in tokens],
+            [token.span for token in tokens],
             [WordEncoding([], [], [], [], [])] if len(words) > max_length else [],
         )
 
     def tokens(self, words: list[FoundWord]) -> list[FoundWord]:
-        """What is looked up for these words: they themselves."""
+        """The words that are looked up for these: they themselves."""
         return words
 
     def write(self, folder: Path) -> None:
@@ -122,7 +122,7 @@ def bigram(first: FoundWord, second: FoundWord) -> str:
 
 
 TOKENIZERS: dict[str, type[WhitespaceTokenizer]] = {
-    each.__name__: each for each in (WhitespaceTokenizer, BigramTokenizer)
+    kind.__name__: kind for kind in (WhitespaceTokenizer, BigramTokenizer)
 }
 
 

@@ -1,0 +1,176 @@
+"""The settings in the files of a model's folder: each is honoured, is refused by its name, or may be ignored.
+
+The files are those of sentence-transformers. `IGNORED` lists the settings that change no vector and no score here, with
+the reason; `checked` refuses any other one that no code reads, unless its value is the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from training.errors import InputError
+
+MIN_LENGTH = 3  # tokens: one between the two special tokens
+NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
+
+# The settings that have no effect on vectors and scores, by the file or the setting that they are part of.
+_TRUST = {"trust_remote_code": "code that comes with a model is never run, and sentence-transformers drops it too"}
+_FETCHING = {"local_files_only": "the files are here", "use_fast": "there are no other tokenizers"}
+IGNORED: dict[str, dict[str, str]] = {
+    "modules.json": {
+        "idx": "the modules are listed in their order",
+        "name": "the name of a module is its number",
+        "kwargs": "the names of arguments of a call, which has none here",
+    },
+    "config_sentence_transformers.json": {
+        "__version__": "the versions that wrote the folder",
+        "keep_in_fp32_modules": "heads are computed in float32",
+    },
+    "sentence_bert_config.json": {"unpad_inputs": "padding changes no vector, only the time"},
+    "model_kwargs": {
+        **_TRUST,
+        **_FETCHING,
+        **dict.fromkeys(("dtype", "torch_dtype"), "the precision is chosen where a model is opened"),
+        **dict.fromkeys(("attn_implementation", "device_map", "low_cpu_mem_usage"), "only the time and the memory"),
+        "add_pooling_layer": "the output of this layer is not read",
+        "use_safetensors": "no other weights are read",
+    },
+    "config_kwargs": {
+        **_TRUST,
+        **_FETCHING,
+        **dict.fromkeys(("use_memory_efficient_attention", "unpad_inputs", "use_cache"), "only the time"),
+    },
+    "processor_kwargs": {**_TRUST, **_FETCHING, "padding_side": "padding changes no vector"},
+    "processing_kwargs": dict.fromkeys(("audio", "image", "video"), "texts alone are read"),
+    "text": {
+        **dict.fromkeys(("padding", "padding_side", "pad_to_multiple_of"), "padding changes no vector"),
+        **dict.fromkeys(("return_tensors", "return_attention_mask", "return_token_type_ids"), "the form of the result"),
+        "logits_to_keep": "the logits of the last token alone are read",
+    },
+    "1_Pooling/config.json": {
+        **dict.fromkeys(("word_embedding_dimension", "embedding_dimension"), "the transformer says how many there are"),
+    },
+}
+# The defaults that are not empty.
+_DEFAULTS = {"add_special_tokens": True}
+# The names of these settings before version 5.4.
+_OLD_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
+_CALL_SETTINGS = ("max_length", "truncation", "truncation_side")
+# The output of a transformer for each task, and the tasks that have one text and not two.
+_OF_TEXTS = ("feature-extraction", "fill-mask")
+_OUTPUTS = {
+    "feature-extraction": ("last_hidden_state", "token_embeddings"),
+    "sequence-classification": ("logits", "scores"),
+    "text-generation": ("logits", "causal_logits"),
+    "fill-mask": ("logits", "token_embeddings"),
+}
+# The ways to cut one text; both texts of a pair are cut, the longer one first.
+_CUTS = (None, True, False, "longest_first", "do_not_truncate")
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """The way in which a model's chat template is rendered around each text."""
+
+    content: str = "auto"  # of a message: flat, a text, or structured, a list of one; auto: as the template reads it
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the template, such as add_generation_prompt
+    restores_suffix: bool = True  # whether what the template puts after a text replaces the end of one that is cut
+
+    def written(self) -> dict[str, Any]:
+        """The settings in sentence_bert_config.json of an encoder whose texts it is put around."""
+        entry = {"method": "forward", "method_output_name": "last_hidden_state"}
+        return {
+            "transformer_task": "feature-extraction",
+            "modality_config": {"text": entry, "message": {**entry, "format": self.content}},
+            "module_output_name": "token_embeddings",
+            "processing_kwargs": {"chat_template": {**self.options, "restore_suffix": self.restores_suffix}},
+        }
+
+
+def checked(model: str, place: str, settings: Any, names: Collection[str]) -> dict[str, Any]:
+    """The ``settings`` of a ``model`` in a file or under a key, ``place``, whose code reads those of these ``names``.
+
+    InputError, with the name, for one that is not read, may not be ignored and is not at its default.
+    """
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{model} has the {place} {settings!r}, which are no settings; fetch the model again")
+    ignored = IGNORED.get(place, {})
+    for name, value in settings.items():
+        is_default = value == _DEFAULTS[name] if name in _DEFAULTS else value in (None, "", False, [], {})
+        if name not in names and name not in ignored and not is_default:
+            raise InputError(
+                f"{model} sets {name} to {str(value)[:80]!r} in {place}, which is not supported; choose a model without"
+            )
+    return dict(settings)
+
+
+def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
+    """The fields of a `ModelFormat` that sentence_bert_config.json states, of a transformer that does ``task``.
+
+    Args:
+        model: the name of the model, for errors.
+        task: that of sentence-transformers, such as feature-extraction.
+        file: the settings in the file.
+        more: the names of settings that others read.
+
+    InputError if it does another task, or a setting is not supported.
+    """
+    own = ("max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config")
+    names = (*own, "processing_kwargs", *_OLD_NAMES, *_OLD_NAMES.values(), *more)
+    file = checked(model, "sentence_bert_config.json", file, names)
+    output, feature = _OUTPUTS[task]
+    stated_task = file.get("transformer_task") or task
+    if stated_task != task or (file.get("module_output_name") or feature) != feature:
+        raise InputError(f"{model} is a model whose transformer does {stated_task}, not {task}; choose another one")
+    modalities = file.get("modality_config") or {}
+    checked(model, "modality_config", modalities, modalities)
+    for modality in {"text", "message"} & {*modalities}:
+        entry = checked(model, modality, modalities[modality], ("method", "method_output_name", "format"))
+        if (entry.get("method", "forward"), entry.get("method_output_name", output)) != ("forward", output):
+            raise InputError(
+                f"{model} reads {entry.get('method_output_name')} of {entry.get('method')} in modality_config, not "
+                f"{output}; choose another model"
+            )
+    if modalities and not {"text", "message"} & {*modalities}:
+        raise InputError(f"{model} reads {', '.join(modalities)}, and no texts; choose another model")
+    loading = {new: file.get(new) or file.get(old) or {} for old, new in _OLD_NAMES.items()}
+    for name in ("model_kwargs", "config_kwargs"):
+        checked(model, name, loading[name], ())
+    processor = checked(model, "processor_kwargs", loading["processor_kwargs"], ("model_max_length", "truncation_side"))
+    calls = checked(
+        model, "processing_kwargs", file.get("processing_kwargs") or {}, ("text", "common", "chat_template")
+    )
+    template = dict(calls.get("chat_template") or {}) if "message" in modalities else {}
+    sizes = {name: template.pop(name) for name in (*_CALL_SETTINGS, *IGNORED["text"]) if name in template}
+    call = checked(model, "text", {**(calls.get("text") or {}), **(calls.get("common") or {}), **sizes}, _CALL_SETTINGS)
+    if (cut := call.get("truncation")) not in (*_CUTS, "only_first" if task in _OF_TEXTS else None):
+        raise InputError(f"{model} sets truncation to {cut!r}, which is not supported; choose another model")
+    chat = None
+    if "message" in modalities:
+        restores = bool(template.pop("restore_suffix", True))
+        chat = ChatFormat(str(modalities["message"].get("format") or "auto"), template, restores)
+    return {
+        "max_length": _max_length(model, file, processor, call),
+        "lowercase": bool(file.get("do_lower_case")),
+        "truncation_side": call.get("truncation_side") or processor.get("truncation_side"),
+        "chat": chat,
+    }
+
+
+def _max_length(
+    model: str, file: Mapping[str, Any], processor: Mapping[str, Any], call: Mapping[str, Any]
+) -> int | None:
+    """The most tokens of a text: what a call says goes before what the tokenizer is opened with."""
+    if call.get("truncation") in (False, "do_not_truncate"):
+        return NO_LIMIT
+    settings = {
+        "processing_kwargs.text.max_length": call.get("max_length"),
+        "processor_kwargs.model_max_length": processor.get("model_max_length"),
+        "max_seq_length": file.get("max_seq_length"),
+    }
+    name, length = next(((name, length) for name, length in settings.items() if length is not None), ("", None))
+    if length is not None and not (isinstance(length, int) and length >= MIN_LENGTH):
+        raise InputError(f"{model} is cut at {length!r} tokens; {name} must be {MIN_LENGTH} or more")
+    return length
