@@ -25,8 +25,11 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     _add(figure, rows, [row.before for row in rows], "before training", mark)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     _add(figure, rows, [row.paper for row in rows], "the paper", ring)
-    means = [each.mean if each else None for each in summaries]
-    ends = [(each.mean, each.low or each.mean, each.high or each.mean) if each else (0, 0, 0) for each in summaries]
+    means = [summary.mean if summary else None for summary in summaries]
+    ends = [
+        (summary.mean, summary.low or summary.mean, summary.high or summary.mean) if summary else (0, 0, 0)
+        for summary in summaries
+    ]
     _add(
         figure,
         rows,

@@ -20,8 +20,8 @@ def histogram(report: ScoreReport) -> go.Figure:
     counts, edges = counts.reshape(-1, merged).sum(1), edges[::merged]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     left = min(edges[first], 0.0)
-    shown = edges[:-1] >= left - 1e-9
-    lows, highs, counts = edges[:-1][shown], edges[1:][shown], counts[shown]
+    in_range = edges[:-1] >= left - 1e-9
+    lows, highs, counts = edges[:-1][in_range], edges[1:][in_range], counts[in_range]
     figure = go.Figure(
         go.Bar(
             x=((lows + highs) / 2).round(4).tolist(),

@@ -112,7 +112,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
     lowest = min((point.quality for point in points), default=0.0)
     height = max((point.quality for point in points), default=1.0) - lowest or 1.0
     placed: list[Box] = []
-    for point in sorted(points, key=lambda each: (each.is_paper, -each.quality)):
+    for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
         label = short_label(point.label, 34)
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         y = PLOT_SIZE[1] * (point.quality - lowest) / height
@@ -242,7 +242,7 @@ def precision_recall(
             line={"color": PALETTE[colour], "width": 2 if other is decision else 1.5, "shape": "linear"},
             hovertemplate="from %{customdata:.3f}: precision %{y:.1%}, recall %{x:.1%}<extra>%{fullData.name}</extra>",
         )
-    for choice, colour in _shown(decision):
+    for choice, colour in _reached(decision):
         figure.add_scatter(
             x=[choice.recall.value],
             y=[choice.precision.value],
@@ -286,7 +286,7 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
             line={"color": PALETTE[colour], "width": 2, "dash": "dot" if name == "F1" else "solid"},
             hovertemplate=f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>",
         )
-    for choice, colour in _shown(decision):
+    for choice, colour in _reached(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
     return apply_style(
         figure,
@@ -298,7 +298,7 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
     )
 
 
-def _shown(decision: Decision) -> list[tuple[Choice, str]]:
+def _reached(decision: Decision) -> list[tuple[Choice, str]]:
     """The choices that a threshold fulfils, each with its colour."""
     return [
         (choice, colour) for choice, colour in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if choice.exists

@@ -119,7 +119,7 @@ def single_map(data: MapData) -> go.Figure:
         margin = 0.05 * (high - low)
         ranges = dict(zip("xyz", np.stack([low - margin, high + margin], axis=1).tolist(), strict=False))
         if len(ranges) == 3:
-            figure.update_layout(scene={f"{axis}axis": {"range": each} for axis, each in ranges.items()})
+            figure.update_layout(scene={f"{axis}axis": {"range": bounds} for axis, bounds in ranges.items()})
         else:
             figure.update_layout(xaxis_range=ranges["x"], yaxis_range=ranges["y"])
     return figure
@@ -135,14 +135,14 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     apply_style(figure, HEIGHT, alt)
     names = data.names if panels == len(data.maps) and data.names else [[]] * panels
     if data.maps[0].shape[1] == 2:  # written and kept apart by assets/explore.js
-        figure.update_layout(meta={"alt": alt, "names": [list(map(list, each)) for each in names]})
+        figure.update_layout(meta={"alt": alt, "names": [list(map(list, on_map)) for on_map in names]})
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
         suffix = "" if panel == 0 else "2"
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
         if data.maps[0].shape[1] == 3:
             axis = {"visible": False, "showspikes": False}
-            written = [each for each in names[panel] if not each.depth]
+            written = [name for name in names[panel] if not name.depth]
             notes = [
                 {**dict(zip("xyz", at, strict=True)), "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
                 for at, text, _ in written
@@ -171,13 +171,13 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
     """The name of each group at the point that is most in its middle, the largest group first."""
-    sizes, found = np.bincount(labels.groups, minlength=len(labels.names)), []
+    sizes, middles = np.bincount(labels.groups, minlength=len(labels.names)), []
     for group in np.argsort(-sizes, kind="stable").tolist():
         if sizes[group] and labels.names[group] and not labels.is_rest(group):
             members = points[labels.groups == group]
             middle = members[np.abs(members - np.median(members, axis=0)).sum(axis=1).argmin()]
-            found.append(Name(middle.tolist(), labels.names[group], depth))
-    return found
+            middles.append(Name(middle.tolist(), labels.names[group], depth))
+    return middles
 
 
 def _traces(data: MapData, panel: int) -> list[Any]:

@@ -38,15 +38,15 @@ class Curve:
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with another metric are left out."""
-    chosen = next((curve.measure for curve in curves if curve.measure), "spearman")
-    title, factor, _ = RUN_METRICS[chosen]
+    metric = next((curve.measure for curve in curves if curve.measure), "spearman")
+    title, factor, _ = RUN_METRICS[metric]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        steps, values = _points(curve.events, "eval", chosen)
+        steps, values = _points(curve.events, "eval", metric)
         yield _line(curve, steps, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
 
-    shown = [curve for curve in curves if curve.measure in (None, chosen)]
-    figure = _figure(f"{title} on the dev data", shown, traces, height=290)
+    comparable = [curve for curve in curves if curve.measure in (None, metric)]
+    figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = [value for trace in figure.data for value in trace.y]
     if values and factor == PERCENT:  # half a point is no cliff
         middle, half = (min(values) + max(values)) / 2, max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
@@ -92,14 +92,14 @@ FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {"measure": measure
 def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
-    drawn = [trace for curve in curves for trace in traces(curve)]
-    names = dict.fromkeys(trace.name for trace in drawn)
+    lines = [trace for curve in curves for trace in traces(curve)]
+    names = dict.fromkeys(trace.name for trace in lines)
     for name in names:  # a run has several traces, and one entry in the legend
-        shown = [trace for trace in drawn if trace.name == name and trace.opacity in (None, 1.0)]
-        for trace in drawn:
+        opaque = [trace for trace in lines if trace.name == name and trace.opacity in (None, 1.0)]
+        for trace in lines:
             if trace.name == name:
-                trace.update(showlegend=trace is next(iter(shown), None), legendgroup=name)
-    figure = apply_style(go.Figure(drawn), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
+                trace.update(showlegend=trace is next(iter(opaque), None), legendgroup=name)
+    figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},

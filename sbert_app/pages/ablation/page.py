@@ -19,7 +19,7 @@ from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.address import remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
-from sbert_app.pages.components.measure_tab import shown
+from sbert_app.pages.components.measure_tab import visible
 from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
@@ -52,7 +52,7 @@ SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior
 def build(services: Services) -> None:
     """Build the page inside the open Blocks."""
     gr.HTML(heading("Ablation", "Change one setting, keep all others, and see what it does."))
-    choices = [(each.title, key) for key, each in ABLATIONS.items()]
+    choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
     name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation")
     question = gr.HTML(elem_id="question")
     gr.HTML(section("Shipped results"))
@@ -81,12 +81,12 @@ def build(services: Services) -> None:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
         version = [sweep and sweep.id, values]
 
-        def drawn() -> Any:
-            return shown(figures_ablation.dots(sweep.rows, "this sweep") if sweep and values else None)
+        def draw_dots() -> Any:
+            return visible(figures_ablation.dots(sweep.rows, "this sweep") if sweep and values else None)
 
         return {
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
-            sweep_figure: Output(version, drawn),
+            sweep_figure: Output(version, draw_dots),
             sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
         }
 
@@ -96,14 +96,14 @@ def build(services: Services) -> None:
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
     about = [question, figure, legend, table, *inputs[-2:]]
     opened = on_open(_from_link, [name, panel.selected], **UNQUEUED)
-    chosen = opened.then(_about, name, about, **UNQUEUED)
-    show_on(chosen.then)
-    form.estimate_after(chosen, measures=False)
+    described = opened.then(_about, name, about, **UNQUEUED)
+    show_on(described.then)
+    form.estimate_after(described, measures=False)
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
     other.then(None, name, None, js=KEEP_NAME)
-    form.estimate_on([each.change for each in inputs[1:]])
+    form.estimate_on([field.change for field in inputs[1:]])
     remember(inputs[1:])
     show_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
 
@@ -209,8 +209,8 @@ def _rows_seen(table: PrecomputedTable) -> str:
     """How many rows a run had, where all had the same."""
     if not {"train_data", "batch_size"} <= set(table.settings):
         return ""
-    seen = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
-    return f", {table.training_rows:,} rows; a run saw {seen:,} of them"
+    rows = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
+    return f", {table.training_rows:,} rows; a run saw {rows:,} of them"
 
 
 def not_precomputed(rows: Sequence[VariantRow]) -> Markup:

@@ -20,8 +20,12 @@ def experiment_report(experiment: Experiment) -> Report:
     rows = experiment.rows if is_sweep and experiment.values else []
     runs = []
     for cell in cells:
-        known = cell.run.progress if cell.run else None
-        figures = [known.figure(each) for each in (known.baseline, known.best, known.latest)] if known else [None] * 3
+        progress = cell.run.progress if cell.run else None
+        figures = (
+            [progress.figure(event) for event in (progress.baseline, progress.best, progress.latest)]
+            if progress
+            else [None] * 3
+        )
         runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, figures)])
     changes = {f"--{name.replace('_', '-')}": value for name, value in record.changes.items()}
     options = {"--preset": record.name, "--seeds": len(experiment.seeds), **changes}

@@ -11,7 +11,7 @@ from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import render
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -58,30 +58,30 @@ class Duplicates:
                 }
 
     @property
-    def shown(self) -> list[Any]:
+    def outputs(self) -> list[Any]:
         """What changes with the file that is shown."""
         return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads.values()]
 
     def hidden(self) -> Update:
         return {self.section: gr.Column(visible=False), **self._cleared()}
 
-    def offered(self, summary: ScoreSummary, asked: float | None = None) -> Update:
+    def offered(self, summary: ScoreSummary, threshold: float | None = None) -> Update:
         """The section for a scored file, with the threshold that was ``asked`` for, or that its gold scores suggest."""
-        found = summary.report.decision if summary.report else None
-        suggested = safest(found.decision.choices) if found else None
-        if asked is None:
-            asked = round(suggested.threshold.value, 4) if suggested and suggested.exists else USUAL
-        figure = figures.precision_recall(found.decision, criterion_labels(found.decision)) if found else None
+        labelled = summary.report.decision if summary.report else None
+        suggested = safest(labelled.decision.choices) if labelled else None
+        if threshold is None:
+            threshold = round(suggested.threshold.value, 4) if suggested and suggested.exists else USUAL
+        figure = figures.precision_recall(labelled.decision, criterion_labels(labelled.decision)) if labelled else None
         return {
             self.section: gr.Column(visible=summary.scored > 0),
-            self.decision: decision_table("Cosine and gold", found, [MEANING]) if found else Markup(),
-            self.curve: shown(figure),
-            self.threshold: asked,
+            self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
+            self.curve: visible(figure),
+            self.threshold: threshold,
             **self._cleared(),
         }
 
     def wire(self) -> None:
-        inputs, empty = [self.job, self.threshold], {each: hidden() for each in self.downloads.values()}
+        inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
         self.tab.wire(self.find, inputs, empty)
         used = self.decision.use(self.used, None, self.threshold, **UNQUEUED)
         for event in (self.threshold.input, used.success):
@@ -99,9 +99,9 @@ class Duplicates:
         if threshold is None:
             raise InputError("Give a threshold, such as 0.8.")
         watch.report(0, "Comparing with the threshold")
-        found = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
-        files = dict(zip(self.downloads.values(), map(shown, found.outputs), strict=True))
-        return {self.tab.status: render("bulk/templates/matches.html", found=found), **files}
+        matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
+        files = dict(zip(self.downloads.values(), map(visible, matches.outputs), strict=True))
+        return {self.tab.status: render("bulk/templates/matches.html", found=matches), **files}
 
     def _cleared(self) -> Update:
-        return {self.tab.status: "", **{each: hidden() for each in self.downloads.values()}}
+        return {self.tab.status: "", **{button: hidden() for button in self.downloads.values()}}

@@ -125,8 +125,8 @@ def _rows_table(
 ) -> Markup:
     """Rows of a file: the added columns first, then the sentences and the gold score, then the other columns."""
     roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
-    chosen = [name for name in roles if name]
-    in_file = [*chosen, *(name for name in rows if name not in (*added, *chosen))]
+    used = [name for name in roles if name]
+    in_file = [*used, *(name for name in rows if name not in (*added, *used))]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
     columns = [{"name": name, "role": _role(name, roles), "added": name in added} for name in names]
     cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
@@ -140,10 +140,10 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _card(title: str, found: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
+def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
     is_spearman = statistic == "spearman"
-    value = found.spearman if is_spearman else found.pearson
-    low, high = found.spearman_interval if is_spearman else found.pearson_interval
+    value = correlation.spearman if is_spearman else correlation.pearson
+    low, high = correlation.spearman_interval if is_spearman else correlation.pearson_interval
     interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
-    foot = f"{interval} · {format_count(found.n, 'row')} · {found.interval_method}"
+    foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
     return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot

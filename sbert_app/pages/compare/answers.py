@@ -59,10 +59,10 @@ class Answer:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        return [each for each in (self.comparison, self.second) if each is not None]
+        return [comparison for comparison in (self.comparison, self.second) if comparison is not None]
 
 
-def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> Answer:
+def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder, second, tokens = inputs.cross, None, None
@@ -80,35 +80,39 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors), tokens)
+    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, pair), tuple(errors), tokens)
 
 
-def link(base_url: str, asked: Question) -> str:
+def link(base_url: str, question: Question) -> str:
     """A link that opens the page with these inputs; a sentence that says so where they are too long for one."""
-    query = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
+    query = {name: getattr(question, name) for name in question.__dataclass_fields__}
     encoded = urlencode({name: str(value) for name, value in query.items() if value})
     if len(encoded) > LONGEST_LINK:
         return "These sentences are too long for a link."
     return f"{base_url.rstrip('/')}/?{encoded}"
 
 
-def as_python(asked: Question) -> str:
+def as_python(question: Question) -> str:
     lines = [
-        f"from training import {'CrossEncoder, ' if asked.cross else ''}open_model",
+        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model",
         "",
-        f"a, b = {asked.a!r}, {asked.b!r}",
-        f"encoder = open_model({str(asked.model)!r}, pooling={asked.pooling!r})",
+        f"a, b = {question.a!r}, {question.b!r}",
+        f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
         'print("cosine", float(u @ v))',
     ]
-    if asked.cross:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({asked.cross!r}).predict([(a, b)])[0]))')
+    if question.cross:
+        lines.append(f'print("cross-encoder", float(CrossEncoder.load({question.cross!r}).predict([(a, b)])[0]))')
     return "\n".join(lines)
 
 
-def as_curl(base_url: str, asked: Question) -> str:
-    models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": asked.cross or NO_CROSS_ENCODER}
-    body = json.dumps({"sentence_a": asked.a, "sentence_b": asked.b, **models}, ensure_ascii=False)
+def as_curl(base_url: str, question: Question) -> str:
+    models = {
+        "model": str(question.model),
+        "pooling": question.pooling,
+        "cross_encoder": question.cross or NO_CROSS_ENCODER,
+    }
+    body = json.dumps({"sentence_a": question.a, "sentence_b": question.b, **models}, ensure_ascii=False)
     return (
         f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"

@@ -13,7 +13,7 @@ from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import UNQUEUED, Update, on_open
-from sbert_app.pages.components.measure_tab import MeasureTab, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
 from sbert_app.pages.components.report import of_page, report_button
@@ -45,7 +45,7 @@ def build(services: Services) -> None:
         if not token:
             return gr.skip()
         try:
-            return "\n".join(" ".join(each.split()) for each in services.shared_sentences.sentences(token))
+            return "\n".join(" ".join(sentence.split()) for sentence in services.shared_sentences.sentences(token))
         except UserFacingError as error:
             gr.Warning(error.public)
             return gr.skip()
@@ -82,15 +82,15 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Measuring the rates of this machine")
         # An endpoint's are not this machine's, and it is sent no text that nobody has asked for.
         rates = None if encoder.sent_to else throughput.measure(encoder, cross_encoder, services.settings.home)
-        drawn = partial(figures.cosine_matrix, pairs.lines)
+        matrix = partial(figures.cosine_matrix, pairs.lines)
         return {
             tab.status: all_pairs_times(pairs, rates),
-            cosine_matrix: shown(drawn(pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: shown(None if pairs.cross is None else drawn(pairs.cross, "score of the cross-encoder")),
+            cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
+            cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
             ranking: ranked(pairs),
         }
 
-    empty = {cosine_matrix: shown(None), cross_matrix: shown(None), ranking: ""}  # of an earlier result
+    empty = {cosine_matrix: visible(None), cross_matrix: visible(None), ranking: ""}  # of an earlier result
     tab.wire(compare, [lines, model, pooling, cross], empty)
     return lines
 

@@ -83,12 +83,12 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     return remarks
 
 
-def token_map(found: TokenScore | None) -> Markup | str:
+def token_map(score: TokenScore | None) -> Markup | str:
     """Which tokens make a score that compares tokens."""
-    if found is None:
+    if score is None:
         return ""
-    columns = [(name, "number" if name in NUMBERS else "") for name in found.columns]
-    return macro("compare/ranked")(f"{found.title}. {found.what}.", columns, found.rows)
+    columns = [(name, "number" if name in NUMBERS else "") for name in score.columns]
+    return macro("compare/ranked")(f"{score.title}. {score.what}.", columns, score.rows)
 
 
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:

@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers, scores
 from sbert_app.pages.compare.answers import Answer, Question, compute
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Asked, Update, ask, follow, on_open
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -66,11 +66,11 @@ class TwoSentences:
             hint = "Or maxsim:NAME, ColBERT, SPLADE"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
-        self.drawn = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
+        self.random_stsb = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
         self.shown_model = gr.State(DEFAULT_MODEL)  # whose pooling was selected last; see `_with_pooling`
         self.result = gr.State(None)  # an `Answer`, None after an error
         self.stopped = gr.State(None)  # what was typed when a download was stopped
-        self.asked = gr.State({})
+        self.questions = gr.State({})
         self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
@@ -114,10 +114,10 @@ class TwoSentences:
         ]
         # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
         # alone is also set by the answer, which must not ask again.
-        edited = [each.change for each in inputs if each is not self.pooling]
+        edited = [field.change for field in inputs if field is not self.pooling]
         answered: dict[str, Any] = {
             "fn": self.answer_pair,
-            "inputs": [*inputs, self.drawn, self.shown_model, self.stopped, self.asked],
+            "inputs": [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions],
             "outputs": outputs,
             **PRIVATE,
         }
@@ -127,12 +127,12 @@ class TwoSentences:
         opened = on_open(self.open_link, [*inputs, self.shown_model], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
-            event.then(self.explain, [self.result, self.asked], self.map_note, **LATEST)
+            event.then(self.explain, [self.result, self.questions], self.map_note, **LATEST)
             event.then(self.update_left_out, [self.result, self.left_out_is_open], self.left_out, **LATEST)
         of_cross_encoder = partial(self.explain, of_cross_encoder=True)
-        self.explain_cross.click(of_cross_encoder, [self.result, self.asked], self.cross_words, **PRIVATE)
-        shown = [self.answer, self.poolings, self.calibration]
-        follow(self.calibration, self.show_calibrated, [self.result], shown)
+        self.explain_cross.click(of_cross_encoder, [self.result, self.questions], self.cross_words, **PRIVATE)
+        calibrated = [self.answer, self.poolings, self.calibration]
+        follow(self.calibration, self.show_calibrated, [self.result], calibrated)
         # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
         noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
         noted.then(self.stop_loading, None, None, **UNQUEUED)
@@ -145,18 +145,18 @@ class TwoSentences:
         self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)  # a notice needs the queue
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
-        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.drawn], **PRIVATE)
+        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The inputs that the address names; what it omits, or gets wrong, keeps its default."""
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        shown = ""  # a model that is not shown yet is opened with its own pooling
+        shown_model = ""  # a model that is not shown yet is opened with its own pooling
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
-                shown = str(_with_pooling(named_model(query.get("model"))))
-        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown
+                shown_model = str(_with_pooling(named_model(query.get("model"))))
+        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown_model
 
     def stop_loading(self, request: gr.Request) -> None:
         """Stop the download that the answer waits for."""
@@ -170,10 +170,10 @@ class TwoSentences:
         pooling: str,
         cross: str | None,
         second: str | None,
-        drawn: examples.ExamplePair | None,
+        random_pair: examples.ExamplePair | None,
         shown_model: str,
         stopped: tuple[str | None, ...] | None,
-        asked: Asked,
+        questions: Questions,
         request: gr.Request,
     ) -> Iterator[Update]:
         """Everything the page shows of a pair, or what is wrong with the inputs.
@@ -182,29 +182,29 @@ class TwoSentences:
         was asked for meanwhile: its answer may be there already. Nothing changes if its answer is shown: an address
         fills in fields, which is a change of theirs, and is answered itself.
         """
-        is_newest, models = ask(asked), self.services.models
+        is_newest, models = ask(questions), self.services.models
         try:
             inputs = Question.parse(a, b, model, pooling, cross, second)
             if not all(map(models.is_here, inputs.models)):
                 if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
                     yield {self.answer: gr.skip()}
                     return
-                asked[SHOWN] = None
+                questions[SHOWN] = None
                 yield self._nothing()
                 for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
                     yield {**update, self.stop: gr.Button(visible=True)}
                 yield {self.stop: gr.Button(visible=False)}
                 if not all(map(models.is_here, inputs.models)):  # failed, stopped, or another one has begun
                     return
-            chosen = _with_pooling(inputs.model)
-            if str(chosen) != shown_model:  # just now: open it as it is typed, or was made
-                inputs = replace(inputs, pooling=models.get(chosen, VectorModel).pooling)
-            shown = asked.get(SHOWN)
-            is_shown = isinstance(shown, Answer) and shown.inputs == inputs and not shown.errors
-            answer = None if is_shown else compute(models, inputs, drawn)
+            opened = _with_pooling(inputs.model)
+            if str(opened) != shown_model:  # just now: open it as it is typed, or was made
+                inputs = replace(inputs, pooling=models.get(opened, VectorModel).pooling)
+            last = questions.get(SHOWN)
+            is_shown = isinstance(last, Answer) and last.inputs == inputs and not last.errors
+            answer = None if is_shown else compute(models, inputs, random_pair)
         except UserFacingError as wrong:
             if is_newest():
-                asked[SHOWN] = None
+                questions[SHOWN] = None
                 yield {**self._nothing(), self.answer: error_message(wrong)}
             else:
                 yield {self.answer: gr.skip()}
@@ -212,11 +212,11 @@ class TwoSentences:
         if answer is None or not is_newest():
             yield {self.answer: gr.skip()}
             return
-        asked[SHOWN] = answer
+        questions[SHOWN] = answer
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
-            self.shown_model: str(chosen),
+            self.shown_model: str(opened),
             self.lesson: note(answer.example.lesson if answer.example else ""),
             **self._scores(answer),
             **self._words(answer.comparison),
@@ -226,7 +226,7 @@ class TwoSentences:
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """The scores again, once the curves of their models have been measured."""
-        if answer is None or any(self.services.is_calibrating(each.model) for each in answer.comparisons):
+        if answer is None or any(self.services.is_calibrating(comparison.model) for comparison in answer.comparisons):
             return {self.calibration: gr.skip()}
         return self._scores(answer)
 
@@ -243,15 +243,15 @@ class TwoSentences:
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
         return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
-    def explain(self, answer: Answer | None, asked: Asked, of_cross_encoder: bool = False) -> Any:
+    def explain(self, answer: Answer | None, questions: Questions, of_cross_encoder: bool = False) -> Any:
         """What each word adds to a score without an exact map, after the answer, unless another one is shown."""
         if answer is None or not (of_cross_encoder or answer.comparison.lacks_words):
             return gr.skip()
         try:
-            found = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
+            words = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
         except UserFacingError as wrong:
-            found = error_message(wrong)
-        return found if asked.get(SHOWN) is answer else gr.skip()
+            words = error_message(wrong)
+        return words if questions.get(SHOWN) is answer else gr.skip()
 
     def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
         pair = examples.random_stsb_pair(self.services.settings.home)
@@ -277,26 +277,31 @@ class TwoSentences:
     def _scores(self, answer: Answer) -> Update:
         home, pending, errors = self.services.settings.home, False, [*answer.errors]
         curves: list[dict[str, Calibration | None]] = []
-        for each in answer.comparisons:
-            found = {}
-            model = str(replace(self.services.models.canonical(each.model), pooling=None))  # as encoders are named
-            for name in each.by_pooling:
+        for comparison in answer.comparisons:
+            by_pooling = {}
+            model = str(
+                replace(self.services.models.canonical(comparison.model), pooling=None)
+            )  # as encoders are named
+            for name in comparison.by_pooling:
                 try:
-                    found[name] = calibration.load_calibration(model, name, home, each.weights)
-                    if name == each.pooling and calibration.is_set_aside(model, name, home, each.weights):
-                        errors.append(note(SET_ASIDE.format(each.model)))
+                    by_pooling[name] = calibration.load_calibration(model, name, home, comparison.weights)
+                    if name == comparison.pooling and calibration.is_set_aside(model, name, home, comparison.weights):
+                        errors.append(note(SET_ASIDE.format(comparison.model)))
                 except UserFacingError as damaged:  # the user's own
                     errors.append(error_message(damaged))
-                    found[name] = calibration.computed_curve(model, name, home, each.weights)
-            if None in found.values():
-                self.services.calibrate_later(each.model, each.pooling)
-                pending = pending or self.services.is_calibrating(each.model)
-            curves.append(found)
+                    by_pooling[name] = calibration.computed_curve(model, name, home, comparison.weights)
+            if None in by_pooling.values():
+                self.services.calibrate_later(comparison.model, comparison.pooling)
+                pending = pending or self.services.is_calibrating(comparison.model)
+            curves.append(by_pooling)
         example = answer.example
         return {
             self.answer: scores.result(
                 answer.comparisons,
-                [found[each.pooling] for each, found in zip(answer.comparisons, curves, strict=True)],
+                [
+                    by_pooling[comparison.pooling]
+                    for comparison, by_pooling in zip(answer.comparisons, curves, strict=True)
+                ],
                 example.gold if example else None,
                 expected=example.expected if example else None,
                 measuring=pending,

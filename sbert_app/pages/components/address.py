@@ -31,11 +31,11 @@ def remember(
     sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
     def restore(request: gr.Request) -> list[Any]:
-        query, found = request.query_params, values_of(controls, request)
+        query, values = request.query_params, values_of(controls, request)
         if tabs is None:
-            return found
+            return values
         is_known = query.get(TAB) in [section.id for section in sections]
-        return [*found, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
+        return [*values, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
 
     outputs = [*controls, *([] if tabs is None else [tabs])]
     restored = on_open(restore, outputs, **UNQUEUED)
@@ -66,32 +66,32 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
     They have an element id, and are there when the page opens: others depend on a file. ``more``: kinds besides the
     usual, such as texts.
     """
-    found: list[Any] = []
+    controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
         if child.visible is True:
-            found += inputs_of(child, *more)
+            controls += inputs_of(child, *more)
             if child.elem_id and isinstance(child, kinds):
-                found.append(child)
-    return found
+                controls.append(child)
+    return controls
 
 
-def value_of(control: Any, given: list[str]) -> Any:
+def value_of(control: Any, texts: list[str]) -> Any:
     """The value of a control in texts of an address; ``gr.skip()`` if it can have no such value."""
-    if not given:
+    if not texts:
         return gr.skip()
     if isinstance(control, gr.Textbox):
-        return given[-1]
+        return texts[-1]
     if isinstance(control, gr.Checkbox):
-        return given[-1].lower() == "true"
+        return texts[-1].lower() == "true"
     if isinstance(control, gr.Slider | gr.Number):
-        return _number(control, given[-1])
+        return _number(control, texts[-1])
     values = {str(value): value for _, value in control.choices}
     takes_any = getattr(control, "allow_custom_value", False)
-    known = [values.get(text, text) for text in given if text in values or takes_any]
+    accepted = [values.get(text, text) for text in texts if text in values or takes_any]
     if getattr(control, "multiselect", False) or isinstance(control, gr.CheckboxGroup):
-        return known
-    return known[-1] if known else gr.skip()
+        return accepted
+    return accepted[-1] if accepted else gr.skip()
 
 
 def _number(control: gr.Slider | gr.Number, text: str) -> Any:

@@ -33,25 +33,25 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
     return {choice.criterion: criterion_label(choice.criterion) for choice in decision.choices}
 
 
-def decision_table(title: str, found: DataDecision, notes: Sequence[str] = ()) -> Markup:
+def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
     """What was decided on, average precision, and a row for each threshold, with a button that uses it."""
-    groups = [("", found.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
-    return _table(groups, found, macro("decision_lead")(title, found.decision), notes)
+    groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
+    return _table(groups, data, macro("decision_lead")(title, data.decision), notes)
 
 
-def decisions_table(found: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
+def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """Which model to take and why, and a row for each threshold of each model, with a link that uses it."""
-    groups = [(each.label, each.found.decision, each.rho, partial(use, each.model)) for each in found.models]
-    taken = found.to_take
+    groups = [(model.label, model.found.decision, model.rho, partial(use, model.model)) for model in decisions.models]
+    taken = decisions.to_take
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
-    lead = macro("decisions_lead")(found, taken, safest, criterion_label(safest.criterion), data, use_it)
-    return _table(groups, taken.found, lead, notes, found.failures)
+    lead = macro("decisions_lead")(decisions, taken, safest, criterion_label(safest.criterion), data, use_it)
+    return _table(groups, taken.found, lead, notes, decisions.failures)
 
 
 def _table(
     groups: Sequence[object],
-    found: DataDecision,
+    data: DataDecision,
     lead: Markup,
     notes: Sequence[str],
     failures: dict[str, str] | None = None,
@@ -60,10 +60,10 @@ def _table(
         "components/templates/decision.html",
         lead=lead,
         groups=groups,
-        similarity=found.similarity,
-        match=found.meaning,
-        decision=found.decision,
-        labels=criterion_labels(found.decision),
+        similarity=data.similarity,
+        match=data.meaning,
+        decision=data.decision,
+        labels=criterion_labels(data.decision),
         notes=notes,
         failures=failures or {},
     )

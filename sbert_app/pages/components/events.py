@@ -48,14 +48,14 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
 
 
 Update = dict[Any, Any]  # component -> its new value: what a handler returns
-Asked = dict[Hashable, object]  # what was asked last, by what it is about
+Questions = dict[Hashable, object]  # what was asked last, by what it is about
 
 
-def ask(asked: Asked, what: Hashable = "") -> Callable[[], bool]:
-    """Note a question in the visitor's ``asked`` -> whether it is still the newest one about ``what``."""
+def ask(questions: Questions, topic: Hashable = "") -> Callable[[], bool]:
+    """Note a question in the visitor's ``asked`` -> whether it is still the newest one about ``topic``."""
     question = object()
-    asked[what] = question
-    return lambda: asked[what] is question
+    questions[topic] = question
+    return lambda: questions[topic] is question
 
 
 class Output(NamedTuple):

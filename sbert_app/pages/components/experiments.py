@@ -66,7 +66,7 @@ class ExperimentPanel:
         own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
         names = [] if name is None else [name]
         show_on = follow(self.timer, partial(self.look, show), [self.selected, *names], [*own, *outputs])
-        show_on(self.picker.input(lambda chosen: chosen, self.picker, self.selected, **EVERY).then)
+        show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
             act = partial(self._act, getattr(self.experiments, action))
@@ -77,23 +77,26 @@ class ExperimentPanel:
     def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
         """The selected experiment as it is now; the newest, if none is selected."""
         candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
-        shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
-        shown_id, running = shown and shown.id, shown is not None and shown.state == State.RUNNING
-        choices = [(name_of(each), each.id) for each in candidates]
+        experiment = next(
+            (experiment for experiment in candidates if experiment.id == selected),
+            candidates[0] if candidates else None,
+        )
+        shown_id, running = experiment and experiment.id, experiment is not None and experiment.state == State.RUNNING
+        choices = [(name_of(experiment), experiment.id) for experiment in candidates]
 
         def status() -> str:
-            return (status_of(shown) if shown else "") + "".join(map(error_message, damaged))
+            return (status_of(experiment) if experiment else "") + "".join(map(error_message, damaged))
 
         return {
             self.selected: Output(shown_id),
             self.picker: Output(gr.update(choices=choices, value=shown_id, visible=bool(choices))),
-            self.status: Output([progress_of(shown), list(map(str, damaged))], status),
+            self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
             self.stop: Output(gr.update(visible=running)),
-            self.resume: Output(gr.update(visible=shown is not None and not running and shown.can_resume)),
-            self.delete: Output(gr.update(visible=shown is not None and not running)),
+            self.resume: Output(gr.update(visible=experiment is not None and not running and experiment.can_resume)),
+            self.delete: Output(gr.update(visible=experiment is not None and not running)),
             self.confirm: Output((shown_id, running), gr.update(visible=False)),
             self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
-            **show(shown),
+            **show(experiment),
         }
 
     def _act(self, action: Callable[[str], object], selected: str | None) -> Any:
@@ -141,4 +144,4 @@ def shared_settings(experiment: Experiment) -> str:
         "batch_size": f"batch {first.batch_size}",
         "learning_rate": f"lr {first.learning_rate:g}",
     }
-    return " · ".join(text for name, text in texts.items() if len({getattr(each, name) for each in configs}) == 1)
+    return " · ".join(text for name, text in texts.items() if len({getattr(config, name) for config in configs}) == 1)

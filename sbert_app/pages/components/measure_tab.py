@@ -6,7 +6,7 @@
 
     def measure(watch: Watch, model: str, data: str, …) -> Update:      in a thread of its own
         watch.report(0.5)
-        return {tab.status: …, figure: shown(…), table: …}
+        return {tab.status: …, figure: visible(…), table: …}
 
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, example=example)
 
@@ -16,7 +16,7 @@ What has to be known of Gradio for it is written here:
 - A press while an answer is on its way is dropped, unless the listener is one with "always_last".
 - What fails for a fault of the app is told to ``failure`` listeners only; without one, the bar stands for ever.
 - A component made in a thread, as ``gr.Plot(figure)``, prepares its value as that of a page, and then once more as an
-  update: `shown` does it once, and does not copy a file twice.
+  update: `visible` does it once, and does not copy a file twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from training.errors import Stopped, UserFacingError
 IDLE, STOPPING = "Stop", "Stopping …"  # on the Stop button
 
 
-def shown(value: Any) -> Update:
+def visible(value: Any) -> Update:
     """An update: the component is visible with this value; hidden if it is None."""
     return gr.update(value=value, visible=value is not None)
 
@@ -83,7 +83,7 @@ class MeasureTab:
     @property
     def outputs(self) -> list[Any]:
         """The components that `run` updates by itself."""
-        return [each for each in (self.status, self.stop, self.start) if each is not None]
+        return [component for component in (self.status, self.stop, self.start) if component is not None]
 
     @property
     def tab(self) -> gr.Tab:

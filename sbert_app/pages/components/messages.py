@@ -90,11 +90,11 @@ def estimate_plan(
     return macro("plan")(facts, time, why, remarks)
 
 
-def attribution(found: Attribution | WordAttribution) -> Markup:
+def attribution(explanation: Attribution | WordAttribution) -> Markup:
     """How to read a word map; or the words, what each adds to the score, and how that was found."""
-    if isinstance(found, WordAttribution):
-        return macro("word_attribution")(found)
+    if isinstance(explanation, WordAttribution):
+        return macro("word_attribution")(explanation)
     return note(
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange). "
-        f"The cells sum to the cosine, {found.cosine:.4f}."
+        f"The cells sum to the cosine, {explanation.cosine:.4f}."
     )

@@ -73,12 +73,12 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
 def model_choices(
     services: Services,
     runs: Iterable[Run],
-    known: Sequence[tuple[str, str]] = NAMED_MODELS,
+    named: Sequence[tuple[str, str]] = NAMED_MODELS,
     cross_encoders: bool | None = False,
 ) -> list[tuple[str, str]]:
     """``known`` models, with the size of those to download, then the runs of `run_choices`, newest first."""
     sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    return [*((label + sizes.get(name, ""), name) for label, name in known), *run_choices(runs, cross_encoders)]
+    return [*((label + sizes.get(name, ""), name) for label, name in named), *run_choices(runs, cross_encoders)]
 
 
 def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list[tuple[str, str]]:
@@ -226,12 +226,12 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
     def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings that the name states, and the prompts that the model's folder names."""
         try:
-            stated = ModelName.parse(name or DEFAULT_MODEL)
+            parsed = ModelName.parse(name or DEFAULT_MODEL)
         except InputError:  # the page says so beside its answer
             return gr.skip(), gr.skip(), gr.skip()
-        chosen = str(stated.dimension or ALL)
-        prompts = gr.Dropdown(_prompt_choices(services, stated, roles), value=_prompt_value(stated))
-        return chosen, prompts, stated.dtype or AUTO
+        size = str(parsed.dimension or ALL)
+        prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
+        return size, prompts, parsed.dtype or AUTO
 
     model.change(show, model, [dimension, prompt, precision], **EVERY)
     for control in (dimension, prompt, precision):
@@ -244,30 +244,30 @@ def _with_settings(name: str | None, dimension: str | None, prompt: str | None, 
     if text != ALL and not text.isdecimal():
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
     try:
-        stated = ModelName.parse(name or DEFAULT_MODEL)
+        parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
-    chosen = prompt if prompt is not None else AS_FOLDER
-    by_name = chosen.removeprefix("name: ") if chosen.startswith("name: ") else None
+    wording = prompt if prompt is not None else AS_FOLDER
+    by_name = wording.removeprefix("name: ") if wording.startswith("name: ") else None
     return str(
         ModelName(
-            stated.name,
+            parsed.name,
             None if text == ALL else int(text),
-            None if chosen == AS_FOLDER or by_name else "" if chosen == NO_PROMPT else chosen,
+            None if wording == AS_FOLDER or by_name else "" if wording == NO_PROMPT else wording,
             by_name,
             None if precision in (None, AUTO) else precision,
-            stated.pooling,
+            parsed.pooling,
         )
     )
 
 
-def _prompt_choices(services: Services, stated: ModelName, roles: bool) -> list[tuple[str, str]]:
+def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
     """(label, value): none, what the folder names, and with ``roles`` a prompt for each side."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
-    if not services.models.is_here(stated.name):
+    if not services.models.is_here(model.name):
         return choices
     try:
-        prompts = services.models.get(stated.name, VectorModel).prompts
+        prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:  # the page says so beside its answer
         return choices
     named = [(f"{name}: “{text.strip()}”", f"name: {name}") for name, text in prompts.items() if text]
@@ -275,7 +275,7 @@ def _prompt_choices(services: Services, stated: ModelName, roles: bool) -> list[
     return choices + by_role + named
 
 
-def _prompt_value(stated: ModelName) -> str:
-    if stated.prompt_name is not None:
-        return f"name: {stated.prompt_name}"
-    return AS_FOLDER if stated.prompt is None else stated.prompt or NO_PROMPT
+def _prompt_value(model: ModelName) -> str:
+    if model.prompt_name is not None:
+        return f"name: {model.prompt_name}"
+    return AS_FOLDER if model.prompt is None else model.prompt or NO_PROMPT

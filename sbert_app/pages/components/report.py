@@ -96,15 +96,24 @@ def of_page(
         settings: the controls whose values are listed.
         command: ``command(*values of the settings)`` -> the command that computes the same.
     """
-    parts = [each for components in sections.values() for each in components if not isinstance(each, Markup)]
+    parts = [
+        component for components in sections.values() for component in components if not isinstance(component, Markup)
+    ]
 
     def make(*values: Any) -> Report:
-        shows, chosen = dict(zip(parts, map(_part, values), strict=False)), values[len(parts) :]
+        shows, choices = dict(zip(parts, map(_part, values), strict=False)), values[len(parts) :]
         return Report(
             title,
-            {each.label: text for each, value in zip(settings, chosen, strict=True) if (text := _words(each, value))},
-            {heading: [shows.get(each, each) for each in components] for heading, components in sections.items()},
-            command(*chosen),
+            {
+                control.label: text
+                for control, value in zip(settings, choices, strict=True)
+                if (text := _words(control, value))
+            },
+            {
+                heading: [shows.get(component, component) for component in components]
+                for heading, components in sections.items()
+            },
+            command(*choices),
         )
 
     return make, [*parts, *settings]
@@ -119,9 +128,9 @@ def _words(control: Any, value: Any) -> str:
     """The value of a control as the page shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    labels = {str(each): label for label, each in getattr(control, "choices", None) or ()}
+    labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
     values = value if isinstance(value, list) else [value]
-    return ", ".join(labels.get(str(each), str(each)) for each in values if each not in (None, ""))
+    return ", ".join(labels.get(str(item), str(item)) for item in values if item not in (None, ""))
 
 
 def report_button(
@@ -131,8 +140,8 @@ def report_button(
 
     It is there while one of the plots and the HTML among ``inputs`` is.
     """
-    parts = [each for each in inputs if isinstance(each, gr.HTML | gr.Plot)]
-    options = {"visible": any("<table" in str(each.value) for each in parts), **options}
+    parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
+    options = {"visible": any("<table" in str(part.value) for part in parts), **options}
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)
 
@@ -143,10 +152,10 @@ def report_button(
             write_text(path, report.html())
         return str(path)
 
-    ids = json.dumps([each.elem_id if each in parts else None for each in inputs])
+    ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **PRIVATE)
     written.success(None, file, None, js="(file) => window.saveFile(file)")
     if parts:
-        gr.on([each.change for each in parts], None, parts, button, js=SHOW_WITH_PARTS, **EVERY)
+        gr.on([part.change for part in parts], None, parts, button, js=SHOW_WITH_PARTS, **EVERY)
     return button

@@ -15,7 +15,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Asked, Update, ask
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Questions, Update, ask
 from sbert_app.pages.components.messages import Unknown, error_message
 from sbert_app.services.quota import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate
@@ -49,7 +49,7 @@ class StartForm:
     estimate: Callable[..., tuple[RunEstimate, Plan]]
     describe: Callable[..., Update] = lambda *_: {}
     described: Sequence[Any] = ()
-    asked: gr.State = field(default_factory=lambda: gr.State({}))  # no answer to older values is shown
+    questions: gr.State = field(default_factory=lambda: gr.State({}))  # no answer to older values is shown
 
     def estimate_on(self, events: Sequence[Any], *, measures: bool = True) -> None:
         """Show the estimate at these events of the fields; without ``measures``, as far as it is known."""
@@ -71,19 +71,19 @@ class StartForm:
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
     def _estimate_after(self, settled: Any, *, measures: bool = True) -> None:
-        inputs, outputs = [self.asked, *self.inputs], [self.planned, *self.described]
+        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
         estimates = [partial(self._estimate, "measuring"), partial(self._estimate, None)]
         for estimate in estimates if measures else [partial(self._estimate, "on change")]:
             # Also while an older one is still measured, which will not be shown.
             settled = settled.then(estimate, inputs, outputs, **EVERY)
 
-    def _estimate(self, unknown: Unknown | None, asked: Asked, *values: Any) -> Update:
+    def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
         """The estimate; ``unknown``: what it says of a time that could be measured, or None to measure it.
 
         What is measured is said with all the rest again: a field that was filled in fires its event while others still
         have their old values, and the answer to that may come after the answer to the whole form.
         """
-        is_newest = ask(asked)
+        is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
             runs = self.store.list()
@@ -92,7 +92,7 @@ class StartForm:
             if is_measurable and not unknown:
                 rate = measure_rate(run, self.store)
             planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
-            shown = {self.planned: planned, **self.describe(run, *values)}
+            update = {self.planned: planned, **self.describe(run, *values)}
         except UserFacingError as error:
-            shown = {self.planned: error_message(error)}
-        return shown if is_newest() else {self.planned: gr.skip()}
+            update = {self.planned: error_message(error)}
+        return update if is_newest() else {self.planned: gr.skip()}

@@ -10,7 +10,7 @@ import gradio as gr
 from sbert_app.figures.evaluation import reliability
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.evaluate.pickers import DATA, OR_HUB
 from sbert_app.services.background.watch import Watch
@@ -40,9 +40,9 @@ class CalibrationSection:
         with gr.Row():
             models, model = _models(results)
             self.model = gr.Dropdown(models, value=model, label="Model", min_width=220, elem_id="calibrate-model")
-            data, chosen = _data(results)
+            data, name = _data(results)
             label = "Fit on the scores of"
-            self.data = gr.Dropdown(data, value=chosen, label=label, min_width=220, elem_id="calibrate-data")
+            self.data = gr.Dropdown(data, value=name, label=label, min_width=220, elem_id="calibrate-data")
             self.second = open_dropdown("Check on", DATA, OR_HUB, 220, value=SECOND_SETS[0], elem_id="calibrate-check")
         ids = ("calibrate", "stop-calibrate", "calibrate-status")
         self.tab = MeasureTab.build(services, "calibration", "Calibrate “x of 5” on these scores", ids, "", "secondary")
@@ -64,12 +64,12 @@ class CalibrationSection:
 
     def show(self, results: Results) -> Update:
         """The models and the data sets of another table."""
-        (models, model), (data, chosen) = _models(results), _data(results)
-        second = next(name for name in (*results.data, *SECOND_SETS) if name != chosen)
+        (models, model), (data, first) = _models(results), _data(results)
+        second = next(name for name in (*results.data, *SECOND_SETS) if name != first)
         others = [(data_label(name), name) for name in results.data if name not in dict(DATA).values()]
         return {
             self.model: gr.Dropdown(models, value=model),
-            self.data: gr.Dropdown(data, value=chosen),
+            self.data: gr.Dropdown(data, value=first),
             self.second: gr.Dropdown([*others, *DATA], value=second),
         }
 
@@ -79,9 +79,11 @@ class CalibrationSection:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
         curve = calibrate_on(self.services.models, name, self._allowed(data), self.services.settings.home, watch)
-        said = f"“x of 5” under {name.label} is now fitted on {curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
-        said = f"{said}; Compare uses it."
-        return self._checked(watch, name, second, said) if second else {self.tab.status: messages.lead(said)}
+        sentence = (
+            f"“x of 5” under {name.label} is now fitted on {curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
+        )
+        sentence = f"{sentence}; Compare uses it."
+        return self._checked(watch, name, second, sentence) if second else {self.tab.status: messages.lead(sentence)}
 
     def check(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
         return self._checked(watch, ModelName.parse(model or ""), second, "")
@@ -92,19 +94,19 @@ class CalibrationSection:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
         forget(self.services.models, name, self.services.settings.home)
-        said = f"“x of 5” under {name.label} is now the one fitted on {data_label(FITTED_ON)}."
-        return {self.tab.status: messages.lead(said), self.figure: hidden()}
+        sentence = f"“x of 5” under {name.label} is now the one fitted on {data_label(FITTED_ON)}."
+        return {self.tab.status: messages.lead(sentence), self.figure: hidden()}
 
-    def _checked(self, watch: Watch, model: ModelName, second: str | None, said: str) -> Update:
+    def _checked(self, watch: Watch, model: ModelName, second: str | None, sentence: str) -> Update:
         try:
-            found = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
+            result = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
         except InputError as error:  # what was fitted before stays fitted
-            if not said:
+            if not sentence:
                 raise
-            return {self.tab.status: messages.lead(said) + messages.error_message(error), self.figure: hidden()}
-        head = messages.lead(said or f"“x of 5” under {model.label} is fitted on {data_label(found.fitted_on)}.")
-        figure = reliability(found.bins, data_label(found.data))
-        return {self.tab.status: head + messages.note(found.describe), self.figure: shown(figure)}
+            return {self.tab.status: messages.lead(sentence) + messages.error_message(error), self.figure: hidden()}
+        head = messages.lead(sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}.")
+        figure = reliability(result.bins, data_label(result.data))
+        return {self.tab.status: head + messages.note(result.describe), self.figure: visible(figure)}
 
     def _allowed(self, data: str | None) -> str:
         if not data:

@@ -7,7 +7,7 @@ import gradio as gr
 from sbert_app.figures.evaluation import quality_and_size
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
@@ -43,24 +43,24 @@ def build(services: Services) -> None:
         watch.report(0, f"Loading {model.label}")
         return result(measure_cost(services.models.get(model, Model), with_scores(pairs), watch), model, "Measured now")
 
-    def result(found: CostTable, model: ModelName, measured: str) -> Update:
-        near = found.smallest_within(NEAR)
+    def result(costs: CostTable, model: ModelName, measured: str) -> Update:
+        near = costs.smallest_within(NEAR)
         precisions = [(name, precision.label) for name, precision in PRECISIONS.items()]
         return {
             tab.status: macro("evaluate/cost_summary")(
                 model=model.label,
-                data=found.data,
-                full=found.cells[0],
+                data=costs.data,
+                full=costs.cells[0],
                 near=near,
                 near_label=PRECISIONS[near.precision].label,
                 points=NEAR,
             ),
-            figure: shown(quality_and_size(found)),
-            table: render("evaluate/templates/cost_table.html", table=found, precisions=precisions, measured=measured),
+            figure: visible(quality_and_size(costs)),
+            table: render("evaluate/templates/cost_table.html", table=costs, precisions=precisions, measured=measured),
         }
 
     def example() -> Update:
-        found = read_document(SHIPPED_COST, CostTable)
-        return result(found, ModelName.parse(found.model), "Shipped with the app, measured")
+        costs = read_document(SHIPPED_COST, CostTable)
+        return result(costs, ModelName.parse(costs.model), "Shipped with the app, measured")
 
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, limit=1, example=example)

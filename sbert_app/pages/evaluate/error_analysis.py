@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
@@ -67,12 +67,12 @@ class _ErrorAnalysisTab:
         results = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
         self.tab.wire(self.analyze, self.pickers.inputs, {}, results, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
-        for chosen, other in ((self.over, self.under), (self.under, self.over)):
-            chosen.input(self._explain(other), [self.analysis, chosen], explained, **LATEST)
+        for radio, other in ((self.over, self.under), (self.under, self.over)):
+            radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
         """Score the data set, or take the scores from the cache, and list the largest errors."""
-        spec, name = self.pickers.chosen(*values)
+        spec, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
         home = self.services.settings.home
         pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
@@ -131,35 +131,39 @@ class _ErrorAnalysisTab:
         scorer = self.services.models.get(model, Model)
         if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        found = attribute(scorer, pair.first, pair.second)
-        figure = word_map(found.words_a, found.words_b, found.matrix) if isinstance(found, Attribution) else None
-        return {self.pair: error_pair(pair, messages.attribution(found)), self.map: shown(figure)}
+        explanation = attribute(scorer, pair.first, pair.second)
+        figure = (
+            word_map(explanation.words_a, explanation.words_b, explanation.matrix)
+            if isinstance(explanation, Attribution)
+            else None
+        )
+        return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 
 def _error_list(label: str, name: str) -> gr.Radio:
     return gr.Radio([], label=label, min_width=340, elem_id=name, elem_classes="mistakes")
 
 
-def _choices(errors: list[RankedError], chosen: RankedError | None = None) -> gr.Radio:
+def _choices(errors: list[RankedError], selected: RankedError | None = None) -> gr.Radio:
     """A choice for each pair; its value is the row of the pair in the data set."""
     choices = [
         (f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}", pair.row)
         for pair in errors
     ]
-    return gr.Radio(choices, value=chosen.row if chosen else None)
+    return gr.Radio(choices, value=selected.row if selected else None)
 
 
 def errors_table(errors: Sequence[RankedError]) -> Markup:
     """The pairs of a list, the largest error first."""
     columns = [("sentence", ""), ("sentence", ""), *((name, "number") for name in ("gold", "gold rank", "model rank"))]
     rows = [
-        (each.first, each.second, f"{each.gold:.2f}", f"{each.gold_rank:.2f}", f"{each.score_rank:.2f}")
-        for each in errors
+        (error.first, error.second, f"{error.gold:.2f}", f"{error.gold_rank:.2f}", f"{error.score_rank:.2f}")
+        for error in errors
     ]
     return macro("table")(columns, rows)
 
 
-def slices(found: Sequence[Slice]) -> Markup:
+def slices(parts: Sequence[Slice]) -> Markup:
     """ρ of each slice, grouped by property."""
-    groups = [(prop, list(group)) for prop, group in groupby(found, key=lambda each: each.by)]
+    groups = [(prop, list(group)) for prop, group in groupby(parts, key=lambda part: part.by)]
     return render("evaluate/templates/slices.html", groups=groups)

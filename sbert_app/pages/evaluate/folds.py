@@ -77,7 +77,7 @@ def build(services: Services) -> None:
 def score_table(experiment: Experiment) -> Markup:
     """ρ of each fold before and after training on the rest, and their average."""
     cells = experiment.cells
-    scored = [(each.before, each.value) for each in cells if each.before is not None and each.value is not None]
+    scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
     return macro("evaluate/fold_scores")(
         data=experiment.record.name,
         split_by=experiment.record.by,

@@ -7,7 +7,7 @@ import gradio as gr
 from sbert_app.figures.evaluation import label_histograms
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
@@ -40,8 +40,8 @@ def build(services: Services) -> None:
         if data.kind == SCORED:  # become triplets, as in training
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         result = score_labels(services.models.get(model, Model), data, watch)
-        told = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
+        facts = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
         figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
-        return {tab.status: render("evaluate/templates/label_scores.html", **told), spread: shown(figure)}
+        return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
 
     tab.wire(score, pickers.inputs, {spread: hidden()})

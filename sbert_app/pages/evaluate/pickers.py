@@ -50,7 +50,7 @@ class ModelAndData:
     """The pickers of a tab that measures one model on one data set: the model, the data or a file, how that is read.
 
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-    tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.chosen(*values)
+    tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.named(*values)
                                              or model, data = pickers.loaded(*values)
                                              or, of several, models, data = values[0], pickers.rows(*values[1:])
     """
@@ -71,19 +71,19 @@ class ModelAndData:
             file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
 
-    def chosen(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
+    def named(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
         """The model, and the name of the data for the loaders. InputError unless a visitor may name them."""
         name = self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
         return ModelName.parse(model or ""), name
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
-        """The model and the rows. InputError as `chosen`, or if they cannot be read."""
+        """The model and the rows. InputError as `named`, or if they cannot be read."""
         return ModelName.parse(model or ""), self.rows(*data)
 
     def rows(self, *data: Any) -> Dataset:
         """The rows alone: the first 20,000, with a note if there are more."""
         from training.data.load import load_data
 
-        _, name = self.chosen(MODELS[0], *data)
+        _, name = self.named(MODELS[0], *data)
         rows = load_data(name, self._services.settings.home, split="test")
         return rows if len(rows) <= MOST_ROWS else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")

@@ -160,14 +160,14 @@ class _SimilarityTab:
 
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]
-        shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
-        shown += [self.display, *self.calibration.pickers]
+        outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
+        outputs += [self.display, *self.calibration.pickers]
         on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
-        self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *shown])
-        self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *shown], **PRIVATE)
+        self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
+        self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
-            control.change(self.show, [self.grid, *display], shown, **LATEST)
+            control.change(self.show, [self.grid, *display], outputs, **LATEST)
         self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
         pair = [self.grid, self.first, self.second, *display]
         for picker in (self.first, self.second):
@@ -189,10 +189,10 @@ class _SimilarityTab:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
             return {self.tab.status: ""}
 
-        shown = 0
+        cells = 0
         for update in self.tab.run(request, work, {}):
-            if grid.done > shown:
-                shown = grid.done
+            if grid.done > cells:
+                cells = grid.done
                 update[self.table] = score_table(grid, tabulate(grid, display.metric, display.papers))
             yield update
         yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show(grid, *display)}
@@ -250,8 +250,8 @@ def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
 
 def _scatter(results: Results, table: ResultTable) -> Any:
     """Quality against speed, by the average, or by a set that no model was trained on where some have seen others."""
-    seen = {name for row in table.rows for name in row.seen}
-    unseen = [column for column in table.columns if column.name not in seen]
+    trained_on = {name for row in table.rows for name in row.seen}
+    unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
     column = _fullest(table, tests or unseen or table.columns)
     points = []
@@ -287,9 +287,9 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     """Ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
     models = [row.model for row in table.rows if column.name not in row.seen]  # as those that may be the best
-    found = rank_models(results, column.name, table.metric, models or None)
-    labels = {each.name: ModelName.parse(each.name).label for each in found.standings}
-    return macro("ranking")(found, labels, f"by {column.label}", "Paired bootstrap", "models")
+    ranking = rank_models(results, column.name, table.metric, models or None)
+    labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
+    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", "models")
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
@@ -312,7 +312,7 @@ def _notes(table: ResultTable) -> list[str]:
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
         SEEN_NOTE: any(row.seen for row in table.rows),
     }
-    if hosts := {each.address for row in table.rows if (each := ModelName.parse(row.model).endpoint)}:
+    if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:
         notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True
     if table.system_rows:  # those between the rows that were measured and the paper's
         seeds = {system.label: system.seeds for system in shipped_systems()}

@@ -13,7 +13,7 @@ from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
 from sbert_app.pages.components.events import EVERY, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.evaluate.pickers import ModelAndData
@@ -77,14 +77,14 @@ def build(services: Services) -> None:
     shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
     report_button(services, *of_page("Threshold", shows, [precision, match_from]), "threshold")
 
-    def result(found: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
-        taken = found.to_take
+    def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
+        taken = decisions.to_take
         decision, similarity = taken.found.decision, taken.found.similarity
-        curves = {each.label: each.found.decision for each in found.models}
+        curves = {model.label: model.found.decision for model in decisions.models}
         return {
-            tab.status: decisions_table(found, data_label(rows.name), [*rows.notes, *notes], use),
-            curve: shown(figures.precision_recall(decision, criterion_labels(decision), curves)),
-            by_threshold: shown(figures.by_threshold(decision, similarity, taken.label)),
+            tab.status: decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
+            curve: visible(figures.precision_recall(decision, criterion_labels(decision), curves)),
+            by_threshold: visible(figures.by_threshold(decision, similarity, taken.label)),
             meaning: gr.update(visible=True),
         }
 
@@ -97,15 +97,17 @@ def build(services: Services) -> None:
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*values)
         home = services.settings.home
-        found = decide_models(names, rows, services.models, home, criteria, match_from, watch)
-        return result(found, rows, _use(services, *values))
+        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
+        return result(decisions, rows, _use(services, *values))
 
     def example() -> Update:
         rows, scores = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {scores.made}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
-        found = decide_results({name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
-        return result(found, rows, _use(services, rows.name, None), [note])
+        decisions = decide_results(
+            {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria
+        )
+        return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
     tab.wire(find, [precision, match_from, *pickers.inputs], nothing, example=example)
@@ -127,8 +129,8 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
         # Bulk scores with bi-encoders.
         if opener_of(model, services.settings.home).type is not VectorModel:
             return ""
-        chosen = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
+        settings = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
         at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}
-        return use_link("bulk?" + urlencode({key: value for key, value in (query | chosen | at).items() if value}))
+        return use_link("bulk?" + urlencode({key: value for key, value in (query | settings | at).items() if value}))
 
     return link

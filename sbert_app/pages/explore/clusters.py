@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, current_clusters, opened, shorten
 from sbert_app.services.background.watch import Watch
@@ -124,14 +124,14 @@ class _ClustersTab:
 
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
-        found = [self.open_corpus, self.clustering]
+        states = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]
         for events, change, values in (
             ([self.rename.click, self.name.submit], self._rename, [self.renamed, self.name]),
             ([self.merge.click], partial(merge, self.edits), [self.merged]),
             ([self.undo.click], lambda key, _: self.edits.change(key, lambda _: ClusterEdits()), []),
         ):
-            edit = gr.on(events, partial(self.change, change), [*found, *values], changed, **PRIVATE)
+            edit = gr.on(events, partial(self.change, change), [*states, *values], changed, **PRIVATE)
             self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
@@ -145,18 +145,18 @@ class _ClustersTab:
         count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        found = current_clusters(embeddings, embedded, settings, watch)
-        groups = describe_clusters(embedded, found.labels, found.names)
+        edited = current_clusters(embeddings, embedded, settings, watch)
+        groups = describe_clusters(embedded, edited.labels, edited.names)
         seconds, folder = time.perf_counter() - started, self.services.temp.new_folder("explore")
         choices = [
-            (" ".join(filter(None, (f"{each.number}:", each.title, f"({len(each.rows):,})"))), each.number - 1)
-            for each in groups
-            if each.number
+            (" ".join(filter(None, (f"{group.number}:", group.title, f"({len(group.rows):,})"))), group.number - 1)
+            for group in groups
+            if group.number
         ]
         return {
             self.task.status: clusters_status(groups, embedded, method, seconds),
             self.table: clusters(groups, embedded.corpus),
-            self.download: shown(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
+            self.download: visible(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
             self.shown_for: open_corpus,
             self.clustering: Clustering(settings, clustering.changes),
             self.edit: gr.update(visible=bool(choices)),
@@ -176,10 +176,10 @@ class _ClustersTab:
             return {self.edit_note: messages.error_message(error)}
         return {self.clustering: Clustering(settings, clustering.changes + 1), self.edit_note: "", self.name: ""}
 
-    def _rename(self, key: str, found: EditedClusters, label: int | None, name: str) -> None:
+    def _rename(self, key: str, edited: EditedClusters, label: int | None, name: str) -> None:
         if label is None:
             raise InputError("choose a cluster to rename.")
-        rename(self.edits, key, found, int(label), name or "")
+        rename(self.edits, key, edited, int(label), name or "")
 
     def _no_clusters(self) -> Update:
         return {self.table: "", self.download: hidden(), self.edit: hidden()}
@@ -189,7 +189,7 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
     is_tree = method == HIERARCHICAL
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
     visible = (method == HDBSCAN, is_tree, is_tree and cut == BY_COSINE, by_number)
-    return [gr.update(visible=each) for each in visible]
+    return [gr.update(visible=is_visible) for is_visible in visible]
 
 
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
@@ -207,13 +207,13 @@ def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method:
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
     """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
-    found = [group for group in groups if group.number]
+    numbered = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",
-        clusters=found[:MAX_CLUSTERS_SHOWN],
+        clusters=numbered[:MAX_CLUSTERS_SHOWN],
         most=MAX_LISTED,
         sentences=lambda rows: [shorten(corpus.sentences[row]) for row in rows],
-        more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
+        more=max(0, len(numbered) - MAX_CLUSTERS_SHOWN),
         unclustered=_unclustered(groups),
     )
 

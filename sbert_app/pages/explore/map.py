@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
@@ -79,14 +79,14 @@ class AtlasExport:
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        found = current_clusters(embeddings, embedded, clustering.settings, watch)
-        clusters = describe_clusters(embedded, found.labels, found.names)
+        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
+        clusters = describe_clusters(embedded, edited.labels, edited.names)
         folder = self.services.temp.new_folder("explore")
         file, settings = folder / "atlas.parquet", MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
         cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        drawn = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
-        status = macro("explore/atlas")(rows=len(embedded), drawn=drawn, options=OPTIONS)
-        return {self.tab.status: status, self.file: shown(str(file))}
+        points = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
+        return {self.tab.status: status, self.file: visible(str(file))}
 
 
 SUGGESTED = "suggested"  # until a corpus is open
@@ -101,7 +101,7 @@ class _MapTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        self.shown = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
+        self.current = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
         with gr.Row(elem_classes="explore-map"):
             with gr.Column(scale=8, min_width=320):
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -166,8 +166,8 @@ class _MapTab:
             *(self.seed, self.second, self.pooling, self.layout, self.pairs),
             self.names,
         ]
-        inputs = [self.shown, self.open_corpus, self.clustering, *controls]
-        stopped: Update = {self.shown: None}  # the last map stays
+        inputs = [self.current, self.open_corpus, self.clustering, *controls]
+        stopped: Update = {self.current: None}  # the last map stays
         empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
         draw = self.task.handler(self.draw, empty, stopped, unless=self._is_shown)
 
@@ -175,10 +175,10 @@ class _MapTab:
             return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
 
         offered = [self.colour, self.query, self.pairs, self.second, self.nearest, *self.panel.outputs]
-        known = [self.open_corpus, self.panel.picked, self.colour]
-        draw_at(self.open_corpus.change(self.opened, known, offered, **PRIVATE).then)
+        state = [self.open_corpus, self.panel.picked, self.colour]
+        draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
         for event in self.panel.wire(self.slider):
-            recoloured = [self.colour, self.shown]
+            recoloured = [self.colour, self.current]
             draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
         draw_at(self.clustering.change)
         self.colour.input(
@@ -220,12 +220,12 @@ class _MapTab:
     def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
         """A group was saved or deleted: colour by groups, while there are some."""
         if open_corpus is None:
-            return {self.shown: gr.skip()}
+            return {self.current: gr.skip()}
         if self.panel.groups_of(open_corpus):
             colour = GROUPS
         elif colour == GROUPS:
             colour = first_colour(self.services.embeddings.corpus(open_corpus.corpus))
-        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.shown: None}
+        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.current: None}
 
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
@@ -252,9 +252,9 @@ class _MapTab:
         is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
             self.task.status: self._map_status(result, controls),
-            self.plot: shown(plot),
+            self.plot: visible(plot),
             self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
-            self.shown: _wanted(open_corpus, clustering, controls),
+            self.current: _version(open_corpus, clustering, controls),
         }
 
     def _plot(
@@ -275,9 +275,9 @@ class _MapTab:
                 colouring = colouring.of(result.rows)
         return self.plot.postprocess(make_figure(result, controls, colouring, topics if controls.names else ()))
 
-    def _is_shown(self, shown: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+    def _is_shown(self, current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
         """Whether the map is there that the controls ask for, or none can be."""
-        return open_corpus is None or shown == _wanted(open_corpus, clustering, MapControls(*values))
+        return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
     def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
         if open_corpus is None:
@@ -296,11 +296,11 @@ class _MapTab:
         pairs = pair_distances(result, gold) if gold is not None and controls.pairs else None
         run_id = ModelName.parse(result.embedded[-1].model).run_id
         if len(result.embedded) == 2 and run_id is not None:
-            found = self.services.jobs.store.get(run_id)
-            base = found.config.base
-            run = {"name": found.name, "base": base, "is_base": base == result.embedded[0].model}
+            trained = self.services.jobs.store.get(run_id)
+            base = trained.config.base
+            run = {"name": trained.name, "base": base, "is_base": base == result.embedded[0].model}
         return map_status(result, pairs, run)
 
 
-def _wanted(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
+def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

@@ -65,7 +65,7 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
 
     ``topics``: coarse and fine regions, whose keywords are written onto it.
     """
-    named = [topic_labels(each) for each in topics]
+    named = [topic_labels(layer) for layer in topics]
     if isinstance(colouring, Labels) and controls.colour in (CLUSTER, GROUPS, TOPIC):
         named[:1] = [colouring]
     is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
@@ -128,11 +128,11 @@ def first_colour(corpus: Corpus) -> str:
 
 def _cluster_names(services: Services, embedded: EmbeddedCorpus, clustering: ClusterSettings, watch: Watch) -> Labels:
     """Each point's cluster, named by its number and its name or keywords."""
-    found = current_clusters(services.embeddings, embedded, clustering, watch)
-    words = keywords_of(embedded.corpus.sentences, found.labels, TITLE_KEYWORDS)
-    titles = {label: found.names.get(label) or ", ".join(words[label]) for label in range(len(found.originals))}
+    edited = current_clusters(services.embeddings, embedded, clustering, watch)
+    words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
+    titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
     names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
-    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in found.labels.tolist()])
+    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])
 
 
 def _groups(services: Services, corpus: Corpus) -> Labels:
@@ -162,16 +162,18 @@ def map_titles(result: MapResult) -> list[str]:
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     """The clicked sentence and its nearest sentences, under each model."""
-    sentences, found = embedded[0].corpus.sentences, [_nearest(each, row) for each in embedded]
+    sentences, neighbours = embedded[0].corpus.sentences, [_nearest(corpus, row) for corpus in embedded]
     return macro("explore/nearest")(
         sentence=shorten(sentences[row]),
-        rows=[row, *(at for _, at in found[0])],
+        rows=[row, *(at for _, at in neighbours[0])],
         lists=[
             {
-                "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
+                "caption": f"Nearest under {corpus.model}, {corpus.pooling}"
+                if len(embedded) > 1
+                else "Nearest, by cosine",
                 "rows": [(cosine, shorten(sentences[at])) for cosine, at in others],
             }
-            for each, others in zip(embedded, found, strict=True)
+            for corpus, others in zip(embedded, neighbours, strict=True)
         ],
     )
 

@@ -76,7 +76,7 @@ class Shared:
 
     open_corpus: Any  # gr.State of an OpenCorpus, or None
     clustering: Any  # gr.State of a Clustering
-    known: Any  # gr.BrowserState of the ids of the corpora that this browser has opened
+    corpus_ids: Any  # gr.BrowserState of the ids of the corpora that this browser has opened
 
 
 @dataclass(frozen=True)

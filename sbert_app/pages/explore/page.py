@@ -76,7 +76,7 @@ class CorpusChoice(NamedTuple):
     vectors: str | None  # the column of a Parquet file that holds them
     array: str | None  # a .npy file of them
     data: str | None
-    kept: str | None  # the id of one of the visitor's corpora
+    own_corpus: str | None  # the id of one of the visitor's corpora
 
 
 def build(services: Services) -> None:
@@ -94,8 +94,8 @@ class _ExplorePage:
         self.services, self.corpora = services, services.corpora
         self.open_corpus = gr.State(None)
         # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
-        self.known = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.known)
+        self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
+        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
         tagline = "See a corpus as a map, search it, and find its topics, near-duplicates and outliers."
         gr.HTML(messages.heading("Explore", tagline))
         status = gr.HTML(messages.waiting("Opening the corpus …"), elem_id="corpus-status")
@@ -129,27 +129,29 @@ class _ExplorePage:
         with gr.Row(visible=False) as self.yours:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
             none = [("none yet", "")]
-            self.kept = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
+            self.own_corpus = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
             self.forget = gr.Button("Delete it", elem_id="corpus-delete", min_width=90)
 
     def wire(self, tabs: gr.Tabs) -> None:
-        named = [self.source, self.data, self.kept, self.model, self.pooling]
+        named = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         inside = inputs_of(tabs, gr.Textbox)
-        passing = {each: PASSING[each.elem_id] for each in inside if each.elem_id in PASSING}
+        passing = {control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING}
         restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
-        chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
-        inputs = [*chosen, self.data, self.kept, self.model, self.pooling, self.known]
+        source = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
+        inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
         of_file = [self.upload, self.vectors, self.array, self.described, *self.reading.outputs]
         fields = [self.text, self.data, self.yours, *of_file]
         self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.vectors, self.described], **PRIVATE)
-        opened = [self.open_corpus, self.known, self.source, self.kept, self.fold]
-        deleted = self.forget.click(self.delete, [self.kept, self.known], [self.source, self.known], **UNQUEUED)
-        asked = (self.tab.start.click, self.kept.input, deleted.then)
-        for event, work in ((restored.then, self.open), *((each, self.open_and_fold) for each in asked)):
+        opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
+        deleted = self.forget.click(
+            self.delete, [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids], **UNQUEUED
+        )
+        requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
+        for event, work in ((restored.then, self.open), *((request, self.open_and_fold) for request in requests)):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
-            ended.then(self.listed, [self.known, self.kept], self.kept, **UNQUEUED)
+            ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
 
     def describe_file(self, path: str | None) -> Update:
         """What a file is, with its columns of vectors, or why it cannot be used."""
@@ -180,16 +182,16 @@ class _ExplorePage:
             has_own = path is not None and bool(vector_columns(open_upload(path)))
         return {**visible, self.vectors: gr.update(visible=has_own), **self.reading.describe(path, encoding)}
 
-    def listed(self, known: list[str], kept: str | None) -> gr.Dropdown:
+    def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
         """The corpora of this browser that are still kept, and the one that the address has named."""
-        found = self.corpora.list(dict.fromkeys([*known, *filter(None, [kept])]))
-        return gr.Dropdown([kept_choice(*each) for each in found.items()] or [("none yet", "")])
+        records = self.corpora.list(dict.fromkeys([*corpus_ids, *filter(None, [corpus_id])]))
+        return gr.Dropdown([kept_choice(*item) for item in records.items()] or [("none yet", "")])
 
-    def delete(self, kept: str | None, known: list[str]) -> Update:
+    def delete(self, corpus_id: str | None, corpus_ids: list[str]) -> Update:
         """Delete a corpus of the visitor, and go back to the example."""
-        if kept in known:
-            self.corpora.records.delete(kept)
-        return {self.source: EXAMPLE, self.known: [key for key in known if key != kept]}
+        if corpus_id in corpus_ids:
+            self.corpora.records.delete(corpus_id)
+        return {self.source: EXAMPLE, self.corpus_ids: [key for key in corpus_ids if key != corpus_id]}
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Read the chosen corpus, encode it, and select it for the tabs. What a visitor has brought is kept."""
@@ -197,11 +199,11 @@ class _ExplorePage:
         embeddings, yours = self.services.embeddings, {}
         if choice.source in (TEXT, FILE):
             key, corpus = self._keep(choice)
-            known = [key, *(each for each in values[-1] if each != key)][:MOST_LISTED]
+            corpus_ids = [key, *(corpus_id for corpus_id in values[-1] if corpus_id != key)][:MOST_LISTED]
             label = kept_choice(key, self.corpora.records.get(key))
-            yours = {self.known: known, self.source: YOURS, self.kept: gr.Dropdown([label], value=key)}
+            yours = {self.corpus_ids: corpus_ids, self.source: YOURS, self.own_corpus: gr.Dropdown([label], value=key)}
         elif choice.source == YOURS:
-            corpus = self.corpora.read(choice.kept or "")
+            corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
             corpus = Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
         else:

@@ -99,7 +99,7 @@ def hits(result: SearchResult) -> Markup:
     )
 
 
-def _distinct(found: Sequence[Hit]) -> list[tuple[Hit, int]]:
+def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
     """Each sentence once, in its best place, and how often it was found."""
-    times = Counter(hit.sentence for hit in found)
-    return [(hit, times.pop(hit.sentence)) for hit in found if hit.sentence in times]
+    times = Counter(hit.sentence for hit in ranked)
+    return [(hit, times.pop(hit.sentence)) for hit in ranked if hit.sentence in times]

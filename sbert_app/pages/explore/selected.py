@@ -87,14 +87,14 @@ class SelectedPanel:
         parts = [self.picked, self.column, self.summary, self.table, self.download, self.links, self.rows, self.note]
         return [*parts, self.group, self.delete, self.name, self.colour]
 
-    def wire(self, drawn: Any) -> tuple[Any, Any]:
+    def wire(self, plot: Any) -> tuple[Any, Any]:
         """Connect the components. ``drawn``: the component whose select event has the rows of a lasso or a box.
 
         Returns the events after which a group was saved, and deleted.
         """
         self.drag.change(None, self.drag, None, js=SET_DRAG, **PRIVATE)
         state = [self.open_corpus, self.picked]
-        drawn.select(self.pick_drawn, state, self.outputs, **PRIVATE)
+        plot.select(self.pick_drawn, state, self.outputs, **PRIVATE)
         self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
         self.group.input(self.pick_group, [self.open_corpus, self.group], self.outputs, **PRIVATE)
         self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **PRIVATE)
@@ -121,16 +121,16 @@ class SelectedPanel:
             return {self.note: messages.error_message(error)}
 
     def pick_group(self, open_corpus: OpenCorpus | None, name: str) -> Update:
-        found = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
-        return self._show(open_corpus, found.rows if found else (), found.name if found else "")
+        selected = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
+        return self._show(open_corpus, selected.rows if selected else (), selected.name if selected else "")
 
     def keep(self, open_corpus: OpenCorpus | None, picked: SelectedRows, name: str, colour: str) -> Update:
         try:
             group = save_group(self.groups, self._corpus(open_corpus), name or "", colour, picked.rows)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
-        kept = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
-        return {**self._show(open_corpus, group.rows, group.name), self.note: messages.note(kept)}
+        message = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
+        return {**self._show(open_corpus, group.rows, group.name), self.note: messages.note(message)}
 
     def forget(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """Delete the group that is selected; its sentences stay selected."""
@@ -155,7 +155,7 @@ class SelectedPanel:
 
     def _selected(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str) -> Update:
         groups = self.groups_of(open_corpus)
-        names = [(f"{each.name} ({len(each.rows):,})", each.name) for each in groups]
+        names = [(f"{saved.name} ({len(saved.rows):,})", saved.name) for saved in groups]
         common: Update = {
             self.group: gr.Dropdown([("none", NO_GROUP), *names], value=group, visible=bool(groups)),
             self.delete: gr.update(visible=bool(group)),
@@ -169,7 +169,7 @@ class SelectedPanel:
             return {**common, **hidden, self.picked: SelectedRows()}
         sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
         token = self.services.shared_sentences.put(sentences)
-        colour = next((each.colour for each in groups if each.name == group), None)
+        colour = next((saved.colour for saved in groups if saved.name == group), None)
         return {
             **common,
             self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),

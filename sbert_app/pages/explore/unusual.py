@@ -27,23 +27,23 @@ def build(services: Services, shared: Shared) -> None:
     def find(watch: Watch, open_corpus: OpenCorpus | None) -> Update:
         embedded = opened(open_corpus).embed(services.embeddings)
         comparing = watch.stage(f"Looking for the nearest of {len(embedded):,} sentences")
-        found = find_unusual(embedded, services.embeddings.cache, comparing)
-        return {tab.status: "", tables: unusual_tables(found, embedded.corpus)}
+        unusual = find_unusual(embedded, services.embeddings.cache, comparing)
+        return {tab.status: "", tables: unusual_tables(unusual, embedded.corpus)}
 
     tab.wire(find, [shared.open_corpus], {tables: ""})
     cleared = {tables: "", tab.status: PRESS}
     shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
 
 
-def unusual_tables(found: Unusual, corpus: Corpus) -> Markup:
+def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     """How many hubs and outliers there are, and the first of each."""
-    hubs, outliers = ([*each[:MAX_LISTED].tolist()] for each in (found.hubs, found.outliers))
+    hubs, outliers = ([*rows[:MAX_LISTED].tolist()] for rows in (unusual.hubs, unusual.outliers))
     return render(
         "explore/templates/unusual.html",
-        k=found.k,
+        k=unusual.k,
         sentences=len(corpus),
-        counts=(len(found.hubs), len(found.outliers)),
-        hubs=[(int(found.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
-        outliers=[(float(found.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
+        counts=(len(unusual.hubs), len(unusual.outliers)),
+        hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
+        outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
         rows=(hubs, outliers),
     )

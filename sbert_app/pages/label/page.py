@@ -118,58 +118,58 @@ class _LabelPage:
             query = request.query_params
             return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
 
-        chosen = [self.project, self.rater]
-        shown = [self.card, self.error]
-        everything = [*chosen, *shown, self.new, *self.results.outputs]
+        choice = [self.project, self.rater]
+        judging = [self.card, self.error]
+        everything = [*choice, *judging, self.new, *self.results.outputs]
         on_open(open_link, everything, **UNQUEUED)
         for event, field in (
             (self.begin.click, self.begin),
             (self.rater.submit, self.rater),
             (self.project.input, self.project),
         ):
-            opened = event(self.opened, chosen, everything, **UNQUEUED)
-            opened.then(None, chosen, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
-        after = [*shown, *self.results.outputs]
+            opened = event(self.opened, choice, everything, **UNQUEUED)
+            opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
+        after = [*judging, *self.results.outputs]
         for listen, handler in (
             (self.card.judge, self.judge),
             (self.card.take_back, self.take_back),
             (self.card.turn, self.turn),
             (self.card.agree, self.agree),
         ):
-            listen(handler, chosen, after, **EVERY)
+            listen(handler, choice, after, **EVERY)
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
-        made = self.tab.on(
+        created = self.tab.on(
             self.tab.start.click,
             self.tab.handler(self.make, {}),
             [*inputs, *self.how_read.inputs],
             [self.project, self.new],
         )
-        made = made.success(self.opened, chosen, everything, **UNQUEUED)
-        made.then(None, chosen, None, js=f"(project, rater) => {REMEMBER}")
+        created = created.success(self.opened, choice, everything, **UNQUEUED)
+        created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
         self.results.wire()
 
     def opened(self, project_id: str, rater: str) -> Update:
         """The project's first pair that this rater has not judged; the example of how it works without a project."""
         listed = self.projects.list()
         problems = "".join(map(messages.error_message, self.projects.store.list().damaged))
-        ids = [each for each, _ in listed]
-        choices = [(f"{info.name} ({info.source})", each) for each, info in listed] or [("none yet", NO_PROJECT)]
-        known = project_id if project_id in ids else NO_PROJECT
-        missing = f"there is no project {project_id[:80]!r}" if project_id and not known else ""
+        ids = [key for key, _ in listed]
+        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [("none yet", NO_PROJECT)]
+        listed_id = project_id if project_id in ids else NO_PROJECT
+        missing = f"there is no project {project_id[:80]!r}" if project_id and not listed_id else ""
         update: Update = {
-            self.project: gr.Dropdown(choices, value=known or (ids[0] if ids else NO_PROJECT)),
+            self.project: gr.Dropdown(choices, value=listed_id or (ids[0] if ids else NO_PROJECT)),
             self.rater: rater,
             self.error: problems + messages.error_message(missing) if missing else problems,
         }
         if not ids:  # an open form is not closed: somebody may be at it already
             update[self.new] = gr.Accordion(open=True)
-        project_id = known or (ids[0] if ids else NO_PROJECT)
+        project_id = listed_id or (ids[0] if ids else NO_PROJECT)
         try:
             project = self.projects.open(project_id) if project_id else None
-            results = self.results.shown(project, rater)
+            results = self.results.for_project(project, rater)
         except UserFacingError as error:
-            project, results = None, self.results.shown(None)
+            project, results = None, self.results.for_project(None)
             update[self.error] = messages.error_message(error)
         card = _no_project() if project is None else self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
@@ -216,9 +216,9 @@ class _LabelPage:
         source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
         if second == "none":
             raise InputError("choose a second model: pairs are worth judging where two disagree")
-        wanted = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
+        request = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
         self.projects.check_new(name)
-        info, pairs = choose_pairs(wanted, services.models, services.settings.home, watch)
+        info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         if file:
             info = replace(info, source=Path(file).name)  # also where a copy with other columns was read
         project_id = self.projects.create(info, pairs)

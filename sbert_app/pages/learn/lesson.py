@@ -142,14 +142,14 @@ class Lesson:
 @cache
 def lessons() -> tuple[Lesson, ...]:
     contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
-    found = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
-    return tuple(sorted(found, key=lambda lesson: lesson.number))
+    loaded = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
+    return tuple(sorted(loaded, key=lambda lesson: lesson.number))
 
 
-def lesson_number(asked: str | None) -> int:
+def lesson_number(text: str | None) -> int:
     """The lesson number in a link; 1 if there is no such lesson."""
     numbers = {str(lesson.number) for lesson in lessons()}
-    return int(asked) if asked in numbers else 1
+    return int(text) if text in numbers else 1
 
 
 # ---------------------------------------------------------------- what several results are made of

@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, values_of
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, on_open
-from sbert_app.pages.components.measure_tab import hidden, shown
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Questions, Update, ask, on_open
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
@@ -65,13 +65,15 @@ class _LearnPage:
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
         with gr.Row(elem_classes="chips rail", elem_id="rail"):
             self.chips = [
-                gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
-                for each in lessons()
+                gr.Button(
+                    f"{lesson.number} {lesson.short}", size="sm", elem_classes="chip", elem_id=f"go-{lesson.number}"
+                )
+                for lesson in lessons()
             ]
         self.count = gr.HTML(elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
-        parts = [part for each in self.views for part in each.outputs[:2]]
-        self.reported = [*parts, *(field for each in self.views for field in each.fields)]
+        parts = [part for view in self.views for part in view.outputs[:2]]
+        self.reported = [*parts, *(field for view in self.views for field in view.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
@@ -81,10 +83,10 @@ class _LearnPage:
 
     def report(self, current: int, *values: Any) -> Report:
         """What the open lesson shows, without the answer to its question."""
-        given, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
+        value_of, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
         sections = {"Measured": view.outputs[:2], "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
-        return make(*(given[each] for each in inputs))
+        return make(*(value_of[component] for component in inputs))
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
         number, own = lesson.number, "Reset to the lesson’s settings"
@@ -103,21 +105,21 @@ class _LearnPage:
 
     def wire(self) -> None:
         current, class_link = self.current, self.class_link
-        columns = [each.column for each in self.views]
-        shown = [current, self.count, *columns, *self.chips, self.previous, self.following]
-        controls = [control for each in self.views for control in each.demo.controls]
-        fields = [field for each in self.views for field in each.fields]
-        asked = gr.State({})  # for each lesson what was asked last
-        outputs = [component for each in self.views for component in each.outputs]
+        columns = [view.column for view in self.views]
+        navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
+        controls = [control for view in self.views for control in view.demo.controls]
+        fields = [field for view in self.views for field in view.fields]
+        questions = gr.State({})  # for each lesson what was asked last
+        outputs = [component for view in self.views for component in view.outputs]
 
-        def measure_open(asked: Asked, class_link: ClassLink, current: int, *values: Any) -> Update:
+        def measure_open(questions: Questions, class_link: ClassLink, current: int, *values: Any) -> Update:
             remaining = iter(values)
-            own = [list(islice(remaining, len(each.demo.controls))) for each in self.views]
-            return _measure(self.views[current - 1], asked, class_link, *own[current - 1])
+            own = [list(islice(remaining, len(view.demo.controls))) for view in self.views]
+            return _measure(self.views[current - 1], questions, class_link, *own[current - 1])
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
-            return remembered.then(measure_open, [asked, class_link, current, *controls], outputs, **PRIVATE)
+            return remembered.then(measure_open, [questions, class_link, current, *controls], outputs, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers  # of the lessons that are shown
@@ -127,29 +129,29 @@ class _LearnPage:
         opened = on_open().then(
             self.open,
             self.requested,
-            [class_link, self.banner, *shown, *fields],
+            [class_link, self.banner, *navigation, *fields],
             js="() => window.requestedLesson()",
             **UNQUEUED,
         )
         keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
         for number, chip in enumerate(self.chips, start=1):
-            measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
+            measure_after(chip.click(partial(_show_lesson, number), class_link, navigation, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
-            turned = button.click(partial(turn, step), [class_link, current], shown, **UNQUEUED)
+            turned = button.click(partial(turn, step), [class_link, current], navigation, **UNQUEUED)
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
-        for each in self.views:
-            measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
+        for view in self.views:
+            measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
             gr.on(
-                each.demo.events,
+                view.demo.events,
                 *measure,
                 trigger_mode="always_last",
                 show_progress="minimal",
-                show_progress_on=each.outputs[1],
+                show_progress_on=view.outputs[1],
                 concurrency_limit=2,
                 api_visibility="private",
             )
-            reset = each.reset.click(partial(_initial, each), class_link, each.demo.controls, **UNQUEUED)
+            reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 
     def open(self, requested: str, request: gr.Request) -> list[Any]:
@@ -165,7 +167,7 @@ class _LearnPage:
             class_link,
             gr.update(value=banner, visible=bool(banner)),
             *_show_lesson(number, class_link),
-            *(value for each in self.views for value in _changed(each, class_link, request)),
+            *(value for view in self.views for value in _changed(view, class_link, request)),
         ]
 
     def encode_in_background(self, class_link: ClassLink) -> None:
@@ -195,9 +197,10 @@ def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
 def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> list[Any]:
     """Updates of the fields: what the address gives, or the class; what is the lesson's own is left alone."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
-    given = zip(view.fields, values_of(view.fields, request), strict=True)
+    in_address = zip(view.fields, values_of(view.fields, request), strict=True)
     return [
-        of_class[field] if value == gr.skip() and of_class[field] != field.value else value for field, value in given
+        of_class[field] if value == gr.skip() and of_class[field] != field.value else value
+        for field, value in in_address
     ]
 
 
@@ -213,24 +216,28 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     return [
         number,
         macro("learn/count")(numbers.index(number) + 1, len(numbers)),
-        *(gr.update(visible=each == number) for each in every),
-        *(gr.update(variant="primary" if each == number else "secondary", visible=each in numbers) for each in every),
+        *(gr.update(visible=at == number) for at in every),
+        *(gr.update(variant="primary" if at == number else "secondary", visible=at in numbers) for at in every),
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),
     ]
 
 
-def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: Any) -> Update:
+def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
     """Updates of figure, result and link; or of the result alone, with the message of a user error.
 
     None if the visitor has asked for something else of this lesson meanwhile: the answer to that may be there already.
     """
     figure, result, link = view.outputs
-    is_newest = ask(asked, view.lesson.number)
+    is_newest = ask(questions, view.lesson.number)
     update: Update
     try:
-        found = view.demo.measure(_context(view.services, class_link), *values)
-        update = {figure: shown(found.figure), result: found.html, link: _page_link(view.lesson, found.href)}
+        measurement = view.demo.measure(_context(view.services, class_link), *values)
+        update = {
+            figure: visible(measurement.figure),
+            result: measurement.html,
+            link: _page_link(view.lesson, measurement.href),
+        }
     except UserFacingError as error:
         update = {figure: hidden(), result: messages.error_message(error)}
     return update if is_newest() else {result: gr.skip()}

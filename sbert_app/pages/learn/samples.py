@@ -109,7 +109,7 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     by_pooling = {}
     with Timed() as timed:  # all poolings from one pass; the states of a sentence are (1, T, D)
         tokens = encoder.token_vectors([*sample.first, *sample.second])
-        hidden = [torch.from_numpy(each.hidden)[None] for each in tokens]
+        hidden = [torch.from_numpy(vectors_of.hidden)[None] for vectors_of in tokens]
         for name in PAPER_POOLINGS:
             vectors = torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy()
             by_pooling[name] = (vectors[: len(sample.first)], vectors[len(sample.first) :])

@@ -40,18 +40,18 @@ class ClassLink:
 
     title: str = ""
     setup: Setup = STANDARD
-    chosen: tuple[int, ...] = ()
+    selection: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return self.chosen or tuple(lesson.number for lesson in lessons())
+        return self.selection or tuple(lesson.number for lesson in lessons())
 
     @property
     def query(self) -> str:
         """What follows ? in the link, without what is standard: it has to be written on a board. "" for no class."""
         if not self.title:
             return ""
-        setup, numbers = self.setup, ",".join(map(str, self.chosen))
+        setup, numbers = self.setup, ",".join(map(str, self.selection))
         values = {"model": setup.model, "data": setup.data, "seed": setup.seed, "lessons": numbers}
         standard = {**vars(STANDARD), "lessons": ""}
         changed = {name: value for name, value in values.items() if value != standard[name]}
@@ -85,9 +85,9 @@ class ClassLink:
 
     def sheet(self, answers: bool) -> Markup:
         """A page to print: the questions with room to write, or the answers."""
-        shown = [lesson for lesson in lessons() if lesson.number in self.numbers]
+        listed = [lesson for lesson in lessons() if lesson.number in self.numbers]
         title = self.title or "Lessons on sentence embeddings"
-        return render("learn/templates/sheet.html", link=self, title=title, lessons=shown, answers=answers)
+        return render("learn/templates/sheet.html", link=self, title=title, lessons=listed, answers=answers)
 
 
 def address_for_others(page: str, bound: str) -> str | None:
@@ -129,12 +129,12 @@ def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
 
 def _numbers(text: str) -> tuple[int, ...]:
     """Lesson numbers from "4,8,9", in order, without repetition."""
-    known = {str(lesson.number) for lesson in lessons()}
-    asked = [part.strip() for part in text.split(",") if part.strip()]
-    for part in asked:
-        if part not in known:
-            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(known)}")
-    return tuple(sorted({int(part) for part in asked}))
+    numbers = {str(lesson.number) for lesson in lessons()}
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if part not in numbers:
+            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(numbers)}")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def build(services: Services) -> None:
@@ -151,7 +151,7 @@ def build(services: Services) -> None:
                 "0", label="Seed", info="0: not at random", max_lines=1, min_width=120, elem_id="class-seed"
             )
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        chosen = gr.CheckboxGroup(choices, label="Lessons", info="None chosen: all", elem_id="class-lessons")
+        selected = gr.CheckboxGroup(choices, label="Lessons", info="None chosen: all", elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             enable_when(make, {title: "name the class first"})
@@ -159,9 +159,9 @@ def build(services: Services) -> None:
         links = gr.HTML(elem_id="class-links")
 
         def show(
-            title: str, model: str, data: str, seed: str, chosen: list[str], request: gr.Request
+            title: str, model: str, data: str, seed: str, selected: list[str], request: gr.Request
         ) -> tuple[Any, Any]:
-            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(chosen)}
+            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(selected)}
             try:
                 if not title.strip():
                     raise InputError("give the class a name; it stands at the top of the page and of the sheet")
@@ -171,7 +171,7 @@ def build(services: Services) -> None:
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 
-        gr.on([make.click, title.submit], show, [title, model, data, seed, chosen], [links, copy], **UNQUEUED)
+        gr.on([make.click, title.submit], show, [title, model, data, seed, selected], [links, copy], **UNQUEUED)
         copy.click(None, None, None, js="() => window.copyClassLink()")
 
 
@@ -179,5 +179,5 @@ def sheet(values: Mapping[str, str], access: AccessPolicy) -> Markup:
     """The sheet for the parameters of a link, which may name lessons without a class. InputError as `read_class`."""
     link = read_class(values, access)
     if not link.title and values.get("lessons"):
-        link = ClassLink(chosen=read_class({**values, "class": "-"}, access).chosen)
+        link = ClassLink(selection=read_class({**values, "class": "-"}, access).selection)
     return link.sheet(answers=values.get("answers") == "1")

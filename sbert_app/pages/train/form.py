@@ -124,8 +124,8 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
 
 def changed_fields(values: Fields, filled: Fields) -> Fields:
     """The fields, and their values, that are not as a preset has filled them in; the name of the run aside."""
-    known = {name: value for name, value in values.items() if name in filled and name != "name"}
-    return {name: value for name, value in known.items() if (value or None) != (filled[name] or None)}
+    comparable = {name: value for name, value in values.items() if name in filled and name != "name"}
+    return {name: value for name, value in comparable.items() if (value or None) != (filled[name] or None)}
 
 
 def to_address(changed: Fields) -> str:
@@ -139,9 +139,9 @@ def from_address(text: str, fields: Fields) -> dict[str, Any]:
     with suppress(ValueError, AttributeError):
         changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
         lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
-        texts = {name: ["" if each is None else str(each) for each in value] for name, value in lists.items()}
-        found = {name: value_of(fields[name], given) for name, given in texts.items()}
-        return {name: gr.update(value=value) for name, value in found.items() if value != gr.skip()}
+        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
+        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
+        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
     return {}
 
 
@@ -177,13 +177,13 @@ def _fold(name: str) -> gr.Accordion:
     return gr.Accordion(TITLES[name], open=False, elem_id=f"fold-{name}")
 
 
-def _data(services: Services, start: RunConfig, name: str, short: str, known: Sequence[tuple[str, str]]) -> Fields:
+def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
     """A data set by its name, and an upload in its place."""
     with gr.Row(equal_height=True):
         data = component(start, name, scale=4, elem_id=f"{short}-data")
         upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
-    return {name: data, f"{short}_upload": DataUpload(services, data, button, known, short)}
+    return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
 
 
 def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
@@ -260,7 +260,7 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     vectors are defined with a pooling of their own.
     """
     name = (base or "").strip()
-    defaults = {format_learning_rate(default_learning_rate(each)) for each in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    defaults = {format_learning_rate(default_learning_rate(base_name)) for base_name in (DEFAULT_MODEL, *WORD_ENCODERS)}
     rate = format_learning_rate(default_learning_rate(name))
     is_default = learning_rate.strip() in defaults and learning_rate.strip() != rate
     return (
@@ -271,8 +271,8 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
     """Updates of the components ``names`` with the fields of a config, in their order."""
-    shown = shown_values(values)
-    return [gr.update(value=shown[name]) for name in names]
+    texts = shown_values(values)
+    return [gr.update(value=texts[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
@@ -298,14 +298,14 @@ class DataUpload:
         services: Services,
         data: gr.Dropdown,
         button: gr.UploadButton,
-        known: Sequence[tuple[str, str]],
+        choices: Sequence[tuple[str, str]],
         name: str,
     ) -> None:
         """Build what stands below it, hidden until there is a doubt, inside the open Blocks.
 
         ``data`` names the data set, ``known`` are its other choices; the ids of the components begin with ``name``.
         """
-        self.services, self.data, self.button, self.known = services, data, button, known
+        self.services, self.data, self.button, self.choices = services, data, button, choices
         self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")  # how the characters were understood
         self.encoding = encoding_dropdown(f"{name}-encoding")
         self.columns = ColumnPicker(f"{name}-columns")
@@ -316,8 +316,8 @@ class DataUpload:
         """Keep an upload and choose it; show its columns, and the picker of encodings where there is a doubt."""
         with gradio_errors():
             self.services.check_kept_room(Path(file))
-        kept = str(keep_upload(file, self.services.settings.home))
-        return {**self.read_as(kept), self.original: kept}
+        copy = str(keep_upload(file, self.services.settings.home))
+        return {**self.read_as(copy), self.original: copy}
 
     def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
         """Choose the upload, read so, with the columns that its names or its content suggest; show their pickers."""
@@ -331,7 +331,7 @@ class DataUpload:
             pickers = self.columns.of(None)
             table = open_upload(original, encoding, sheet)
             pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
-            columns = [pickers[each]["value"] for each in self.columns.inputs]
+            columns = [pickers[picker]["value"] for picker in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
             **pickers,
@@ -343,7 +343,7 @@ class DataUpload:
     def read_again(self, *how: str) -> Update:
         """As `read_as`; the pickers that ask stay as they are, as yet another may have been picked meanwhile."""
         asking = self.encoding if len(how) == 2 else self.columns.sheet
-        return {each: update for each, update in self.read_as(*how).items() if each is not asking}
+        return {component: update for component, update in self.read_as(*how).items() if component is not asking}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
         """Choose other columns of the upload."""
@@ -352,7 +352,7 @@ class DataUpload:
         return {self.data: self._named(name, original or "")}
 
     def _named(self, name: str, original: str) -> Any:
-        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.known], value=name)
+        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
@@ -363,12 +363,12 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     train, dev = fields["train_upload"], fields["dev_upload"]
 
     def keep_train(file: str) -> Update:
-        chosen = train.keep(file)
+        update = train.keep(file)
         try:
-            kind = load_data(chosen[train.data]["value"]).kind
+            kind = load_data(update[train.data]["value"]).kind
         except UserFacingError as error:
-            return {**chosen, planned: error_message(error)}
-        return {**chosen, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
+            return {**update, planned: error_message(error)}
+        return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
     def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
         """Nothing to pick for a data set that is chosen by its name."""
@@ -378,14 +378,14 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     outputs = [*train.outputs, fields["objective"], planned]
     estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
-    for each in (train, dev):
-        read = [each.original, each.encoding]
-        for picker, inputs in ((each.encoding, read), (each.columns.sheet, [*read, each.columns.sheet])):
-            shown = [part for part in each.outputs if part is not picker]
-            estimate_after(picker.input(each.read_again, inputs, shown, **LATEST, queue=False))
-        for column in each.columns.columns:
-            estimate_after(column.input(each.name_columns, [*read, *each.columns.inputs], each.data, **EVERY))
-        each.data.input(hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
+    for upload in (train, dev):
+        read = [upload.original, upload.encoding]
+        for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
+            outputs = [part for part in upload.outputs if part is not picker]
+            estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
+        for column in upload.columns.columns:
+            estimate_after(column.input(upload.name_columns, [*read, *upload.columns.inputs], upload.data, **EVERY))
+        upload.data.input(hide_unless_upload, upload.data, [upload.read, upload.encoding, upload.columns.row], **EVERY)
 
 
 def sent_sentences(services: Services, token: str) -> dict[str, Any]:
@@ -396,6 +396,6 @@ def sent_sentences(services: Services, token: str) -> dict[str, Any]:
     """
     sent = services.shared_sentences.path(token)
     services.check_kept_room(sent)
-    kept = keep_upload(sent, services.settings.home)
-    choices = [(f"{kept.name} (from Explore)", str(kept)), *TRAIN_DATA]
-    return {"train_data": gr.update(choices=choices, value=str(kept)), "objective": OBJECTIVE_FOR[SENTENCES]}
+    copy = keep_upload(sent, services.settings.home)
+    choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
+    return {"train_data": gr.update(choices=choices, value=str(copy)), "objective": OBJECTIVE_FOR[SENTENCES]}

@@ -15,7 +15,7 @@ import gradio as gr
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
-from sbert_app.pages.components.measure_tab import hidden, shown
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
 from sbert_app.pages.train.report import run_report
@@ -115,8 +115,8 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
-        chosen = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
-        refresh_on(chosen.then).then(None, None, None, js=REMEMBER_RUN)
+        opened = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
+        refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
         refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
         refresh_on(self.filter.change)
         self.delete_listed.click(
@@ -124,21 +124,21 @@ class RunPanel:
         )
         outputs = [self.error, self.opened, self.listed_confirmation]
         deleted = self.confirm_listed.click(
-            lambda wanted: self._delete(run.id for run in self._deletable(wanted)), self.filter, outputs, **UNQUEUED
+            lambda pattern: self._delete(run.id for run in self._deletable(pattern)), self.filter, outputs, **UNQUEUED
         )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
         refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
 
-    def look(self, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[Any, Output]:
+    def look(self, opened: str, overlaid: Sequence[str], pattern: str = "") -> dict[Any, Output]:
         """Every component as it is now; ``wanted`` is the filter of the list."""
         runs = self.store.list()
         run = select_run(runs, opened)
-        others = [each for each in runs if each.id in overlaid and each is not run]
-        drawn = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
+        others = [other for other in runs if other.id in overlaid and other is not run]
+        by_colour = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
         curves = [
-            Curve(each.name, colour, each.events, each.progress.steps, each.progress.measure)
-            for colour, each in drawn.items()
+            Curve(drawn_run.name, colour, drawn_run.events, drawn_run.progress.steps, drawn_run.progress.measure)
+            for colour, drawn_run in by_colour.items()
         ]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work, lines = run is not None and run.state in AT_WORK, ""
@@ -155,29 +155,35 @@ class RunPanel:
         }
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
-            drawn = figure(curves)
-            return shown(drawn if any(len(trace.x) for trace in drawn.data) else None)  # axes alone say nothing
+            plot = figure(curves)
+            return visible(plot if any(len(trace.x) for trace in plot.data) else None)  # axes alone say nothing
 
         return {
             self.current: Output(run.id if run else ""),
-            self.running: Output(str(sum(each.state == State.RUNNING for each in runs))),
+            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
             self.status: Output(_status(run, runs)),
-            self.runs: self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted),
+            self.runs: self._list(
+                runs, run, {drawn_run.id: colour for colour, drawn_run in by_colour.items()}, pattern
+            ),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
-            **{component: Output(gr.update(visible=each)) for component, each in visible.items()},
+            **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visible.items()},
             **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
         }
 
-    def _listed(self, runs: Sequence[Run], wanted: str) -> list[Run]:
+    def _listed(self, runs: Sequence[Run], pattern: str) -> list[Run]:
         """The runs that the filter lets through."""
         groups = run_groups(self.store.home)
-        return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
+        return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
-    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], wanted: str) -> Output:
+    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str) -> Output:
         """The list: without a filter, the runs of an experiment are one row."""
-        listed, opened_id, stopping = self._listed(runs, wanted), opened.id if opened else "", [*map(state_label, runs)]
-        folded = {} if (wanted or "").strip() else run_groups(self.store.home)
+        listed, opened_id, stopping = (
+            self._listed(runs, pattern),
+            opened.id if opened else "",
+            [*map(state_label, runs)],
+        )
+        folded = {} if (pattern or "").strip() else run_groups(self.store.home)
         problems = "".join(map(error_message, self.store.damaged()))
 
         def draw() -> str:
@@ -185,15 +191,15 @@ class RunPanel:
 
         return Output((listed, len(runs), opened_id, colours, folded, stopping, problems), draw)
 
-    def _deletable(self, wanted: str) -> list[Run]:
+    def _deletable(self, pattern: str) -> list[Run]:
         """The listed runs that are not at work."""
-        return [run for run in self._listed(self.store.list(), wanted) if run.state not in AT_WORK]
+        return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
 
-    def _ask_to_delete_listed(self, wanted: str) -> tuple[str, Any]:
-        runs = self._deletable(wanted)
+    def _ask_to_delete_listed(self, pattern: str) -> tuple[str, Any]:
+        runs = self._deletable(pattern)
         if not runs:
             return note("No run is listed that could be deleted."), gr.update(visible=True)
-        what = "all runs" if not wanted.strip() else f"the runs that match “{wanted.strip()}”"
+        what = "all runs" if not pattern.strip() else f"the runs that match “{pattern.strip()}”"
         question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
         return note(question), gr.update(visible=True)
 
@@ -245,7 +251,7 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    return status(run, sum(each.state in AT_WORK and each.record.created < run.record.created for each in runs))
+    return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
 
 
 def _from_link(request: gr.Request) -> str:

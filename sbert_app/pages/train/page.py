@@ -53,7 +53,7 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
             opening = next(iter(PRESETS))
-            presets = [(each.title, key) for key, each in PRESETS.items()]
+            presets = [(value.title, key) for key, value in PRESETS.items()]
             preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
             filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
             lesson = gr.HTML(_lesson(opening), elem_id="lesson")
@@ -86,11 +86,11 @@ def _connect_form(
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """The titles of the folds, and how the form differs from the preset that filled it."""
-        chosen = dict(zip(names, values, strict=False))
-        titles = form.fold_titles(run.config, chosen["seed"])
+        form_values = dict(zip(names, values, strict=False))
+        titles = form.fold_titles(run.config, form_values["seed"])
         key, start = values[-1]
-        said = {lesson: _lesson(key, form.changed_fields(chosen, start))} if key else {}
-        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **said}
+        changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
+        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **changes}
 
     runs = StartForm(
         services.jobs.store,
@@ -108,20 +108,20 @@ def _connect_form(
         ?changed has the fields that are not as the preset fills them in, ?sentences=<token> sentences that another page
         has sent as the training data.
         """
-        asked = request.query_params
+        query = request.query_params
         try:
-            if token := asked.get("sentences"):
+            if token := query.get("sentences"):
                 sent = sent_sentences(services, token)
                 return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
-            if like := asked.get("settings"):
+            if like := query.get("settings"):
                 run = services.jobs.store.get(like)
                 check_queueable(run.config)
                 updates = form.updates(run.config.to_dict() | {"name": ""}, names)
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening, changed = next(iter(PRESETS)), form.from_address(asked.get("changed", ""), config_fields)
-        if (key := asked.get("preset", opening if changed else "")) in PRESETS:
+        opening, changed = next(iter(PRESETS)), form.from_address(query.get("changed", ""), config_fields)
+        if (key := query.get("preset", opening if changed else "")) in PRESETS:
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
 
@@ -160,9 +160,9 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
-    chosen = dict(zip(names, values, strict=False))
-    estimate = estimate_run(to_config(chosen, services.access), services.jobs.store)
-    return estimate, partial(plan, estimate, seeds=len(parse_seeds(chosen["seed"])))
+    form_values = dict(zip(names, values, strict=False))
+    estimate = estimate_run(to_config(form_values, services.access), services.jobs.store)
+    return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
@@ -194,8 +194,8 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     def preview(watch: Watch, *values: Any) -> Update:
         from training.trainer.negatives import PREVIEWED, mine_for
 
-        chosen = dict(zip(names, values, strict=True))
-        config = to_config({**chosen, "mine_negatives": True}, services.access)
+        form_values = dict(zip(names, values, strict=True))
+        config = to_config({**form_values, "mine_negatives": True}, services.access)
         stage = watch.stage("Encoding the training data")
         mined = mine_for(config, services.settings.home, stage.should_stop, stage.on_progress)
         return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
@@ -224,11 +224,11 @@ def _build_distillation(services: Services) -> None:
         if counted:
             services.access.check_data(counted)
         distilling = watch.stage(f"Distilling {teacher}")
-        made = distill_to_home(services.models, teacher, int(size), counted, distilling)
+        model_made = distill_to_home(services.models, teacher, int(size), counted, distilling)
         return {
             tab.status: note(
-                f"{made.model}: {made.tokens:,} tokens of {made.dimension} dimensions, {made.megabytes} MB, in "
-                f"{made.seconds:.0f} s. It can be chosen by this name on every page."
+                f"{model_made.model}: {model_made.tokens:,} tokens of {model_made.dimension} dimensions, {model_made.megabytes} MB, in "
+                f"{model_made.seconds:.0f} s. It can be chosen by this name on every page."
             )
         }
 

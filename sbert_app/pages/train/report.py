@@ -43,7 +43,7 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
         ],
     )
     objectives = {part.objective for part in run.config.parts}
-    own = [name for name, each in SETTINGS.items() if not each.objectives or objectives & {*each.objectives}]
+    own = [name for name, setting in SETTINGS.items() if not setting.objectives or objectives & {*setting.objectives}]
     facts = {
         "Run": f"run:{run.id}, {run.state}",
         "Trained on": ", ".join(filter(None, (progress.device, progress.dtype))),
@@ -54,7 +54,7 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
         {SETTINGS[name].label: clean(text) for name, value in run.config if name in own and (text := _text(value))},
         {
             "Result": [status(run, 0)],
-            "Curves": [plot(each) for each in figures if any(len(trace.x) for trace in each.data)],
+            "Curves": [plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)],
             "Evaluations": [table] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],
         },
@@ -65,7 +65,7 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
 
 def command_of(config: RunConfig) -> str:
     """The command that trains with this config; empty if a program brought an object of its own."""
-    defaults = {name: each.default for name, each in SETTINGS.items()}
+    defaults = {name: setting.default for name, setting in SETTINGS.items()}
     defaults["learning_rate"] = default_learning_rate(config.base)
     words = ["sbert-lab", "train"]
     for name, value in config:

@@ -96,15 +96,15 @@ def run_list(
         hidden: how many runs the filter leaves out.
     """
     rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    folded_groups: set[str] = set()
     for run in runs:
         group = folded.get(run.id)
         if group is None or run.id == opened:
             rows.append({"run": run, "is_open": run.id == opened, "colour": colours.get(run.id), **_row(run)})
-        elif group.id not in seen:
-            seen.add(group.id)
-            members = [each for each in runs if each.id in group.runs]
-            states = Counter(each.state for each in members).most_common()
+        elif group.id not in folded_groups:
+            folded_groups.add(group.id)
+            members = [member for member in runs if member.id in group.runs]
+            states = Counter(member.state for member in members).most_common()
             best = _over_seeds(members) if group.differ_in_seed else ""
             rows.append({"group": group, "runs": members, "states": states, "best": best})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
@@ -113,7 +113,7 @@ def run_list(
 def _over_seeds(runs: Sequence[Run]) -> str:
     """Mean ± standard deviation of the best figure of the finished runs; empty without one."""
     progress = [run.progress for run in runs if run.state == State.FINISHED]
-    values = [value for each in progress if (value := each.figure(each.best)) is not None]
+    values = [value for run_progress in progress if (value := run_progress.figure(run_progress.best)) is not None]
     spread = f" ± {stdev(values):.{_digits(runs[0])}f}" if len(values) > 1 else ""
     return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
