@@ -1,7 +1,7 @@
 """The Bulk page: a file of sentence pairs in, the same file with scores out, statistics, matches and duplicates.
 
-A file that is uploaded becomes a job (`services.files.jobs`): its address is ``/bulk?job=<id>``, it is scored in the
-background, and the browser keeps the list of the jobs that it started. So a reload loses neither the file nor the work.
+An upload becomes a job (`services.files.jobs`), which is scored in the background and has the address
+``/bulk?job=<id>``. The browser stores the list of its jobs, so that a reload loses neither the file nor the work.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures import bulk as figures_bulk
+from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
-from sbert_app.pages.bulk.duplicates import Duplicates
 from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update, on_open
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
@@ -38,22 +37,25 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
 
-MOST_LISTED = 20  # jobs in the list
+# The length of the list of jobs.
+MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 
-EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")  # and what scoring it has given
-THRESHOLD = "bulk-threshold"  # the id of the field, and its name in the address
+# The example and its shipped scores.
+EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
+# The id of the field, and its name in the address.
+THRESHOLD = "bulk-threshold"
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks; its example is scored when it is opened."""
+    """Builds the page inside the open Blocks; the page opens with a scored example."""
     _Page(services).wire()
 
 
 def _models(model: str | None, pooling: str | None, cross: str | None) -> str:
-    """What scores, in the title of the settings that change it."""
+    """The title of the settings: the model, its pooling and the cross-encoder."""
     beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
     return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
 
@@ -63,9 +65,11 @@ class _Page:
         self.services = services
         self.jobs = services.scoring
         self.table = gr.State(None)
-        self.job = gr.State(None)  # the id of the job that is shown; None for the example
-        self.address_threshold = gr.State(None)  # the threshold that the address asks for
-        # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
+        # The id of the job on the page; None for the example.
+        self.job = gr.State(None)
+        self.address_threshold = gr.State(None)
+        # The ids of the jobs, the newest first. The secret is fixed, so that they can be read after a restart of the
+        # app.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
@@ -73,7 +77,7 @@ class _Page:
                 self._build_inputs(services)
             with gr.Column(scale=5, min_width=320):
                 self._build_results()
-        self.duplicates = Duplicates(services, self.job)
+        self.duplicates = results.Duplicates(services, self.job)
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
         matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
         shows = {"The file": [self.file_line], "Scores": agreement, "Matches and duplicates": matches}
@@ -146,7 +150,8 @@ class _Page:
         opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
-        named = [*self.columns.columns, *models]  # as `visit` reads them; a model brings its own pooling
+        # `visit` reads these from the address.
+        named = [*self.columns.columns, *models]
         names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
         changes = [*(control.input for control in self.columns.columns), *(control.change for control in models)]
         gr.on(changes, None, named, None, js=names, **EVERY)
@@ -156,10 +161,7 @@ class _Page:
         self.duplicates.wire()
 
     def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
-        """Open the job that the address names; or the example, or the pairs of sentences that another page has sent.
-
-        The latter are scored at once.
-        """
+        """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         listed, query = self._listed(job_ids), request.query_params
         job_id, sent, threshold = query.get("job"), query.get("sentences"), parse_number(query.get(THRESHOLD, ""))
         fields = {self.model: model, self.pooling: pooling, self.cross: cross}
@@ -192,7 +194,7 @@ class _Page:
             yield from self._watch(job, table, threshold)
 
     def open(self, path: str | None, job_ids: list[str]) -> Update:
-        """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
+        """Shows how an upload was read, or why it cannot be used; without an upload, shows the example."""
         if path is None:
             table = open_table(EXAMPLE)
             return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
@@ -203,7 +205,7 @@ class _Page:
         return {**self._opened_job(job, table), **self._listed([job.id, *job_ids])}
 
     def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
-        """Read the file in another encoding, or another of its sheets; the picker that asks stays as it is."""
+        """Reads the file in another encoding, or another sheet; the picker ``asking`` for it is not updated."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
@@ -215,7 +217,7 @@ class _Page:
     def _open_copy(
         self, path: Path, encoding: str | None = None, sheet: str | None = None
     ) -> tuple[ScoreJob, OpenedTable]:
-        """A job with a copy of this file, and the copy as a table. InputError, and no job, if it cannot be read."""
+        """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
         job = self.jobs.open(path, encoding, sheet)
         try:
             return job, open_table(job.path, encoding, sheet)
@@ -232,7 +234,7 @@ class _Page:
         gold: str | None,
         *values: Any,
     ) -> Iterator[Update]:
-        """``values``: the models, the job, the jobs of this browser, the threshold that was asked for."""
+        """Scores the file. ``values``: the models, the job, the jobs of this browser, the threshold in the address."""
         *models, job, job_ids, threshold = values
         try:
             if table is None:
@@ -266,7 +268,7 @@ class _Page:
         threshold: float | None,
         visitor: str = "",
     ) -> Iterator[Update]:
-        """Start a job and show it. The example has one too, which is not listed."""
+        """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
         task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
@@ -302,7 +304,7 @@ class _Page:
             yield self._failed("stopped before the first row")
 
     def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: ChosenColumns | None = None) -> Update:
-        """``chosen``: the columns that the address names."""
+        """The update for a job, with the ``picked`` columns of the address or the suggested ones."""
         columns, guessed = (picked, frozenset[str]()) if picked else ChosenColumns.suggested(table)
         hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
         if columns is None or columns.second is None:
@@ -317,7 +319,7 @@ class _Page:
         return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
 
     def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
-        """``columns``: those that were chosen; None for those that are found or guessed."""
+        """The update for a table, with these columns or the suggested ones."""
         encoding = (job and job.encoding) or ""
         in_use = columns or ChosenColumns.suggested(table)[0]
         picked = PairColumns(in_use.first, in_use.second, in_use.target) if in_use and in_use.second else None
@@ -353,7 +355,7 @@ class _Page:
         }
 
     def _listed(self, job_ids: list[str]) -> Update:
-        """The list of the jobs of this browser that are still kept, each once."""
+        """The list of the jobs of this browser that still exist."""
         jobs = []
         for job_id in list(dict.fromkeys(job_ids))[:MOST_LISTED]:
             with suppress(InputError):
@@ -373,10 +375,10 @@ class _Page:
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
-            plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
+            plots[self.histogram] = gr.Plot(figures.histogram(report), visible=True)
         if report and report.scatter:
             gold = summary.columns.score or summary.columns.label or ""
-            plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, gold), visible=True)
+            plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}
         return {
             self.status: results.outcome(summary, table.row_estimate, job),

@@ -1,4 +1,4 @@
-"""Decisions about thresholds as HTML: average precision, and each threshold with what it does and a way to use it."""
+"""Renders decisions about thresholds: average precision, and each threshold with its effect and a way to use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MEANING = (
     "above the threshold. A curve shows all pairs. A point, with its 95% intervals, shows the pairs that its threshold "
     "was not chosen on."
 )
-Use = Callable[[ModelName, Choice], str]  # HTML by which the threshold of a model is used; "" where it cannot be
+# The HTML that applies the threshold of a model; "" where it cannot be applied.
+Use = Callable[[ModelName, Choice], str]
 
 use_link, use_button = macro("use_link"), macro("use_button")
 
@@ -34,13 +35,13 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 
 
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
-    """What was decided on, average precision, and a row for each threshold, with a button that uses it."""
+    """The pairs, the average precision, and a row for each threshold with a button that applies it."""
     groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
     return _table(groups, data, macro("decision_lead")(title, data.decision), notes)
 
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
-    """Which model to take and why, and a row for each threshold of each model, with a link that uses it."""
+    """The model to take and the reason, and a row for each threshold of each model with a link that applies it."""
     groups = [(model.label, model.found.decision, model.rho, partial(use, model.model)) for model in decisions.models]
     taken = decisions.to_take
     safest = taken.safest

@@ -1,11 +1,11 @@
-"""A result as one HTML file that works offline: what a page shows, with settings, versions, machine and command.
+"""Writes a result as one HTML file that works offline, with settings, versions, machine and command.
 
     report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]), "evaluation")
 
     Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       from anything else
 
-The file has Plotly's script inside, and a policy by which a browser asks no host for anything and runs no other script
-than the two of the report, whatever its sections contain. ``assets/report.js`` draws the figures.
+The file contains Plotly's script. Its content security policy lets a browser contact no host and run no script but the
+two of the report, whatever the sections contain. ``assets/report.js`` draws the figures.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from training.atomic import write_text
 from training.errors import InputError
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
-# A note that there is nothing yet, progress and a message have no figures.
+# Notes, progress and messages have no figures and no tables: they make no report.
 SHOW_WITH_PARTS = """(...values) => ({__type__: "update", visible:
   values.some((part) => part?.plot || /<(table|section|b)\\b/.test(part))})"""
 PLOT = '<script type="application/json" class="plot">'
@@ -44,17 +44,24 @@ PLOT = '<script type="application/json" class="plot">'
 
 @dataclass(frozen=True)
 class Report:
-    """What is written. Titles, settings and facts are escaped; the parts of sections are HTML from templates."""
+    """The content of a report. Titles, settings and facts are escaped; the parts of sections are HTML from templates.
+
+    Attributes:
+        sections: the parts of each section, by its heading.
+        command: the command that computes the same.
+        facts: facts besides versions and machine.
+        address: the address of the page.
+    """
 
     title: str
     settings: Mapping[str, object]
-    sections: Mapping[str, Sequence[Markup]]  # by heading
-    command: str = ""  # which computes the same
-    facts: Mapping[str, object] = field(default_factory=dict)  # besides versions and machine
-    address: str = ""  # of the page on its server
+    sections: Mapping[str, Sequence[Markup]]
+    command: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    address: str = ""
 
     def html(self) -> Markup:
-        """The file. InputError if no section has anything."""
+        """The content of the file. InputError if all sections are empty."""
         sections = {title: [part for part in parts if part] for title, parts in self.sections.items() if any(parts)}
         if not sections:
             raise InputError("there is no result to report yet; compute one first")
@@ -84,43 +91,31 @@ def plot(figure: Any) -> Markup:
 
 
 def of_page(
-    title: str,
-    sections: Mapping[str, Sequence[Any]],
-    settings: Sequence[Any] = (),
-    command: Callable[..., str] = lambda *values: "",
+    title: str, sections: Mapping[str, Sequence[Any]], settings: Sequence[Any] = ()
 ) -> tuple[Callable[..., Report], list[Any]]:
-    """What `report_button` takes, for what a page shows.
+    """The function that makes a report of a page, and its inputs, for `report_button`.
 
     Args:
-        sections: by heading the HTML and the plots, with element ids: what is hidden is left out. Or `Markup`.
+        sections: the components of each section, by its heading: HTML and plots with element ids, of which those that
+            are hidden are left out, or `Markup`.
         settings: the controls whose values are listed.
-        command: ``command(*values of the settings)`` -> the command that computes the same.
     """
-    parts = [
-        component for components in sections.values() for component in components if not isinstance(component, Markup)
-    ]
+    parts = [part for components in sections.values() for part in components if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        shows, choices = dict(zip(parts, map(_part, values), strict=False)), values[len(parts) :]
+        html = dict(zip(parts, map(_part, values), strict=False))
+        choices = zip(settings, values[len(parts) :], strict=True)
         return Report(
             title,
-            {
-                control.label: text
-                for control, value in zip(settings, choices, strict=True)
-                if (text := _words(control, value))
-            },
-            {
-                heading: [shows.get(component, component) for component in components]
-                for heading, components in sections.items()
-            },
-            command(*choices),
+            {control.label: words for control, value in choices if (words := _words(control, value))},
+            {heading: [html.get(part, part) for part in components] for heading, components in sections.items()},
         )
 
     return make, [*parts, *settings]
 
 
 def _part(value: Any) -> Markup:
-    """What a component shows. Its HTML was escaped where it was made, and goes back to the browser that it is from."""
+    """The value of a component as HTML. It was escaped where it was made, and returns to the browser that sent it."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 
@@ -136,9 +131,9 @@ def _words(control: Any, value: Any) -> str:
 def report_button(
     services: Services, make: Callable[..., Report], inputs: Sequence[Any], name: str, **options: Any
 ) -> gr.Button:
-    """A button that downloads ``make(*values of inputs)`` as a file; ``name`` is part of its element id.
+    """A button that downloads ``make(*values of inputs)`` as a file; ``name`` is a part of its element id.
 
-    It is there while one of the plots and the HTML among ``inputs`` is.
+    It is visible while a plot or a table among ``inputs`` is.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
     options = {"visible": any("<table" in str(part.value) for part in parts), **options}

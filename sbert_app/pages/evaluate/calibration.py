@@ -1,4 +1,4 @@
-"""Evaluate, below the table of scores: fit "x of 5" of Compare on gold scores, and check it on a second set."""
+"""The calibration below the table of scores: fits a cosine to gold scores, and checks the fit on a second set."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from training.evaluation.calibration import FITTED_ON
 from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
-SECOND_SETS = ("stsb:test", "sickr")  # to check on, unless the first is the one that is fitted on
+# The sets to check the fit on; the second one if the fit was made on the first.
+SECOND_SETS = ("stsb:test", "sickr")
 INTRO = (
-    "Compare says what a cosine means on the scale of the annotators, as “3.9 of 5”. Fit that on gold scores of your "
-    "own, then check it on pairs that it was not fitted on."
+    "Compare translates a cosine to the scale of human annotators, such as “3.9 of 5”. Fit this translation to your "
+    "own gold scores, then check it on other pairs."
 )
-IS_PUBLIC = "this app is open to everybody and keeps the calibration that ships; calibrate in an app of your own"
+IS_PUBLIC = "this app is public and keeps its shipped calibration; calibrate in an app of your own"
 
 
 class CalibrationSection:
-    """The components and their events; models and data sets to choose are those of the table above."""
+    """The components and their events; the models and data sets are those of the table above."""
 
     def __init__(self, services: Services, results: Results) -> None:
         self.services = services
@@ -45,7 +46,7 @@ class CalibrationSection:
             self.data = gr.Dropdown(data, value=name, label=label, min_width=220, elem_id="calibrate-data")
             self.second = open_dropdown("Check on", DATA, OR_HUB, 220, value=SECOND_SETS[0], elem_id="calibrate-check")
         ids = ("calibrate", "stop-calibrate", "calibrate-status")
-        self.tab = MeasureTab.build(services, "calibration", "Calibrate “x of 5” on these scores", ids, "", "secondary")
+        self.tab = MeasureTab.build(services, "calibration", "Calibrate on these scores", ids, "", "secondary")
         with self.tab.buttons:
             test = gr.Button("Check only", elem_id="calibrate-test")
             back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
@@ -63,7 +64,7 @@ class CalibrationSection:
         return [self.tab.status, self.figure]
 
     def show(self, results: Results) -> Update:
-        """The models and the data sets of another table."""
+        """Offers the models and the data sets of another table."""
         (models, model), (data, first) = _models(results), _data(results)
         second = next(name for name in (*results.data, *SECOND_SETS) if name != first)
         others = [(data_label(name), name) for name in results.data if name not in dict(DATA).values()]
@@ -74,7 +75,7 @@ class CalibrationSection:
         }
 
     def fit(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        """Fit on the first set, keep the curve, and check it on the second one if there is one."""
+        """Fits the curve on the first set, stores it, and checks it on the second set if there is one."""
         if self.services.settings.public:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
@@ -89,7 +90,7 @@ class CalibrationSection:
         return self._checked(watch, ModelName.parse(model or ""), second, "")
 
     def go_back(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        """Delete the user's own calibration."""
+        """Deletes the user's own calibration."""
         if self.services.settings.public:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
@@ -100,7 +101,8 @@ class CalibrationSection:
     def _checked(self, watch: Watch, model: ModelName, second: str | None, sentence: str) -> Update:
         try:
             result = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
-        except InputError as error:  # what was fitted before stays fitted
+        except InputError as error:
+            # The fit, if there was one, stays.
             if not sentence:
                 raise
             return {self.tab.status: messages.lead(sentence) + messages.error_message(error), self.figure: hidden()}
@@ -121,5 +123,5 @@ def _models(results: Results) -> tuple[list[tuple[str, str]], str | None]:
 
 
 def _data(results: Results) -> tuple[list[tuple[str, str]], str | None]:
-    """The data sets of a table, and the last of them: files of the user's stand behind the others."""
+    """The data sets of a table, and the last of them: the user's own files come last."""
     return [(data_label(name), name) for name in results.data], results.data[-1]

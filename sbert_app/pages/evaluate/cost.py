@@ -1,4 +1,4 @@
-"""Evaluate, cost: quality against the size of the vectors, for dimensions and precisions, with the time of a search."""
+"""The tab Cost: quality against the size of the vectors by dimensions and precision, with the time of a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from training.models.model import Model
 from training.names import ModelName
 from training.quantization import PRECISIONS
 
-NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
+# The points of ρ ×100 that the recommended size may lose.
+NEAR = 1.0
 INTRO = (
     "A million vectors of 384 numbers in float32 take 1.5 GB. How much quality do smaller vectors cost? Each vector is "
     "cut after its first numbers and stored in float32, bf16, int8 and binary. Only models with Matryoshka training "
@@ -30,7 +31,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
+    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
     tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), "")

@@ -1,4 +1,4 @@
-"""Evaluate, threshold: which model separates matches from other pairs best, and from which similarity on."""
+"""The tab Threshold: the model that separates matches from other pairs best, and its threshold."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from training.names import ModelName
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
 LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
 INTRO = (
-    "Which model finds matches best, and from which similarity on is a pair a match? Upload pairs with labels (1 and "
+    "Which model finds matches best, and how similar must the sentences of a match be? Upload pairs with labels (1 and "
     "0, yes and no, entailment) or gold scores."
 )
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
+    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
     with (
@@ -47,7 +47,7 @@ def build(services: Services) -> None:
         precision = gr.Number(
             LEAST_PRECISION,
             label="Precision of at least",
-            info="Of the pairs above the threshold, so many are matches",
+            info="The share of matches among the pairs above the threshold",
             minimum=0.01,
             maximum=0.999,
             step=0.01,
@@ -92,7 +92,7 @@ def build(services: Services) -> None:
         watch: Watch, precision: float | None, match_from: float | None, models: list[str], *values: str
     ) -> Update:
         if match_from is None:
-            raise InputError("say from which gold score on a pair is a match, such as 4")
+            raise InputError("type the gold score from which a pair is a match, such as 4")
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*values)
@@ -118,7 +118,7 @@ def _settings(precision: float | None, match_from: float | None) -> str:
 
 
 def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:
-    """A function that makes the link by which Bulk scores the file, or another, with a model and a threshold."""
+    """A function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:
         encoding, sheet, *columns = how

@@ -1,4 +1,4 @@
-"""The Clusters tab of the Explore page: clusters by density or from a tree, with their keywords and sentences."""
+"""The tab Clusters: clusters by density, k-means or a tree, with their keywords and sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from sbert_app.services.files.writers import save_table
 from training.errors import InputError, UserFacingError
 
 MAX_CLUSTERS_SHOWN = 30
-MAX_LISTED = 100  # sentences of a cluster; all are in the file
+# The page lists so many sentences of a cluster, the file all.
+MAX_LISTED = 100
 CLUSTERING_NOTES = {
     HDBSCAN: (
         "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
@@ -34,7 +35,7 @@ CLUSTERING_NOTES = {
     ),
     K_MEANS: (
         "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
-        "sentence is left out, also where nothing is dense."
+        "sentence is left out, even where nothing is dense."
     ),
     HIERARCHICAL: (
         "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
@@ -54,7 +55,7 @@ PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting(
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
+    """Builds the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
     _ClustersTab(services, shared).wire()
 
 
@@ -63,7 +64,8 @@ class _ClustersTab:
         self.services = services
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
         self.edits = edit_store(services.settings.home)
-        self.shown_for = gr.State(None)  # the open corpus whose clusters are shown
+        # The corpus whose clusters are on the page.
+        self.shown_for = gr.State(None)
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
             methods, most = list(METHODS.items()), f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences"
@@ -119,7 +121,8 @@ class _ClustersTab:
             if values[0] is None or shown_for == values[0]:
                 yield {self.task.status: gr.skip()}
             else:
-                yield {self.task.status: FINDING}  # the first progress is seconds away where UMAP is compiled
+                # Where UMAP is compiled first, progress takes seconds to begin.
+                yield {self.task.status: FINDING}
                 yield from find(request, *values)
 
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
@@ -135,7 +138,7 @@ class _ClustersTab:
             self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
-        """Another corpus was opened: clear the clusters of the last one."""
+        """Clears the clusters of the last corpus when another one is opened."""
         return {self.task.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
 
     def find(self, watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *controls: Any) -> Update:
@@ -167,7 +170,7 @@ class _ClustersTab:
     def change(
         self, change: Callable[..., object], open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any
     ) -> Update:
-        """Change the clusters that are shown by ``change(key, clusters, *values)``, or say why that is impossible."""
+        """Applies ``change(key, clusters, *values)`` to the clusters on the page, or shows its error."""
         settings, embeddings = clustering.settings, self.services.embeddings
         try:
             embedded = opened(open_corpus).embed(embeddings)
@@ -193,7 +196,7 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
 
 
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
-    """How many clusters there are, what is in none, and how they were found."""
+    """The number of clusters, of sentences in none, and the method."""
     clusters = [group for group in groups if group.number]
     return macro("explore/clusters_status")(
         clusters=len(clusters),
@@ -206,7 +209,7 @@ def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method:
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
-    """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
+    """A card for each cluster with its size, its keywords and the sentences nearest to its centre."""
     numbered = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",

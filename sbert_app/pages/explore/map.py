@@ -1,8 +1,8 @@
-"""The Map tab of the Explore page: the corpus as points, close together where their embeddings are.
+"""The tab Map: the sentences of a corpus as points, close together if their embeddings are.
 
 Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a second model the two
-maps are aligned, shown side by side or with the points moving from one to the other. assets/explore.js handles
-clicks on points, lassos and the slider, for which Gradio's Plot has no events, and draws what is selected or found.
+maps are aligned, side by side or with points that move from one to the other. assets/explore.js handles clicks on
+points, lassos and the slider, for which Gradio's Plot has no events, and highlights selected sentences.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ from training.names import ModelName
 
 
 class AtlasExport:
+    """The export of the corpus with its map and clusters for the command embedding-atlas."""
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
@@ -60,7 +62,7 @@ class AtlasExport:
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
-        """Connect the button; the map that is exported has the settings of these components, in 2-D."""
+        """Connects the button; the exported map is in 2-D and has the settings of these components."""
         inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
         empty = {self.file: hidden()}
         self.tab.wire(self.export, inputs, empty, limit=1)
@@ -89,7 +91,8 @@ class AtlasExport:
         return {self.tab.status: status, self.file: visible(str(file))}
 
 
-SUGGESTED = "suggested"  # until a corpus is open
+# The colour until a corpus is open.
+SUGGESTED = "suggested"
 HINT = messages.note("Click a point to list its nearest sentences here.")
 
 
@@ -101,7 +104,8 @@ class _MapTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        self.current = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
+        # The `_version` of the map on the page: Gradio may send one change twice.
+        self.current = gr.State(None)
         with gr.Row(elem_classes="explore-map"):
             with gr.Column(scale=8, min_width=320):
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -120,7 +124,8 @@ class _MapTab:
                     [("as the corpus suggests", SUGGESTED)],
                     value=SUGGESTED,
                     label="Colour by",
-                    allow_custom_value=True,  # what the address names before the choices of the corpus are known
+                    # The address may name a column before the corpus is open.
+                    allow_custom_value=True,
                     elem_id="map-colour",
                 )
                 self.query = gr.Textbox(
@@ -167,7 +172,8 @@ class _MapTab:
             self.names,
         ]
         inputs = [self.current, self.open_corpus, self.clustering, *controls]
-        stopped: Update = {self.current: None}  # the last map stays
+        # After a stop the last map stays.
+        stopped: Update = {self.current: None}
         empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
         draw = self.task.handler(self.draw, empty, stopped, unless=self._is_shown)
 
@@ -195,9 +201,9 @@ class _MapTab:
         self.slider.click(self.show_nearest, [self.open_corpus, self.second, self.pooling], self.nearest, **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows, colour: str) -> Update:
-        """A corpus was opened: offer its columns, its pairs, and the models that exist by now.
+        """Offers the columns and pairs of a corpus that was just opened, and the models.
 
-        Under another model the same corpus keeps its colour and what is selected.
+        The same corpus under another model keeps its colour and its selection.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
@@ -205,10 +211,12 @@ class _MapTab:
         choices = self._colours(open_corpus)
         is_known = colour in [value for _, value in choices]
         is_same = is_known and picked.corpus == open_corpus.corpus
-        is_asked = is_known and not picked.corpus  # by the address
+        is_in_address = is_known and not picked.corpus
         return {
-            self.colour: gr.Dropdown(choices, value=colour if is_same or is_asked else first_colour(corpus)),
-            self.query: gr.skip() if is_same else gr.update(visible=True if is_asked and colour == QUERY else "hidden"),
+            self.colour: gr.Dropdown(choices, value=colour if is_same or is_in_address else first_colour(corpus)),
+            self.query: gr.skip()
+            if is_same
+            else gr.update(visible=True if is_in_address and colour == QUERY else "hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.second: gr.Dropdown(
                 [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.list())]
@@ -218,7 +226,7 @@ class _MapTab:
         }
 
     def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
-        """A group was saved or deleted: colour by groups, while there are some."""
+        """Colours by groups after one was saved or deleted, as long as there are some."""
         if open_corpus is None:
             return {self.current: gr.skip()}
         if self.panel.groups_of(open_corpus):
@@ -266,7 +274,7 @@ class _MapTab:
         clustering: Clustering,
         controls: MapControls,
     ) -> Any:
-        """The figure, as the browser gets it."""
+        """The figure in the form that is sent to the browser."""
         if controls.colour == TOPIC:
             colouring: Colouring = topic_labels(topics[0])
         else:
@@ -276,7 +284,7 @@ class _MapTab:
         return self.plot.postprocess(make_figure(result, controls, colouring, topics if controls.names else ()))
 
     def _is_shown(self, current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
-        """Whether the map is there that the controls ask for, or none can be."""
+        """Whether the map for the controls is on the page already, or there is no corpus."""
         return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
     def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:

@@ -1,4 +1,4 @@
-"""The Similar pairs tab of the Explore page: the most similar of all pairs, and the corpus without near-duplicates."""
+"""The tabs Similar pairs, with near-duplicates, and Hubs and outliers: each sentence compared with all others."""
 
 from __future__ import annotations
 
@@ -28,15 +28,20 @@ from sbert_app.services.corpus.similar_pairs import (
     save_rows,
     similar_pairs,
 )
+from sbert_app.services.corpus.unusual import Unusual, find_unusual
 
-MAX_PAIRS_SHOWN = 200  # the file has all
-
+# The table shows so many pairs, the file all.
+MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
-MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
+# The pairs of so many sentences are found without a press of the button.
+MAX_AUTOMATIC = 20_000
+# The tables show so many hubs and outliers.
+MAX_UNUSUAL = 200
+PRESS_UNUSUAL = messages.lead("Press the button to compare each sentence with its nearest ones.")
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
+    """Builds the tab Similar pairs inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
     _PairsTab(services, shared).wire()
 
 
@@ -71,7 +76,7 @@ class _PairsTab:
                 "Download CSV without duplicates", visible=False, elem_id="repeats-csv"
             )
             self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
-        # (open corpus, the other one) that were compared: a new threshold is applied at once
+        # The two corpora whose sentences were compared; a new threshold is applied to them at once.
         self.compared = gr.State(None)
 
     def wire(self) -> None:
@@ -95,18 +100,19 @@ class _PairsTab:
         self.against.focus(self.others, [self.corpus_ids, self.open_corpus], self.against, **UNQUEUED)
 
     def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
-        """The corpora in which the sentences can be looked for."""
+        """The corpora in which duplicates can be found."""
         records = self.services.corpora.list(corpus_ids)
         return gr.Dropdown([THIS_CORPUS, *(kept_choice(*item) for item in records.items())])
 
     def find_at_once(self, watch: Watch, open_corpus: OpenCorpus, k: int, threshold: float, hide: bool) -> Update:
-        """A corpus was opened: find its pairs, or say how many there are to compare."""
+        """Finds the pairs of a corpus that was just opened, or says how many pairs there would be to compare."""
         n = len(self.services.embeddings.corpus(open_corpus.corpus))
         if n <= MAX_AUTOMATIC:
             return self.find_pairs(watch, open_corpus, k, threshold, hide)
-        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
-        from training.search import estimate_seconds  # torch takes seconds to import
+        # Importing torch takes seconds.
+        from training.search import estimate_seconds
 
+        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
         estimate = format_estimate(estimate_seconds(open_corpus.embed(self.services.embeddings).vectors))
         return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 
@@ -149,7 +155,7 @@ class _PairsTab:
         }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
-        """The corpus in which sentences are looked for, under the model of the open one."""
+        """The corpus in which duplicates are found, embedded with the model of the open one."""
         embeddings = self.services.embeddings
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
@@ -160,7 +166,7 @@ class _PairsTab:
 
 
 def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
-    """How long comparing all pairs took here, beside the paper's hours."""
+    """The time of comparing all pairs here, beside the paper's hours."""
     parts = [
         f"{format_count(pairs.compared, 'sentence')}, {format_count(pairs.combinations, 'pair')}, exactly",
         f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
@@ -171,7 +177,7 @@ def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
 
 
 def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
-    """The most similar pairs, best first, or why there are none."""
+    """A table of the most similar pairs, best first, or the reason why there are none."""
     too_few = pairs.compared < 2
     return render(
         "explore/templates/pairs_table.html",
@@ -186,14 +192,14 @@ def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup
 
 
 def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
-    """How many sentences are near-duplicates of an earlier one."""
+    """The number of sentences that are near-duplicates of an earlier one."""
     repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
-    points = np.union1d(repeated, duplicates.original[repeated]).tolist()  # with the sentences that they repeat
+    points = np.union1d(repeated, duplicates.original[repeated]).tolist()
     return macro("explore/near_duplicates")(duplicates, len(corpus), points)
 
 
 def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
-    """How many sentences of a corpus are in another, how many are new, and the most similar pairs."""
+    """The numbers of sentences of a corpus that are in another one and that are new, and the most similar pairs."""
     listed = rows[:MAX_PAIRS_SHOWN].tolist()
     return render(
         "explore/templates/shared.html",
@@ -206,4 +212,35 @@ def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: 
             for row in listed
         ],
         points=rows.tolist(),
+    )
+
+
+def build_unusual(services: Services, shared: Shared) -> None:
+    """Builds the tab Hubs and outliers inside the open gr.Tab."""
+    ids = ("unusual-go", "unusual-stop", "unusual-status")
+    tab = MeasureTab.build(services, "unusual", "Find hubs and outliers", ids, PRESS_UNUSUAL)
+    tables = gr.HTML(elem_id="unusual-tables")
+
+    def find(watch: Watch, open_corpus: OpenCorpus | None) -> Update:
+        embedded = opened(open_corpus).embed(services.embeddings)
+        comparing = watch.stage(f"Looking for the nearest of {len(embedded):,} sentences")
+        unusual = find_unusual(embedded, services.embeddings.cache, comparing)
+        return {tab.status: "", tables: unusual_tables(unusual, embedded.corpus)}
+
+    tab.wire(find, [shared.open_corpus], {tables: ""})
+    cleared = {tables: "", tab.status: PRESS_UNUSUAL}
+    shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+
+
+def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
+    """The numbers of hubs and outliers, and the first of each."""
+    hubs, outliers = ([*rows[:MAX_UNUSUAL].tolist()] for rows in (unusual.hubs, unusual.outliers))
+    return render(
+        "explore/templates/unusual.html",
+        k=unusual.k,
+        sentences=len(corpus),
+        counts=(len(unusual.hubs), len(unusual.outliers)),
+        hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
+        outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
+        rows=(hubs, outliers),
     )

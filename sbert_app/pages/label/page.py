@@ -1,8 +1,7 @@
 """The Label page: a file becomes pairs worth judging, people judge them by keyboard, a model is measured and trained.
 
-``/label?project=<id>&rater=<name>`` opens a project for a rater: a link to send round. Each key press is on the disk
-before the next pair is shown (`services.annotations.project`); while it is being saved, further presses are ignored, so
-that no pair gets a score that was meant for another.
+``/label?project=<id>&rater=<name>`` opens a project for a rater. Each score is stored before the next pair is shown
+(`services.annotations.project`); meanwhile further presses are ignored, so that no pair gets the score of another.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SELECTION_NOTE = (
     "third lie nearest to the threshold, and one third are drawn at random. From a file of single sentences, the app "
     "makes pairs of neighbours and random pairs."
 )
-# What the scores mean: the scale of the STS tasks (Agirre et al. 2012), in short
+# The meanings of the scores: the scale of the STS tasks (Agirre et al. 2012), in short.
 SCALE = (
     "on different topics",
     "not equivalent, but on the same topic",
@@ -49,7 +48,7 @@ SCALE = (
 )
 NO_SCORE, NOT_JUDGED = "none", "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
-# Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
+# Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
 
 
@@ -66,13 +65,14 @@ class _LabelPage:
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
                 label="Project",
-                allow_custom_value=True,  # what is sent before the list has come is none of its choices
+                # A value that is sent before the list has loaded is none of its choices.
+                allow_custom_value=True,
                 min_width=220,
                 elem_id="label-project",
             )
             self.rater = gr.Textbox(
                 label="Your name",
-                info="You see no other rating before your own",
+                info="Others’ ratings stay hidden until you have rated",
                 max_lines=1,
                 min_width=180,
                 elem_id="label-rater",
@@ -150,7 +150,7 @@ class _LabelPage:
         self.results.wire()
 
     def opened(self, project_id: str, rater: str) -> Update:
-        """The project's first pair that this rater has not judged; the example of how it works without a project."""
+        """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
         problems = "".join(map(messages.error_message, self.projects.store.list().damaged))
         ids = [key for key, _ in listed]
@@ -162,7 +162,8 @@ class _LabelPage:
             self.rater: rater,
             self.error: problems + messages.error_message(missing) if missing else problems,
         }
-        if not ids:  # an open form is not closed: somebody may be at it already
+        if not ids:
+            # An open form is never closed: its user may be at work there.
             update[self.new] = gr.Accordion(open=True)
         project_id = listed_id or (ids[0] if ids else NO_PROJECT)
         try:
@@ -220,7 +221,8 @@ class _LabelPage:
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         if file:
-            info = replace(info, source=Path(file).name)  # also where a copy with other columns was read
+            # The source is the upload, even if a copy with other columns was read.
+            info = replace(info, source=Path(file).name)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
@@ -229,7 +231,7 @@ class _LabelPage:
         }
 
     def _after(self, project_id: str, rater: str, work: Any) -> Update:
-        """Do ``work``, which returns the pair to show and whether to look for one that is not judged."""
+        """Does ``work``, which returns the next pair and whether to move on to one that is not judged."""
         try:
             project = self.projects.open(project_id or "")
             pair, seek = work(project)
@@ -238,18 +240,19 @@ class _LabelPage:
         return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project, rater)}
 
     def _again(self, project_id: str, rater: str) -> Any:
-        """The card once more, so that the browser takes presses again."""
+        """Sends the card again, so that the browser accepts presses again."""
         try:
             return self._card(self.projects.open(project_id or ""), rater, 0, seek=True)
         except UserFacingError:
             return _no_project()
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
-        """The pair with a number, why it is shown, the rater's own score if there is one, and the progress."""
+        """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
         rater, count = " ".join((rater or "").split()), len(project.pairs)
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
-        if seek:  # the next that is not judged, from here on and then from the start
+        if seek:
+            # The next pair that is not judged, from here to the end and then from the start.
             at = next((i for i in [*range(at, count), *range(at)] if i not in mine), at)
         return render(
             "label/templates/card.html",
@@ -268,26 +271,27 @@ class _LabelPage:
 
 
 def how_many_are_enough(count: float) -> Markup:
-    """What so many judged pairs are enough for."""
+    """The uses for which so many judged pairs are enough."""
     held_out = round(count * quality.HELD_OUT)
     margins = [round(quality.expected_margin(pairs)) for pairs in (int(count), held_out)]
     return macro("label/enough")(int(count), quality.FEWEST, held_out, *margins)
 
 
 def _score(event: gr.EventData) -> int | None:
-    """The score that the browser has sent; None where it has sent the word for none."""
+    """The score that the browser has sent; None for the word that means no score."""
     return None if getattr(event, "score", None) == NO_SCORE else _number(event, "score")
 
 
 def _number(event: gr.EventData, name: str) -> int:
-    """A whole number that the card in the browser has sent. InputError if it has sent something else."""
+    """A whole number that the card in the browser has sent. InputError for anything else."""
     value = getattr(event, name, None)
     if not isinstance(value, int):
         raise InputError("the browser has sent no number of a pair or a score: reload the page")
     return value
 
 
-_versions = count()  # a card that is shown again is another value, so that the browser takes presses again
+# A card that is sent again needs another value, so that the browser accepts presses again.
+_versions = count()
 
 
 def _no_project() -> Markup:

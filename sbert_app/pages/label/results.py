@@ -1,4 +1,4 @@
-"""The lower half of the Label page: do the raters agree, how good is the model, training, export."""
+"""The lower half of the Label page: the agreement of the raters, the quality of the model, training, export."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from sbert_app.services.store.cache import LRUCache
 from training.errors import InputError, UserFacingError
 from training.evaluation.agreement import RELIABLE, TENTATIVE
 
-POLL_SECONDS = 3.0  # between two looks at a run
-FEWEST_SHARED = 10  # pairs with two ratings, before alpha is judged
-NOTHING_JUDGED = messages.note("Nothing is judged yet.")  # in place of the agreement
+# The seconds between two looks at a run.
+POLL_SECONDS = 3.0
+# Alpha needs so many pairs with two ratings.
+FEWEST_SHARED = 10
+NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
 
 class Results:
-    """Its components and handlers; `for_project` renders them for a project."""
+    """The components and handlers; `for_project` updates them for a project."""
 
     def __init__(self, services: Services, projects: Projects, project: gr.Dropdown) -> None:
         self.services, self.projects, self.project = services, projects, project
@@ -65,7 +67,7 @@ class Results:
         self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
 
     def rated(self, project: Project | None, rater: str) -> Update:
-        """What changes with a rating: the agreement, and what there are enough ratings for. The export is of before."""
+        """Updates the agreement and the buttons after a rating, and hides the export, which is out of date."""
         judged = len(quality.mean_ratings(project)) if project else 0
 
         def button(label: str, needed: int) -> gr.Button:
@@ -83,12 +85,12 @@ class Results:
         }
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:
-        """What is known without a model: agreement, and how the training is doing."""
+        """Updates everything that needs no model: the agreement, and the progress of the training."""
         still = {self.training: "", self.timer: gr.Timer(active=False)}
         return {**self.rated(project, rater), **(self.progress(project.id) if project else still)}
 
     def score(self, project_id: str) -> Any:
-        """ρ of the project's model, with an interval."""
+        """Shows ρ of the project's model, with an interval."""
         try:
             project = self._open(project_id)
             return quality_table(quality.model_quality(project, self.services.models, project.info.model))
@@ -105,7 +107,7 @@ class Results:
         return {self.quality: gr.skip(), **self.progress(project.id)}
 
     def progress(self, project_id: str) -> Update:
-        """How the run is doing; when it has ended, before and after."""
+        """Shows the state of the run, and after its end ρ before and after."""
         try:
             html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
@@ -128,7 +130,7 @@ class Results:
         return {self.quality: gr.skip(), self.download: gr.update(value=str(file), label=file.name, visible=True)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
-        """What is shown of the training, and whether it goes on."""
+        """The state of the training as HTML, and whether it is running."""
         training, store = quality.last_training(project), self.services.jobs.store
         if training is None:
             return "", False
@@ -151,7 +153,7 @@ class Results:
 
 
 def agreement_table(agreement: Agreement) -> Markup:
-    """Who judged how many, alpha and what it means, and Spearman's ρ of each two raters."""
+    """The number of ratings of each rater, alpha and its meaning, and Spearman's ρ of each two raters."""
     if not agreement.judged:
         return NOTHING_JUDGED
     between = [
@@ -167,7 +169,7 @@ def agreement_table(agreement: Agreement) -> Markup:
 
 
 def differences_table(disagreements: list[Disagreement]) -> Markup:
-    """The pairs on which the raters differ, with the spread of their scores and the score that they agree on."""
+    """The pairs on which the raters differ, with the spread of their scores and a score to agree on."""
     return macro("label/differences")(disagreements, range(LOWEST, HIGHEST + 1)) if disagreements else Markup()
 
 
@@ -190,13 +192,13 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     )
     alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (agreement.alpha, agreement.alpha_ordinal))
     return [
-        f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} ordinal): "
-        f"{verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
+        f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
+        f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
     ]
 
 
 def quality_table(result: Quality) -> Markup:
-    """ρ on all judged pairs and on the random ones."""
+    """A table of ρ on all judged pairs and on the random ones."""
     rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
     if result.random is not None and not isnan(result.random.value):
         rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
@@ -204,7 +206,7 @@ def quality_table(result: Quality) -> Markup:
 
 
 def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
-    """The state of the run; when it has ended, ρ on the held-out pairs before and after."""
+    """The state of the run, and after its end ρ on the held-out pairs before and after."""
     rows, verdict = [], ""
     if comparison is not None:
         rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]

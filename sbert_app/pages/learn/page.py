@@ -1,9 +1,9 @@
 """The Learn page: one idea a lesson, measured while the user reads.
 
-``/learn?lesson=4`` opens the fourth; without it, the last lesson that this browser had open. A lesson counts as done
-once its answer was opened; the browser keeps that, too. A lesson is measured when it is first opened and whenever one
-of its controls changes; nothing is computed for lessons that are not open. A class (`teacher.ClassLink`) is part of
-the address: it fixes model, data, seed and the lessons that are shown.
+``/learn?lesson=4`` opens the fourth lesson, ``/learn`` the last one that this browser had open. A lesson counts as done
+once its answer was opened, which the browser stores too. A lesson is measured when it is first opened and whenever one
+of its controls changes; lessons that are not open cost nothing. A class (`teacher.ClassLink`) is part of the address:
+it fixes model, data, seed and the selection of lessons.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class _LessonView:
     services: Services
     lesson: Lesson
     demo: Demo
-    outputs: list[Any]  # figure, result, link to another page
+    # The figure, the result and the link to another page.
+    outputs: list[Any]
     column: gr.Column
     reset: gr.Button
 
     @property
     def fields(self) -> list[Any]:
-        """The controls whose values the browser has."""
+        """The controls whose values are in the browser."""
         return [control for control in self.demo.controls if not isinstance(control, gr.State)]
 
 
@@ -61,7 +62,8 @@ class _LearnPage:
         self.services = services
         gr.HTML(messages.heading("Learn", TAGLINE))
         self.banner = gr.HTML(visible=False, elem_id="class-banner")
-        self.requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
+        # The lesson in the address or the storage of the browser.
+        self.requested = gr.Textbox(visible=False)
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
         with gr.Row(elem_classes="chips rail", elem_id="rail"):
             self.chips = [
@@ -82,7 +84,7 @@ class _LearnPage:
         copy.click(None, None, None, js=COPY_LINK)
 
     def report(self, current: int, *values: Any) -> Report:
-        """What the open lesson shows, without the answer to its question."""
+        """The report of the open lesson, without the answer to its question."""
         value_of, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
         sections = {"Measured": view.outputs[:2], "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
@@ -109,7 +111,7 @@ class _LearnPage:
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
         controls = [control for view in self.views for control in view.demo.controls]
         fields = [field for view in self.views for field in view.fields]
-        questions = gr.State({})  # for each lesson what was asked last
+        questions = gr.State({})
         outputs = [component for view in self.views for component in view.outputs]
 
         def measure_open(questions: Questions, class_link: ClassLink, current: int, *values: Any) -> Update:
@@ -122,7 +124,7 @@ class _LearnPage:
             return remembered.then(measure_open, [questions, class_link, current, *controls], outputs, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
-            numbers = class_link.numbers  # of the lessons that are shown
+            numbers = class_link.numbers
             at = numbers.index(current) + step if current in numbers else 0
             return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
@@ -155,7 +157,7 @@ class _LearnPage:
             reset.then(*measure, **PRIVATE)
 
     def open(self, requested: str, request: gr.Request) -> list[Any]:
-        """The class and the lesson that the address asks for. A link that is wrong opens the lessons as they are."""
+        """Opens the class and the lesson in the address; an invalid link opens the lessons without a class."""
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
             banner = class_link.banner()
@@ -171,11 +173,12 @@ class _LearnPage:
         ]
 
     def encode_in_background(self, class_link: ClassLink) -> None:
-        """Start a thread that encodes what the lessons share, once, while the first one is read."""
+        """Starts a thread that encodes the sentences of the lessons, once, while the user reads the first one."""
         context = _context(self.services, class_link)
 
         def encode() -> None:
-            with suppress(InputError):  # a lesson whose data or model is missing reports that itself
+            # A lesson whose data or model is missing shows that itself.
+            with suppress(InputError):
                 for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)
 
@@ -195,7 +198,7 @@ def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
 
 
 def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> list[Any]:
-    """Updates of the fields: what the address gives, or the class; what is the lesson's own is left alone."""
+    """The updates of the fields to the values of the address, or of the class; others keep the lesson's own."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
     in_address = zip(view.fields, values_of(view.fields, request), strict=True)
     return [
@@ -205,13 +208,13 @@ def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> l
 
 
 def _initial(view: _LessonView, class_link: ClassLink) -> Any:
-    """The values that a lesson's controls begin with: one for a single control, as Gradio wants it, else a list."""
+    """The first values of the controls of a lesson: a list, or the value itself for a single control, as in Gradio."""
     values = view.demo.initial(class_link.setup)
     return values[0] if len(values) == 1 else values
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """Updates that show one lesson and highlight its button, among those that are shown."""
+    """The updates that show one lesson and highlight its button among those of the class."""
     every, numbers = range(1, len(lessons()) + 1), class_link.numbers
     return [
         number,
@@ -224,9 +227,9 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
 
 
 def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
-    """Updates of figure, result and link; or of the result alone, with the message of a user error.
+    """The updates of figure, result and link, or the message of a user error.
 
-    None if the visitor has asked for something else of this lesson meanwhile: the answer to that may be there already.
+    There are none if the visitor has changed the lesson again meanwhile.
     """
     figure, result, link = view.outputs
     is_newest = ask(questions, view.lesson.number)

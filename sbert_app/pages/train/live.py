@@ -1,7 +1,4 @@
-"""The live half of the Train page: the opened run, its curves, and the list of all runs.
-
-A timer refreshes it once a second (`events.follow`).
-"""
+"""The live half of the Train page: the open run, its curves, and the list of all runs, refreshed every second."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
-from sbert_app.pages.train.report import run_report
-from sbert_app.pages.train.runs import log, no_runs, run_list, state_label, status
+from sbert_app.pages.train.runs import log, no_runs, run_list, run_report, state_label, status
 from sbert_app.services.background.state import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
@@ -36,12 +32,15 @@ FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 class RunPanel:
     def __init__(self, services: Services) -> None:
-        """Build the components inside the open column: the opened run, then the list of all."""
+        """Builds the components inside the open column: the open run, then the list of all."""
         self.services, self.store = services, services.jobs.store
-        self.opened = gr.State("")  # the id of the run that was opened; "" follows the one at work, else the newest
-        self.overlaid = gr.State([])  # ids of the runs whose curves are overlaid
-        self.current = gr.State("")  # the id of the run that is shown, "" before the first
-        # How many runs are running; a rate may be known when this changes. What no queue answers changes no gr.State.
+        # The id of the run that the user opened; "" follows the running one, else the newest.
+        self.opened = gr.State("")
+        # The ids of the runs whose curves are overlaid.
+        self.overlaid = gr.State([])
+        # The id of the run on the page, "" before the first.
+        self.current = gr.State("")
+        # The number of running runs: a speed may be known once it changes. Events outside the queue change no gr.State.
         self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
@@ -75,7 +74,7 @@ class RunPanel:
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
         gr.HTML(section("All runs"))
-        # Above the list: not there while there is no run.
+        # The tools are hidden while there is no run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
             self.filter = gr.Textbox(
                 placeholder="Filter by name, id, state, objective, base, data",
@@ -89,7 +88,7 @@ class RunPanel:
         self.runs = gr.HTML(js_on_load=read_asset("train.js"), elem_id="run-list")
 
     def wire(self) -> Callable[..., Any]:
-        """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
+        """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
         outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
@@ -131,20 +130,21 @@ class RunPanel:
         refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str = "") -> dict[Any, Output]:
-        """Every component as it is now; ``wanted`` is the filter of the list."""
+        """The current state of every component; ``pattern`` is the filter of the list."""
         runs = self.store.list()
         run = select_run(runs, opened)
         others = [other for other in runs if other.id in overlaid and other is not run]
-        by_colour = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
+        # The curves of the open run come first.
+        with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
         curves = [
-            Curve(drawn_run.name, colour, drawn_run.events, drawn_run.progress.steps, drawn_run.progress.measure)
-            for colour, drawn_run in by_colour.items()
+            Curve(one.name, colour, one.events, one.progress.steps, one.progress.measure) for one, colour in with_curves
         ]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work, lines = run is not None and run.state in AT_WORK, ""
-        with suppress(RunNotFound, FileNotFoundError):  # it has been deleted since it was listed
+        # The run may have been deleted since it was listed.
+        with suppress(RunNotFound, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
-        visible = {
+        visibility = {
             self.list_tools: bool(runs),
             self.stop: at_work and run is not None and not run.is_stopping,
             self.resume: run is not None and not at_work and run.state != State.FINISHED,
@@ -156,28 +156,26 @@ class RunPanel:
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
             plot = figure(curves)
-            return visible(plot if any(len(trace.x) for trace in plot.data) else None)  # axes alone say nothing
+            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
 
         return {
             self.current: Output(run.id if run else ""),
             self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
             self.status: Output(_status(run, runs)),
-            self.runs: self._list(
-                runs, run, {drawn_run.id: colour for colour, drawn_run in by_colour.items()}, pattern
-            ),
+            self.runs: self._list(runs, run, {one.id: colour for one, colour in with_curves}, pattern),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
-            **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visible.items()},
+            **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visibility.items()},
             **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
         }
 
     def _listed(self, runs: Sequence[Run], pattern: str) -> list[Run]:
-        """The runs that the filter lets through."""
+        """The runs that match the filter."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
     def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str) -> Output:
-        """The list: without a filter, the runs of an experiment are one row."""
+        """The list of runs; without a filter, the runs of an experiment share one row."""
         listed, opened_id, stopping = (
             self._listed(runs, pattern),
             opened.id if opened else "",
@@ -204,7 +202,7 @@ class RunPanel:
         return note(question), gr.update(visible=True)
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
-        """The first error, no opened run, and no confirmation any more."""
+        """Deletes runs. Returns the first error, no open run, and a hidden confirmation."""
         errors = []
         for run_id in run_ids:
             errors.append(error_of(self.store.delete, run_id))
@@ -212,11 +210,12 @@ class RunPanel:
         return next(filter(None, errors), ""), "", hidden()
 
     def _resume(self, run_id: str) -> None:
-        self.services.models.forget(ModelName.of_run(run_id))  # its model will change
+        # The model of the run will change.
+        self.services.models.forget(ModelName.of_run(run_id))
         self.services.jobs.resume(run_id)
 
     def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-        """Push the model; the token's field is emptied in any case."""
+        """Pushes the model. The field of the token is emptied in any case."""
         try:
             return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
         except UserFacingError as error:
@@ -232,7 +231,7 @@ class RunPanel:
 
 
 def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Button]:
-    """A hidden group with a question, the button that deletes, whose id is given, and one that hides it."""
+    """Builds a hidden group with a question, a button that deletes, and one that hides the group."""
     with gr.Group(visible=False) as group:
         text = gr.HTML(question, elem_classes="pad")
         with gr.Row():
@@ -242,7 +241,7 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
 
 
 def select_run(runs: Sequence[Run], opened: str) -> Run | None:
-    """The run that was opened; else the one at work; else the newest."""
+    """The run that the user opened, else the running one, else the newest."""
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
     return next(iter([*by_id, *at_work, *runs]), None)
@@ -255,7 +254,7 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
 
 
 def _from_link(request: gr.Request) -> str:
-    """The run that the address names."""
+    """The run in the address."""
     return request.query_params.get("run", "")
 
 
@@ -264,7 +263,7 @@ def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
 
 
 def _open_group(event: gr.EventData) -> str:
-    """The filter that shows the runs of an experiment."""
+    """The filter that shows the runs of an experiment alone."""
     return event.name
 
 

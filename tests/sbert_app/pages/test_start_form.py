@@ -5,8 +5,8 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components import start
-from sbert_app.pages.components.start import StartForm
+from sbert_app.pages.components import experiments
+from sbert_app.pages.components.experiments import StartForm
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.store import RunStore

@@ -355,7 +355,7 @@ class TestEstimate:
         assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
 
     def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
-        assert "<b>time unknown</b>" in train_runs.plan(self.estimate(), None)
+        assert "<b>no estimate yet</b>" in train_runs.plan(self.estimate(), None)
         assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
 
     def test_unknown_data_has_unknown_steps(self):

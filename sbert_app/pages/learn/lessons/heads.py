@@ -178,8 +178,8 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
 def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     sentences = [
         f"{row.label} is right on {100 * row.train_accuracy:.0f}% of its training pairs and on "
-        f"{100 * row.test_accuracy:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting the "
-        "most frequent label: what it memorised about single sentences misleads it on others."
+        f"{100 * row.test_accuracy:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting "
+        "the most frequent label: what it memorised about single sentences misleads it on others."
         for row in result.rows
         if row.test_accuracy < result.chance
     ]
@@ -188,8 +188,8 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     if best.test_accuracy > paper.test_accuracy:
         sentences.append(
             f"Here {best.label} is right most often on new pairs, {100 * best.test_accuracy:.0f}%; the paper’s best, "
-            f"{paper.label}, on {100 * paper.test_accuracy:.0f}%. With frozen vectors and few pairs, more inputs are more to "
-            "memorise; the paper trains the encoder, on a million pairs."
+            f"{paper.label}, on {100 * paper.test_accuracy:.0f}%. With frozen vectors and few pairs, more inputs are "
+            "more to memorise; the paper trains the encoder, on a million pairs."
         )
     if len(shipped) > 1:
         ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
