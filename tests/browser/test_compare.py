@@ -28,7 +28,7 @@ def cosine(page):
 def test_the_page_opens_with_an_example_already_computed(open_page):
     page = open_page("/")
     expect(page.locator("#answer .card")).to_have_count(3)
-    expect(page.locator("#answer")).to_contain_text("on the gold scale")
+    expect(page.locator("#answer")).to_contain_text("on people’s 0–5 scale")
     expect(page.locator("#answer")).to_contain_text("Spearman 8")  # the cross-encoder's measured figure
     expect(page.locator("#answer .card").first).to_contain_text("The model is wrong here")
     expect(page.locator("#answer .card").nth(1)).not_to_contain_text("The model is wrong here")
@@ -154,7 +154,7 @@ def test_a_second_model_stands_beside_the_first_with_its_own_pooling(open_page):
     expect(page.locator("#answer .card").nth(0)).to_contain_text("all-MiniLM-L6-v2 · max pooling")
     expect(page.locator("#answer .card").nth(1)).to_contain_text("scratch:1x32 · mean pooling")
     # its calibration is measured while the page waits, and shown without another input
-    expect(page.locator("#answer .card").nth(1)).to_contain_text("of 5 on the gold scale")
+    expect(page.locator("#answer .card").nth(1)).to_contain_text("on people’s 0–5 scale")
 
 
 def test_a_long_text_stays_out_of_the_address_and_in_sight(open_page):

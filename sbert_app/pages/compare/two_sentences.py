@@ -147,7 +147,8 @@ class TwoSentences:
             [self.left_out_is_open, self.left_out],
             api_visibility="private",
         )
-        self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)  # a notice needs the queue
+        # A notice needs the queue.
+        self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
         self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)

@@ -167,16 +167,27 @@ class _SimilarityTab:
         display = [self.similarity, self.pearson, self.paper, self.format]
         outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
         outputs += [self.display, *self.calibration.pickers]
+
+        def show_shipped(*values: Any) -> Update:
+            return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
+
+        def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
+            return differences(grid or self.shipped, first, second, _Display(*values).metric)
+
+        def export(grid: ResultGrid | None, *values: Any) -> str:
+            display = _Display(*values)
+            return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
+
         on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
-        self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
+        self.back.click(show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
             control.change(self.show, [self.grid, *display], outputs, **LATEST)
-        self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
+        self.format.input(export, [self.grid, *display], self.text, **LATEST)
         pair = [self.grid, self.first, self.second, *display]
         for picker in (self.first, self.second):
-            picker.input(self.describe_difference, pair, self.differences, **LATEST)
+            picker.input(describe_difference, pair, self.differences, **LATEST)
 
     def measure(
         self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any
@@ -221,17 +232,6 @@ class _SimilarityTab:
             **self.calibration.show(results),
         }
 
-    def show_shipped(self, *values: Any) -> Update:
-        """Shows the table that the page opened with."""
-        return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
-
-    def describe_difference(self, grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
-        return differences(grid or self.shipped, first, second, _Display(*values).metric)
-
-    def export(self, grid: ResultGrid | None, *values: Any) -> str:
-        display = _Display(*values)
-        return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
-
 
 def _model_choices(results: Results) -> list[tuple[str, str]]:
     return [(ModelName.parse(model).label, model) for model in results.models]
@@ -275,7 +275,8 @@ def score_table(results: Results, table: ResultTable) -> Markup:
     return render(
         "evaluate/templates/score_table.html",
         results=results,
-        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,  # the grid may be growing
+        # The list is a copy, as the grid may be growing.
+        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity].label,
         table=table,

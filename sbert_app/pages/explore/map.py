@@ -175,7 +175,11 @@ class _MapTab:
         # After a stop the last map stays.
         stopped: Update = {self.current: None}
         empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
-        draw = self.task.handler(self.draw, empty, stopped, unless=self._is_shown)
+
+        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+            return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
+
+        draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
 
         def draw_at(events: Any) -> Any:
             return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
@@ -253,7 +257,15 @@ class _MapTab:
         key = (open_corpus, result.key, controls)
         plot = self.plots.get(key)
         if plot is None:
-            plot = self._plot(watch, result, topics, open_corpus, clustering, controls)
+            if controls.colour == TOPIC:
+                colouring: Colouring = topic_labels(topics[0])
+            else:
+                colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
+                if result.rows is not None and colouring is not None:
+                    colouring = colouring.of(result.rows)
+            figure = make_figure(result, controls, colouring, topics if controls.names else ())
+            # The form that is sent to the browser.
+            plot = self.plot.postprocess(figure)
             depends_on_more = controls.colour in (CLUSTER, GROUPS, QUERY) or result.embedded[0].corpus.gold is not None
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
@@ -264,28 +276,6 @@ class _MapTab:
             self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
             self.current: _version(open_corpus, clustering, controls),
         }
-
-    def _plot(
-        self,
-        watch: Watch,
-        result: MapResult,
-        topics: tuple[Topics, Topics],
-        open_corpus: OpenCorpus,
-        clustering: Clustering,
-        controls: MapControls,
-    ) -> Any:
-        """The figure in the form that is sent to the browser."""
-        if controls.colour == TOPIC:
-            colouring: Colouring = topic_labels(topics[0])
-        else:
-            colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
-            if result.rows is not None and colouring is not None:
-                colouring = colouring.of(result.rows)
-        return self.plot.postprocess(make_figure(result, controls, colouring, topics if controls.names else ()))
-
-    def _is_shown(self, current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
-        """Whether the map for the controls is on the page already, or there is no corpus."""
-        return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
     def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
         if open_corpus is None:

@@ -48,19 +48,19 @@ class TestScores:
     def test_a_cosine_has_its_place_on_the_gold_scale(self):
         html = answers.result([comparison()], [CURVE], gold=None)
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
-        assert "3.0 of 5 on the gold scale" in html
+        assert "about 3.0 on people’s 0–5 scale" in html
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
 
     def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
-        html = answers.result([comparison()], [CURVE], gold=None)
-        assert "people gave 80% of such pairs between" in html
-        assert "fitted on STSb train" in html
+        html = answers.result([comparison()], [replace(CURVE, low=(0.0, 4.0), high=(1.0, 5.0))], gold=None)
+        assert "people gave 80% of such pairs between 2.4 and 3.4; fitted on STSb train" in html
+        assert "people gave" not in answers.result([comparison()], [CURVE], gold=None)
 
     def test_an_uncalibrated_model_has_no_scale(self):
         html = answers.result([comparison()], [None], gold=None, measuring=True)
         assert "calibrating" in html
-        assert "on the gold scale" not in html
+        assert "0–5 scale" not in html
         html = answers.result([comparison()], [None], gold=None)
         assert "calibrating" not in html
         assert "not calibrated for this model" in html
