@@ -188,7 +188,8 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
         showlegend=has_legend,
         legend=LEGEND | {"y": -0.02, "yanchor": "top", "itemsizing": "constant", "font": {"size": 12}},
         uirevision=data.key,
-        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",  # assets/explore.js sets lasso and box
+        # assets/explore.js sets lasso and box.
+        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
     )

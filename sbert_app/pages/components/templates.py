@@ -28,13 +28,16 @@ def tint(value: float, largest: float) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
-    "count": format_count,  # {{ 1 | count("pair") }} -> 1 pair
-    "dataset": data_label,  # {{ "stsb:dev" | dataset }} -> STSb dev
+    # {{ 1 | count("pair") }} -> 1 pair
+    "count": format_count,
+    # {{ "stsb:dev" | dataset }} -> STSb dev
+    "dataset": data_label,
     "duration": format_duration,
     "estimate": format_estimate,
     "time": format_time,
     "tint": tint,
-    "number": format_number,  # {{ 12345.678 | number(1) }} -> 12,345.7
+    # {{ 12345.678 | number(1) }} -> 12,345.7
+    "number": format_number,
 }
 
 

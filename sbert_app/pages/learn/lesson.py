@@ -121,18 +121,7 @@ class Demo:
 
 @dataclass(frozen=True)
 class Lesson:
-    """The text of a lesson.
-
-    Attributes:
-        key: the name of the module.
-        short: the label of the button.
-        idea: the idea in one sentence.
-        text: paragraphs.
-        section: the section of the paper.
-        paper: descriptions and values from the paper.
-        opens: the text of the link.
-        href: the page of the link, with its settings.
-    """
+    """The text of a lesson: ``key`` names its module, ``short`` labels its button, ``opens`` is its link's text."""
 
     number: int
     key: str

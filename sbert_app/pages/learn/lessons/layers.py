@@ -49,7 +49,7 @@ class Layers(NamedTuple):
 
 @lru_cache(maxsize=8)  # while the reader looks at each pooling
 def measure(context: Context, model: str, pairs: int) -> Layers:
-    """InputError if the model has no layers, or it or the data cannot be loaded."""
+    """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     with Timed() as timed:

@@ -47,7 +47,7 @@ class Limit(NamedTuple):
 
 @lru_cache(maxsize=16)
 def measure(context: Context, documents: int) -> Limit:
-    """InputError if the model cannot be loaded."""
+    """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
     with Timed() as timed, threadpool_limits(1):  # several threads wait for each other longer than such a step takes
         free = {dimension: solved(optimise(pairs, dimension, context.setup.seed), pairs) for dimension in DIMENSIONS}

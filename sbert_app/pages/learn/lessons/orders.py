@@ -45,7 +45,7 @@ class Orders(NamedTuple):
 
 
 def measure(context: Context, query: str, normalised: bool) -> Orders:
-    """InputError if the query is empty, or the model or the data cannot be loaded."""
+    """Orders the corpus. InputError if the query is empty, or the model or the data cannot be loaded."""
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, EXAMPLES)
