@@ -288,9 +288,10 @@ class TwoSentences:
 
     def _scores(self, answer: Answer) -> Update:
         home, pending, errors = self.services.settings.home, False, [*answer.errors]
-        curves: list[dict[str, Calibration | None]] = []
+        own_curves: list[Calibration | None] = []
+        first_curves: dict[str, Calibration | None] = {}
         for comparison in answer.comparisons:
-            by_pooling = {}
+            by_pooling: dict[str, Calibration | None] = {}
             # Curves are stored under the names of encoders.
             model = str(replace(self.services.models.canonical(comparison.model), pooling=None))
             for name in comparison.by_pooling:
@@ -304,22 +305,20 @@ class TwoSentences:
             if None in by_pooling.values():
                 self.services.calibrate_later(comparison.model, comparison.pooling)
                 pending = pending or self.services.is_calibrating(comparison.model)
-            curves.append(by_pooling)
+            own_curves.append(by_pooling[comparison.pooling])
+            first_curves = first_curves or by_pooling
         example = answer.example
         return {
             self.answer: answers.result(
                 answer.comparisons,
-                [
-                    by_pooling[comparison.pooling]
-                    for comparison, by_pooling in zip(answer.comparisons, curves, strict=True)
-                ],
+                own_curves,
                 example.gold if example else None,
                 expected=example.expected if example else None,
                 measuring=pending,
                 errors=errors,
                 tokens=answer.tokens,
             ),
-            self.poolings: answers.poolings(answer.comparison, curves[0], measuring=pending),
+            self.poolings: answers.poolings(answer.comparison, first_curves, measuring=pending),
             self.calibration: gr.Timer(active=pending),
         }
 
