@@ -4,6 +4,7 @@ import json
 import shlex
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -19,7 +20,7 @@ from sbert_app.services.models.cache import ModelCache
 from training.errors import NotFoundError
 from training.evaluation.attribution import WordAttribution
 from training.evaluation.calibration import Calibration
-from training.models.sparse import Term
+from training.models.sparse import SparseEncoder, Term
 from training.names import ModelName
 
 HOSTILE = "<script>alert(1)</script>"
@@ -53,8 +54,8 @@ class TestScores:
         assert 'style="left:60.0%"' in html
 
     def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
-        html = answers.result([comparison()], [replace(CURVE, low=(0.0, 4.0), high=(1.0, 5.0))], gold=None)
-        assert "people gave 80% of such pairs between 2.4 and 3.4; fitted on STSb train" in html
+        html = answers.result([comparison()], [Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0))], gold=None)
+        assert "people gave 80% of such pairs between 2.4 and 3.7; fitted on STSb train" in html
         assert "people gave" not in answers.result([comparison()], [CURVE], gold=None)
 
     def test_an_uncalibrated_model_has_no_scale(self):
@@ -178,7 +179,9 @@ def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
 
 def test_the_terms_of_a_sparse_encoder_are_its_map():
     terms = [Term("guitar", 1.5, 2.0, 3.0, True, False), Term("man", 1.0, 0.0, 0.0, True, False)]
-    model = SimpleNamespace(terms=lambda a, b: terms)
+    model = Mock(spec=SparseEncoder)
+    model.with_settings.return_value = model
+    model.terms.return_value = terms
     models = SimpleNamespace(get=lambda name, type_: model)
     found = score_tokens(models, ModelName("some/splade"), "a", "b")
     assert (found.score, found.rows) == (3.0, [("guitar", "1.50", "2.00 added", "+3.0000")])

@@ -126,7 +126,7 @@ def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed(
 
 def test_the_bases_offered_include_the_networks_over_word_vectors():
     names = [name for _, name in train_form.base_choices([])]
-    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "scratch:bilstm", "scratch:dan"]
+    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "raw-bert-mini", "scratch:bilstm", "scratch:dan"]
 
 
 def test_an_objective_shows_the_fields_that_it_needs():
