@@ -5,7 +5,7 @@ ARG BASE=python:3.12-slim-bookworm
 # hadolint ignore=DL3006
 FROM ${BASE} AS wheel
 WORKDIR /src
-COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
+COPY pyproject.toml README.md CHANGELOG.md LICENSE THIRD_PARTY.md ./
 COPY training training
 COPY sbert_app sbert_app
 COPY assets assets

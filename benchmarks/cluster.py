@@ -31,9 +31,9 @@ import psutil
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
 from sbert_app.services.background.ray_cluster import MISSING
-from sbert_app.services.shards import on_ray
-from sbert_app.services.shards.blocks import ShardJob
-from sbert_app.services.shards.run import Worker, run_job
+from sbert_app.services.files import shards
+from sbert_app.services.files.blocks import ShardJob
+from sbert_app.services.files.shards import Worker, run_job
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.distill import distill
@@ -223,7 +223,7 @@ class SleepingWorker(Worker):
         return SleepingEncoder(), None
 
 
-class SleepingCompute(on_ray.Compute):
+class SleepingCompute(shards.Compute):
     """An actor with such a worker."""
 
     def __init__(self) -> None:
@@ -238,9 +238,9 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
     for number in range(nodes):
         write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
-    with _cluster(nodes) as address, patch.object(on_ray, "Compute", SleepingCompute):
+    with _cluster(nodes) as address, patch.object(shards, "Compute", SleepingCompute):
         ray.data.DataContext.get_current().wait_for_min_actors_s = PATIENCE  # the nodes start at the same time
-        run_job(job, str(folder / "in"), on_ray.RayEngine(address, concurrency=nodes))
+        run_job(job, str(folder / "in"), shards.RayEngine(address, concurrency=nodes))
     finished = _finished(folder / "out")
     seconds = max(finished) - min(finished) + BLOCK_SLEEPS
     return {

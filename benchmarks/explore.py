@@ -22,8 +22,7 @@ from benchmarks import machine
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
-from sbert_app.services.corpus.search import search
-from sbert_app.services.corpus.similar_pairs import find_near_duplicates
+from sbert_app.services.corpus.search import find_near_duplicates, search
 from sbert_app.services.maps.corpus_map import place_all
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from benchmarks import machine
 from sbert_app.services.background import ray_cluster
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.jobs.worker import Worker
 from sbert_app.services.runs import on_ray

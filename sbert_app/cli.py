@@ -61,7 +61,7 @@ EXAMPLES: dict[Callable[..., Any], str] = {  # of each command, under its help; 
     score: "score pairs.csv scored.csv --cross-encoder minilm-stsb",
     search: 'search reviews.csv "does the battery last?" --columns text',
     cluster: "cluster reviews.csv clusters.csv --columns text",
-    export: "export reviews.csv atlas.parquet --columns text --neighbors 10",
+    export: "export reviews.csv atlas.parquet --columns text",
     evaluate: "evaluate --data judged.csv --columns left,right,gold",
     train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
     distill: "distill my-static-model --model all-mpnet-base-v2 --dim 256",

@@ -6,7 +6,7 @@ python -m scripts.draw_example      after a change of the example corpus, of the
 from __future__ import annotations
 
 from sbert_app.services.corpus.embedded import encode
-from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
+from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache

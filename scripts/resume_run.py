@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.background.watch import AT_WORK, State
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore

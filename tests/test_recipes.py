@@ -234,7 +234,7 @@ from pathlib import Path
 from sbert_app.commands import options, parts
 from sbert_app.pages.train import form
 from sbert_app.services.container import Services
-from sbert_app.services.shards.blocks import find_files
+from sbert_app.services.files.blocks import find_files
 from sbert_app.settings import Settings
 from training import InputError, load_data
 from training.data.tables.table import open_table

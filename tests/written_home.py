@@ -16,27 +16,25 @@ from sbert_app.formats import json_values
 from sbert_app.pages.train.runs import run_list, status
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
 from sbert_app.services.annotations.quality import last_training, start
-from sbert_app.services.background.state import RESUMABLE, State
-from sbert_app.services.background.watch import UNWATCHED
-from sbert_app.services.clusters.edits import ClusterEdits, edit_store
+from sbert_app.services.background.watch import RESUMABLE, UNWATCHED, State
+from sbert_app.services.clusters.edits import ClusterEdits, edit_store, group_store, save_group
 from sbert_app.services.compare.calibration import fit_own, own_curves, stored_curve
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.groups import group_store, save_group
+from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.experiments.experiment import (
     FOLDS,
     ExperimentRecord,
     Experiments,
     PlannedRun,
+    run_groups,
 )
-from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one
+from sbert_app.services.runs.archives import export
 from sbert_app.services.runs.execution import execute
-from sbert_app.services.runs.export import export
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import DocumentStore
 from sbert_app.settings import Settings

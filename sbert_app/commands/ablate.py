@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
     from sbert_app.services.background.ray_cluster import RayCluster
+    from sbert_app.services.experiments.ablations import VariantRow
     from sbert_app.services.experiments.experiment import Experiment, Experiments
-    from sbert_app.services.experiments.statistics import VariantRow
-    from sbert_app.services.results.ranking import Ranking
+    from sbert_app.services.results.results import Ranking
 
 
 @options.grouped
@@ -48,8 +48,8 @@ def ablate(
     Prints mean ± sd and 95% intervals beside the paper's figures.
     """
     place = options.prepare(home, offline)
+    from sbert_app.services.experiments.ablations import rank_variants
     from sbert_app.services.experiments.experiment import SWEEP, Experiments
-    from sbert_app.services.experiments.statistics import rank_variants
     from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.runs.store import RunStore
 

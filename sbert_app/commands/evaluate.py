@@ -76,7 +76,7 @@ def _evaluate(
     data: str, model: _ModelOptions, threshold: str | None, match_from: float, computing: options.Computing
 ) -> None:
     place = computing.prepare()
-    from sbert_app.services.runs.training_data import overlap_with
+    from sbert_app.services.results.grid import overlap_with
     from training.data.load import load_data, load_retrieval
     from training.evaluation.mteb_tasks import evaluate_task, find_task
     from training.evaluation.scoring import evaluate as measure

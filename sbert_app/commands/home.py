@@ -27,7 +27,7 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 
 
 def _show(place: Path, as_json: bool) -> None:
-    from sbert_app.services.runs.backup import files_of
+    from sbert_app.services.runs.archives import files_of
     from sbert_app.services.store import HOME, home_entry
 
     sizes = dict.fromkeys((kept.name for kept in HOME), 0)
@@ -49,7 +49,7 @@ def _show(place: Path, as_json: bool) -> None:
 @home.command()
 def backup(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Write people's work into a new ZIP file: runs, experiments, projects, groups, uploads that runs need."""
-    from sbert_app.services.runs.backup import back_up
+    from sbert_app.services.runs.archives import back_up
 
     saved = back_up(options.prepare(home, offline=False), file.expanduser())
     for problem in saved.left_out:
@@ -64,7 +64,7 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    from sbert_app.services.runs.backup import restore as restore_work
+    from sbert_app.services.runs.archives import restore as restore_work
 
     result = restore_work(options.prepare(home, offline=False), file.expanduser())
     for thing in result.there:

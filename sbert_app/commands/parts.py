@@ -14,7 +14,7 @@ from training.data.tables.table import SUFFIXES
 from training.errors import InputError, Stopped
 
 if TYPE_CHECKING:
-    from sbert_app.services.shards.run import Engine
+    from sbert_app.services.files.shards import Engine
 
 FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
@@ -55,15 +55,15 @@ class PartsOptions:
     def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
         """Run a `ShardJob`, which has the fields ``job`` besides these, with a bar, and print what it did."""
         from sbert_app.services.background.watch import Watch
-        from sbert_app.services.shards.blocks import ShardJob
-        from sbert_app.services.shards.run import compute_here, run_job
+        from sbert_app.services.files.blocks import ShardJob
+        from sbert_app.services.files.shards import compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
             raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
         engine: Engine = compute_here
         check_engine(self.engine)
         if self.engine == "ray":
-            from sbert_app.services.shards.on_ray import RayEngine
+            from sbert_app.services.files.shards import RayEngine
 
             engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
         elif self.address or self.concurrency:

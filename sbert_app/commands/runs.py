@@ -111,7 +111,7 @@ def push(
     as_json: options.Json = False,
 ) -> None:
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
-    from sbert_app.services.runs.export import push as push_run
+    from sbert_app.services.runs.archives import push as push_run
 
     store, run = _found(home, run_id)
     token = os.environ.get("HF_TOKEN", "")

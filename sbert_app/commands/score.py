@@ -201,7 +201,7 @@ def _matches_text(matches: MatchSummary) -> str:
     return (
         f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
         f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
-        f"{matches.kept:,} without them."
+        f"{matches.remaining:,} without them."
     )
 
 

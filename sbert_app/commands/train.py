@@ -17,7 +17,7 @@ import typer
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
 from sbert_app.formats import format_duration
-from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
 from training.names import absolute_names, names_file

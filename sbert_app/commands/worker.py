@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from sbert_app.commands import options
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout
 from training.errors import InputError, Stopped

@@ -20,8 +20,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
-from sbert_app.services.experiments.statistics import VariantRow
-from sbert_app.services.runs.events import Event
+from sbert_app.services.experiments.ablations import VariantRow
+from sbert_app.services.runs.record import Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 

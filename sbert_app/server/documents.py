@@ -18,8 +18,8 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
 from sbert_app.server.endpoint import Endpoint, endpoints
 from sbert_app.server.plain_calls import RUN
+from sbert_app.services.access import exposition
 from sbert_app.services.container import Services
-from sbert_app.services.models.metrics import exposition
 from training.assets import read_asset
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError

@@ -15,6 +15,7 @@ import gradio as gr
 from sbert_app.formats import json_values
 from sbert_app.process import is_ending
 from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register
+from sbert_app.services.access import visitor_of
 from sbert_app.services.compare.comparison import compare_by_name, explain
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
@@ -26,9 +27,8 @@ from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.services.models.distillation import distill_to_home
+from sbert_app.services.models.cache import distill_to_home
 from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
-from sbert_app.services.quota import visitor_of
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.formats import format_bytes
-from sbert_app.services.quota import Quota, visitor_of
+from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.store.temp_folder import folder_size, is_full
 
 MOST_BODY = 10 << 20  # bytes: 10,000 sentences of 1,000 characters

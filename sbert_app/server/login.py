@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sbert_app.pages.components.templates import render
 from sbert_app.server.hosts import refuse
-from sbert_app.services.quota import Quota, visitor_of
+from sbert_app.services.access import Quota, visitor_of
 
 OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
 FREE_ATTEMPTS = 5  # wrong passwords from one address before it has to wait

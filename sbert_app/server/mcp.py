@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from sbert_app import __version__
 from sbert_app.server.endpoint import MOST_AT_ONCE, endpoints
-from sbert_app.services.quota import Quota, TooMany, visitor_of
+from sbert_app.services.access import Quota, TooMany, visitor_of
 from training.errors import InputError
 
 MCP = "/gradio_api/mcp"

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.server.endpoint import endpoints
 from sbert_app.server.plain_calls import RUN
-from sbert_app.services.models.metrics import LATENCY, REQUESTS
+from sbert_app.services.access import LATENCY, REQUESTS
 
 OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
 

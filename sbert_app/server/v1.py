@@ -21,12 +21,12 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.process import is_ending
 from sbert_app.server.endpoint import status_of
 from sbert_app.server.limits import openai_error
+from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
 from sbert_app.services.openai import embeddings as compute_embeddings
 from sbert_app.services.openai import rerank as compute_ranking
-from sbert_app.services.quota import Quota, TooMany, visitor_of
 from training.errors import Stopped, UserFacingError, summary_of
 
 log = logging.getLogger("sbert_lab.api")

@@ -1,49 +1,60 @@
-"""What a visitor of the web app may name: known data sets and models, sets and models on the Hub, runs, uploads.
+"""Visitors of the web app: the names that they may use, how much they may use, and the metrics of their requests.
 
-On the command line a name may also be a path: whoever runs a command can read their files anyway. A visitor of the
-web app, over the pages, HTTP or MCP, is somebody else. For them a path is refused unless it lies in an upload folder
-or in a folder named by ``serve --allow-path``, and the refusal is the same whether or not the file exists. Texts
-are sent to no server but those named by ``serve --allow-endpoint``.
+A user of the command line can read their own files anyway, so a name may be a path there. A visitor of the pages, of
+HTTP or MCP may name built-in data sets and models, those of the Hub, runs and uploads. A path is refused unless it
+lies in an upload folder or in a folder of ``serve --allow-path``, and the refusal does not tell whether the file
+exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
+
+    at_once = Quota(16)                        requests under way: `take`, or `held` for the length of a block
+    in_an_hour = Quota(1 << 30, window=3600)   bytes, which are free again an hour after the first of them
+    failures = Quota(5, window=900, longest_delay=60)
+                                               beyond five attempts the delay doubles from a second to a minute; all
+                                               are forgotten 900 s after the last one
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
+from training.trainer.config import RunConfig
 
-if TYPE_CHECKING:
-    from training.trainer.config import RunConfig
+MOST_JOINED = 20
+# The most characters of a refused name that a message repeats.
+QUOTED = 80
 
-MOST_JOINED = 20  # data sets in one name
-QUOTED = 80  # characters of a refused name that the message repeats
+MOST_PUBLIC_STEPS = 200
+# Layers and dimensions of the largest model with random weights, the shape of BERT-base.
+MOST_SCRATCH = (12, 768)
 
-MOST_PUBLIC_STEPS = 200  # of a run on an app that is open to everybody
-MOST_SCRATCH = (12, 768)  # layers and dimensions of the largest model with random weights: the shape of BERT-base
-
-_PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}")  # a run by its id or its name
+# A run by its id or its name, or random weights.
+_PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}")
 
 
 class AccessPolicy:
-    """Decides which names are passed on to the loaders: paths only below ``folders``, endpoints only as host:port."""
+    """Decides which names reach the loaders: paths below ``folders`` and the host:port of ``endpoints``."""
 
     def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False) -> None:
-        """``is_public``: anybody may come: no downloads of models and sets of the Hub, and short training."""
+        """Create a policy; a public app fetches nothing from the Hub and trains for few steps."""
         self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
         self._endpoints = endpoints
 
     def check_model(self, name: str) -> str:
-        """``name``, if it is a bi-encoder, baseline or cross-encoder that a visitor may name.
-
-        Else InputError, whose message does not depend on which files exist.
-        """
+        """Returns ``name`` if a visitor may use this model. The message of an InputError tells of no files."""
         model = ModelName.parse(name)
         _check_scratch(model)
         if model.endpoint:
@@ -57,9 +68,9 @@ class AccessPolicy:
             raise _refused(
                 f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
             )
-        known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
+        is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
-        if known or on_hub or self._in_allowed_folder(model.name):
+        if is_known or on_hub or self._in_allowed_folder(model.name):
             return name
         raise _refused(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
@@ -67,14 +78,14 @@ class AccessPolicy:
         )
 
     def check_data(self, name: str) -> str:
-        """``name``, if each part (joined by +) is a data set that a visitor may name. InputError as `check_model`."""
-        given = DataName.parse(name)
+        """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
+        data = DataName.parse(name)
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
         parts = (
-            (given.judged[0],)
-            if given.is_retrieval
+            (data.judged[0],)
+            if data.is_retrieval
             else DataName.parse_joined(name)
-            if self._in_allowed_folder(given.name)
+            if self._in_allowed_folder(data.name)
             else tuple(DataName.parse(part.strip()) for part in name.split("+"))
         )
         if len(parts) > MOST_JOINED:
@@ -83,14 +94,14 @@ class AccessPolicy:
             if self._is_public and part.is_set and (part.built_in is None or part.built_in.repo):
                 raise _refused("this app is open to everybody and fetches no data sets; upload a file, or give stsb")
             if not part.is_set and not self._in_allowed_folder(part.name):
-                refused = _quoted(name if given.is_retrieval else str(part))
+                quotation = _quoted(name if data.is_retrieval else str(part))
                 paths = "(paths are for the command line and serve --allow-path)"
                 offered = "stsb" if self._is_public else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
-                raise _refused(f"data {refused} cannot be used here; upload a file, or give {offered}")
+                raise _refused(f"data {quotation} cannot be used here; upload a file, or give {offered}")
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
-        """``config``, if a visitor may name its base, its teacher and its data; else InputError."""
+        """The config of a run whose base, teacher and data a visitor may use. InputError as `check_model`."""
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
@@ -102,18 +113,19 @@ class AccessPolicy:
     def _in_allowed_folder(self, name: str) -> bool:
         try:
             path = Path(name).expanduser().resolve()
-        except (OSError, RuntimeError, ValueError):  # too long, a loop of links, the home of ~nobody, a NUL
+        except (OSError, RuntimeError, ValueError):
+            # The name is too long, a loop of links, the home of an unknown user, or has a NUL.
             return False
         return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
 
 
 def is_own(model: ModelName) -> bool:
-    """Whether it is a run's, or has random weights: nothing is fetched for it."""
+    """Whether a model is that of a run or has random weights, so that nothing is fetched for it."""
     return _PREFIXED.fullmatch(model.name) is not None
 
 
 def _check_scratch(model: ModelName) -> None:
-    """InputError for random weights of a size that is built for nobody's use but to fill the memory."""
+    """Raises InputError for random weights that would only fill the memory."""
     if model.scratch_shape is None:
         return
     layers, dimensions = model.scratch_shape
@@ -126,9 +138,128 @@ def _check_scratch(model: ModelName) -> None:
 
 
 def _refused(sentence: str) -> InputError:
-    """It quotes what the visitor has typed, which is theirs, also where it is a path."""
+    """An error that a visitor reads whole: it quotes only what they have typed, even where that is a path."""
     return InputError(sentence, public=sentence)
 
 
 def _quoted(name: str) -> str:
     return repr(name if len(name) <= QUOTED else f"{name[:QUOTED]}…")
+
+
+# The most visitors that are remembered where there is a window; the oldest are dropped.
+MOST_VISITORS = 10_000
+
+
+def visitor_of(request: Any) -> str:
+    """The address that a request (of Starlette or Gradio) came from; "" where there is none, as in a test."""
+    return getattr(getattr(request, "client", None), "host", None) or ""
+
+
+class TooMany(InputError):  # noqa: N818 - the visitor's doing
+    """A visitor has as much under way as they may."""
+
+
+class _Used(NamedTuple):
+    amount: float
+    first: float
+    last: float
+
+
+class Quota:
+    """An amount that each visitor may use. A visitor is an address (`visitor_of`). Thread-safe.
+
+    Args:
+        most: the amount.
+        window: the seconds after which it is free again; without a window it has to be data back.
+        longest_delay: the limit of the doubling delay after which more than ``most`` may be used, in seconds.
+    """
+
+    def __init__(
+        self, most: float, window: float = inf, longest_delay: float = 0.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.most, self._window, self._longest_delay, self._clock = most, window, longest_delay, clock
+        self._used: OrderedDict[str, _Used] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
+        """The delay of a further amount: 0 if it may be used now, infinite if something has to be data back first."""
+        with self._lock:
+            return self._wait(visitor, amount)
+
+    def add(self, visitor: str, amount: float = 1) -> None:
+        """Count an amount, whether it fits or not."""
+        with self._lock:
+            self._add(visitor, amount)
+
+    def take(self, visitor: str, amount: float = 1) -> float:
+        """Count an amount if it may be used now. Returns `seconds_to_wait`."""
+        with self._lock:
+            wait = self._wait(visitor, amount)
+            if wait == 0:
+                self._add(visitor, amount)
+            return wait
+
+    def give_back(self, visitor: str, amount: float = inf) -> None:
+        """Count an amount less, or forget the visitor."""
+        with self._lock:
+            used = self._used.pop(visitor, None)
+            if used is not None and used.amount > amount:
+                self._used[visitor] = used._replace(amount=used.amount - amount)
+
+    @contextmanager
+    def held(self, visitor: str) -> Iterator[None]:
+        """Take one for the length of the block. Raises TooMany if the visitor has ``most``."""
+        if self.take(visitor):
+            raise TooMany(
+                f"{self.most:g} such requests from your address are being worked on; wait until one is answered"
+            )
+        try:
+            yield
+        finally:
+            self.give_back(visitor, 1)
+
+    def _wait(self, visitor: str, amount: float) -> float:
+        used = self._now(visitor)
+        if used is None or used.amount + amount <= self.most:
+            return 0.0
+        if self._longest_delay:
+            # The limit of the exponent is beyond a day, which has 2**17 seconds.
+            doubled = 2.0 ** min(used.amount - self.most, 60)
+            return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
+        return used.first + self._window - self._clock()
+
+    def _add(self, visitor: str, amount: float) -> None:
+        now = self._clock()
+        used = self._now(visitor) or _Used(0, now, now)
+        self._used[visitor] = _Used(used.amount + amount, used.first, now)
+        self._used.move_to_end(visitor)
+        while self._window < inf and len(self._used) > MOST_VISITORS:
+            self._used.popitem(last=False)
+
+    def _now(self, visitor: str) -> _Used | None:
+        """The use of a visitor that still counts."""
+        used = self._used.get(visitor)
+        if used is None:
+            return None
+        begun = used.last if self._longest_delay else used.first
+        return used if self._clock() - begun < self._window else None
+
+
+REGISTRY = CollectorRegistry()
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+REQUESTS = Counter(
+    "sbert_lab_requests", "Answered requests, by endpoint and status", ("endpoint", "status"), registry=REGISTRY
+)
+LATENCY = Histogram(
+    "sbert_lab_request_seconds", "Time to answer a request", ("endpoint",), registry=REGISTRY, buckets=SECONDS
+)
+WAITING = Gauge("sbert_lab_waiting_requests", "Requests that wait for the next batch of a model", registry=REGISTRY)
+BATCH = Histogram("sbert_lab_batch_requests", "Requests that were computed together", registry=REGISTRY, buckets=COUNTS)
+TOKENS = Counter("sbert_lab_tokens", "Tokens that were read for /v1 requests, by model", ("model",), registry=REGISTRY)
+
+
+def exposition() -> bytes:
+    """The metrics in Prometheus' text format: those of the app, as the machine's exporter has those of the process."""
+    return generate_latest(REGISTRY)

@@ -1,4 +1,4 @@
-"""Services: the settings and one instance of each service, created when the app starts and passed to the pages."""
+"""The settings and one instance of each service, created when the app starts and passed to the pages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from sbert_app.formats import format_bytes
 from sbert_app.process import regularly
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.tasks import TaskRunner
+from sbert_app.services.compare.calibration import stored_curve
 from sbert_app.services.corpus.corpus import CorpusLimits
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.kept import KeptCorpora
-from sbert_app.services.corpus.shared_sentences import SharedSentences
+from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.maps.projection import compile_umap
@@ -30,22 +29,25 @@ from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
-CLEANED_SECONDS = 3600.0  # between two looks at what is older than a day
+CLEANED_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
 class Services:
+    """Everything that pages and endpoints work with. The `store` of ``jobs`` has the runs."""
+
     settings: Settings
-    access: AccessPolicy  # what visitors may name
+    access: AccessPolicy
     models: ModelCache
-    jobs: RunQueue  # the queue of runs; `RunQueue.store` has the runs
-    embeddings: EmbeddingCache  # corpora and their embeddings by any model
-    corpora: KeptCorpora  # those that visitors have opened
-    scoring: ScoreJobs  # files that are scored, and were
-    shared_sentences: SharedSentences  # sentences that one page hands to another
-    temp: TempFolder  # of uploads and results
-    tasks: TaskRunner = field(default_factory=TaskRunner)  # cancellable work of the browser sessions
-    _calibrating: dict[str, bool] = field(default_factory=dict)  # model -> whether it is at work; False: it failed
+    jobs: RunQueue
+    embeddings: EmbeddingCache
+    corpora: KeptCorpora
+    scoring: ScoreJobs
+    shared_sentences: SharedSentences
+    temp: TempFolder
+    tasks: TaskRunner = field(default_factory=TaskRunner)
+    # The models that are being calibrated, and False for those that could not be.
+    _calibrating: dict[str, bool] = field(default_factory=dict)
 
     @classmethod
     def start(cls, settings: Settings) -> Services:
@@ -65,13 +67,11 @@ class Services:
         return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
 
     def warm(self) -> None:
-        """Load the default models and run them once, so that the first request is fast, and compile umap-learn.
-
-        Call it in a thread.
-        """
+        """Load the default models and run them once, so that the first request is fast, and compile umap-learn."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
-        self.jobs.reconcile()  # runs that were queued when the app last ended
+        # Runs may have been queued when the app last ended.
+        self.jobs.reconcile()
         self.jobs.watch()
         try:
             for name in (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER):
@@ -81,24 +81,23 @@ class Services:
         compile_umap(self.settings.home)
 
     def close(self) -> None:
-        """Stop what is computed in the background, so that nothing stays half-written."""
+        """Stop all work in the background, so that no file stays half-written."""
         self.scoring.close()
         self.tasks.close()
 
     def check_kept_room(self, file: Path) -> None:
-        """InputError if a copy of this file does not fit beside the uploads that are kept for runs."""
-        kept, most = self.settings.home / "data" / "uploads", self.settings.temp_limit_mb << 20
-        if file.stat().st_size + folder_size(kept) > most:
+        """Raises InputError if a copy of this file does not fit beside the uploads that are kept for runs."""
+        uploads, most = self.settings.home / "data" / "uploads", self.settings.temp_limit_mb << 20
+        if file.stat().st_size + folder_size(uploads) > most:
             raise InputError(
                 f"the uploads that are kept for runs take {format_bytes(most)}, as much as they may; ask whoever runs "
                 "this app to delete some"
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:
-        """Calibrate the cosine of this model in a background thread: this pooling first, then the others.
+        """Calibrate the cosine of a model in a background thread: this pooling first, then the others.
 
-        `is_calibrating` says until when; a model that cannot be calibrated is not tried again. Nothing is sent to
-        an endpoint that nobody has asked for.
+        A model that cannot be calibrated is not tried again. Nothing is sent to an endpoint.
         """
         if model in self._calibrating or ModelName.parse(model).endpoint:
             return
@@ -106,16 +105,14 @@ class Services:
         threading.Thread(target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True).start()
 
     def is_calibrating(self, model: str) -> bool:
-        """Whether curves of this model are being fitted now."""
+        """Whether curves of a model are being fitted now."""
         return self._calibrating.get(model, False)
 
     def _calibrate(self, model: str, pooling: str) -> None:
-        from sbert_app.services.compare.calibration import stored_curve
-
         try:
             encoder = self.models.get(model, VectorModel)
-            for each in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
-                stored_curve(encoder.with_pooling(each), self.settings.home)
+            for name in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
+                stored_curve(encoder.with_pooling(name), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)
             self._calibrating[model] = False

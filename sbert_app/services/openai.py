@@ -1,8 +1,8 @@
-"""Embeddings and re-ranking for clients of OpenAI's API: requests, validated; answers in the shapes they expect.
+"""Embeddings and re-ranking for clients of OpenAI's API: validated requests, and answers in the expected form.
 
-Vectors have length 1. ``dimensions`` keeps the first so many components and scales to length 1 again; that is useful
-for models that were trained for it (Matryoshka representation learning), and possible for all. Requests of several
-clients are computed in the same batches by the model cache.
+Vectors have length 1. ``dimensions`` cuts them to so many components and scales them to length 1 again, which suits
+models that were trained for it (Matryoshka representation learning) and is possible for all. The model cache computes
+requests of several clients in the same batches.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.models.metrics import TOKENS
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
 from training.models.model import Model, VectorModel, required
+from training.models.texts import ReadReport
 from training.names import ModelName
 from training.pooling import normalize_rows
 
-MOST_INPUTS = 2_048  # texts of a request, as at OpenAI
-MOST_CHARACTERS = 100_000  # of a text
+# The most texts of a request, as at OpenAI.
+MOST_INPUTS = 2_048
+MOST_CHARACTERS = 100_000
 OWNER = "sbert-lab"
-MOST_TOKENS = 100_000  # of a text that is given as token ids; a model reads fewer
+# The most token ids of a text; a model reads fewer.
+MOST_TOKENS = 100_000
 
 ShouldStop = Callable[[], bool]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -39,8 +42,8 @@ Name = Annotated[str, Field(min_length=1, max_length=4_096)]
 class EmbeddingsRequest(BaseModel):
     """The body of ``POST /v1/embeddings``; other fields, such as user, have no effect.
 
-    ``input``: a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
-    special tokens; they are computed as they are.
+    ``input`` is a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
+    special tokens.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -79,7 +82,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     """The vectors of the inputs.
 
     Raises:
-        Stopped: ``should_stop``, which is asked before each batch, said yes.
+        Stopped: ``should_stop`` is true before a batch.
         InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
     """
     from training.models.encoder import Encoder
@@ -87,20 +90,21 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     encoder = models.get(request.model, VectorModel)
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
-    given = request.input
-    if isinstance(given, list) and not isinstance(given[0], str):
-        ids: list[Any] = given if isinstance(given[0], list) else [given]
+    inputs = request.input
+    if isinstance(inputs, list) and not isinstance(inputs[0], str):
+        ids: list[Any] = inputs if isinstance(inputs[0], list) else [inputs]
         vectors = required(encoder, Encoder).encode_ids(ids, should_stop=should_stop)
         tokens, cut = sum(map(len, ids)), list[int]()
     else:
-        texts: list[Any] = [given] if isinstance(given, str) else given
+        texts: list[Any] = [inputs] if isinstance(inputs, str) else inputs
         vectors = encoder.encode(texts, should_stop=should_stop)
         tokens, cut = read_tokens(encoder, texts)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors)
     encoded: list[Any] = vectors.tolist()
-    if request.encoding_format == "base64":  # little-endian float32, as OpenAI's client decodes it
+    if request.encoding_format == "base64":
+        # Little-endian float32, as OpenAI's client decodes it.
         encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
     return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
@@ -115,12 +119,11 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
     """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
-    from training.models.texts import ReadReport
 
-    given: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
-    if given is None:
+    items: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
+    if items is None:
         raise InputError("documents is missing; give a list of texts")
-    documents = [each if isinstance(each, str) else each.text for each in given]
+    documents = [item if isinstance(item, str) else item.text for item in items]
     model, pairs = models.get(request.model, Model), [(request.query, document) for document in documents]
     if isinstance(model, CrossEncoder):
         report = ReadReport(cut=set())
@@ -154,10 +157,9 @@ def _model(name: str, created: int) -> dict[str, Any]:
 
 
 def read_tokens(model: Model, texts: Sequence[str]) -> tuple[int, list[int]]:
-    """How many tokens are read, and the positions of texts that are cut; nothing of a model without tokens here."""
+    """The number of tokens that are read, and the positions of texts that are cut; (0, []) for other models."""
     # They import torch, which takes seconds.
     from training.models.encoder import Encoder
-    from training.models.texts import ReadReport
 
     if not isinstance(model, Encoder):
         return 0, []
@@ -167,7 +169,7 @@ def read_tokens(model: Model, texts: Sequence[str]) -> tuple[int, list[int]]:
 
 
 def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """`usage` of rows of texts: ``truncated`` are those with a text that is cut. {} where no tokens are counted."""
+    """The `usage` of rows of texts, with ``truncated`` rows. {} for a model whose tokens are not counted."""
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
@@ -182,7 +184,7 @@ def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, A
 
 
 def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
-    """`usage` of a search by the first of ``models``: ``truncated`` are documents. {} if it is no bi-encoder."""
+    """The `usage` of a search by the first model, with ``truncated`` documents. {} if it is no bi-encoder."""
     from training.models.encoder import Encoder
 
     if not models or not isinstance(model := models[0], Encoder):
@@ -195,6 +197,6 @@ def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: 
 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
-    """The part of an answer that says how much was read: tokens, and the positions of texts that were cut."""
+    """The part of an answer on the tokens that were read, and the positions of texts that were cut."""
     TOKENS.labels(model if model in ENCODERS else "other").inc(tokens)
     return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import cluster
-from sbert_app.services.shards import run as shards
-from sbert_app.services.shards.blocks import ShardJob
-from sbert_app.services.shards.run import run_job
+from sbert_app.services.files import shards
+from sbert_app.services.files.blocks import ShardJob
+from sbert_app.services.files.shards import run_job
 from training.errors import InputError
 
 

@@ -11,7 +11,7 @@ import pytest
 from running_app import RUN, Answer, RunningApp, running_app
 from waiting import wait_until
 
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.models.cache import ModelCache
 

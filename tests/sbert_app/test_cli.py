@@ -137,7 +137,7 @@ def test_score_with_a_threshold_finds_matches_and_groups(run: Run, folder: Path,
     assert (said["matches"]["pairs"], said["matches"]["matches"]) == (16, 8)
     assert said["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
     assert [row["match"] for row in table(folder / "matched.csv")] == ["true", "false"] * 8
-    assert len(table(folder / "kept.csv")) == said["matches"]["kept"]
+    assert len(table(folder / "kept.csv")) == said["matches"]["remaining"]
     assert "of duplicates among" in run(*asked, "--threshold", "0.99").out
     assert not list(folder.glob(".sbert-lab-*")), "the scores in between"
 

@@ -42,13 +42,7 @@ def load_data(name: str, home: str | Path | None = None, split: str = "train") -
 
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
 
-    ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub, read with the `datasets`
-    library: ``hf:sentence-transformers/quora-duplicates:pair-class:train``. Without a configuration it is the
-    default one; a single part after the id is a configuration if there is one of that name, else a split
-    (``hf:org/name::test`` is always a split). dev stands for validation where a set calls it so. Columns are found
-    by their names as in files, labels have the names that the set gives them. Small sets are downloaded once into
-    the usual cache ($HF_HOME/datasets) and can then be used offline; sets of more than 256 MB are streamed; at most
-    1,000,000 rows are read. Notes of the result state both. No code of a data set is run.
+    ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub; docs/data.md describes all names.
 
     Raises:
         InputError: the name is unknown, the configuration or split does not exist, the set is gated or private,

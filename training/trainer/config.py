@@ -119,12 +119,7 @@ class RunConfig(BaseModel):
     training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
     `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
 
-    ``matryoshka_dims`` trains the first so many dimensions too, beside all of them. ``mini_batch_size`` computes so
-    many rows of a batch at a time, in the memory of as many (gradient caching); the gradient is the whole batch's.
-    ``max_tokens`` does so by tokens, which suits texts of very different lengths. Of ``gradient_accumulation_steps``
-    batches the gradients are averaged; the negatives of a row are those of its own batch.
-    ``mine_negatives`` takes as the negative of each pair the nearest sentence by the base that is less similar to the
-    anchor than (1 - ``negative_margin``) times the positive; a nearer one may be a positive that nobody has labelled.
+    docs/train.md describes every field, with its default.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
@@ -163,13 +158,13 @@ class RunConfig(BaseModel):
     mix: str = setting(
         PROPORTIONAL,
         "Mixing",
-        "whose batch is next of several sets with an objective each: by size, or each in its turn",
+        "with several data sets: batches in proportion to their size, or in turn",
         choices=MIXES,
     )
     eval_data: Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)] = setting(
         "stsb:dev",
         "Dev data",
-        "what the run is evaluated on, about every 100 steps, to keep the best model; none for random pairs only",
+        "data that evaluates the run about every 100 steps, to keep the best model; none for random pairs only",
         metavar="NAME_OR_FILE",
     )
     epochs: float = setting(1, "Epochs", "passes over the training data", gt=0, le=1_000)
@@ -196,7 +191,7 @@ class RunConfig(BaseModel):
     patience: Whole | None = setting(
         None,
         "Patience",
-        "evaluations without a better figure after which the run ends",
+        "evaluations without improvement after which the run stops",
         words="all steps are done",
         ge=1,
         le=10_000,
@@ -223,7 +218,7 @@ class RunConfig(BaseModel):
     teacher: str | None = setting(
         None,
         "Teacher",
-        "what the run learns from besides the sentences: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
+        "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
         metavar="NAME",
         pattern=r"\S",
     )
@@ -234,7 +229,7 @@ class RunConfig(BaseModel):
     mini_batch_size: Whole | None = setting(
         None,
         "Mini-batch size",
-        "rows that are computed at a time (gradient caching)",
+        "rows per forward pass (gradient caching)",
         words="the whole batch",
         ge=1,
         le=65_536,
@@ -242,7 +237,7 @@ class RunConfig(BaseModel):
     max_tokens: Whole | None = setting(
         None,
         "Maximum tokens",
-        "tokens that are computed at a time, padding included, in place of so many rows",
+        "tokens per forward pass, padding included, instead of rows",
         words="the whole batch",
         ge=16,
         le=100_000_000,
@@ -253,7 +248,7 @@ class RunConfig(BaseModel):
     vocabulary_size: Whole | None = setting(
         None,
         "Vocabulary",
-        "word pieces that a transformer of random weights learns to read, found in the training data",
+        "word pieces in the vocabulary of a transformer with random weights, made from the training data",
         words="8,192",
         ge=100,
         le=200_000,

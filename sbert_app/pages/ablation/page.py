@@ -33,8 +33,15 @@ from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
-from sbert_app.services.experiments import statistics
-from sbert_app.services.experiments.ablations import ABLATIONS, Ablation, PrecomputedTable, precomputed
+from sbert_app.services.experiments.ablations import (
+    ABLATIONS,
+    Ablation,
+    PrecomputedTable,
+    VariantRow,
+    precomputed,
+    rank_variants,
+    variant_rows,
+)
 from sbert_app.services.experiments.experiment import (
     SWEEP,
     Experiment,
@@ -43,7 +50,6 @@ from sbert_app.services.experiments.experiment import (
     Experiments,
     new_sweep,
 )
-from sbert_app.services.experiments.statistics import VariantRow, rank_variants
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate
 from training.catalogue import DEFAULT_MODEL
@@ -138,7 +144,7 @@ def _about(name: str) -> list[Any]:
         return [question, gr.update(visible=False), "", macro("ablation/not_measured")(ablation), *updates]
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
-    rows = statistics.rows(ablation, after, before)
+    rows = variant_rows(ablation, after, before)
     measured = [row for row in rows if row.summary is not None]
     figure = figures.dots(measured, "measured")
     return [

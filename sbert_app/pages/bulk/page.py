@@ -23,13 +23,13 @@ from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_p
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import ColumnPicker, encoding_dropdown
-from sbert_app.services.background.state import State
+from sbert_app.services.access import visitor_of
 from sbert_app.services.background.tasks import TaskProgress
+from sbert_app.services.background.watch import State
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
-from sbert_app.services.quota import visitor_of
 from training.assets import asset
 from training.catalogue import DEFAULT_MODEL
 from training.data.tables.columns import PairColumns, parse_number, pick_columns

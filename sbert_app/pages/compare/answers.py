@@ -15,9 +15,8 @@ from sbert_app.formats import format_count, format_number
 from sbert_app.pages.components.messages import error_message, note
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.pages.components.templates import macro, render, tint
-from sbert_app.services.compare.calibration import error_of_model
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side, compare_by_name
-from sbert_app.services.compare.examples import ExamplePair, example_of
+from sbert_app.services.compare.examples import ExamplePair, error_of_model, example_of
 from sbert_app.services.compare.token_score import NUMBERS, TokenScore, score_tokens
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.results import data_label

@@ -42,12 +42,12 @@ def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) ->
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """The model to take and the reason, and a row for each threshold of each model with a link that applies it."""
-    groups = [(model.label, model.found.decision, model.rho, partial(use, model.model)) for model in decisions.models]
+    groups = [(model.label, model.on_data.decision, model.rho, partial(use, model.model)) for model in decisions.models]
     taken = decisions.to_take
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(decisions, taken, safest, criterion_label(safest.criterion), data, use_it)
-    return _table(groups, taken.found, lead, notes, decisions.failures)
+    return _table(groups, taken.on_data, lead, notes, decisions.failures)
 
 
 def _table(

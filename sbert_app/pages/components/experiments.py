@@ -22,9 +22,9 @@ from sbert_app.formats import format_count, format_estimate, format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
 from sbert_app.pages.components.messages import Unknown, error_message, error_of
 from sbert_app.pages.components.templates import macro
-from sbert_app.services.background.state import State
+from sbert_app.services.access import visitor_of
+from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from sbert_app.services.quota import visitor_of
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore

@@ -14,10 +14,10 @@ from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.services.access import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experiments
-from sbert_app.services.quota import visitor_of
 from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 

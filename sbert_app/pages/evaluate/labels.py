@@ -16,7 +16,7 @@ from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.labels import LabelScore, score_labels
+from sbert_app.services.results.decisions import LabelScore, score_labels
 from sbert_app.services.results.transfer import (
     TRANSFER_TASKS,
     ClassificationData,

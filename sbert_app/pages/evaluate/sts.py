@@ -35,7 +35,6 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.ranking import rank_models
 from sbert_app.services.results.results import (
     AVERAGE,
     DEVELOPMENT_SETS,
@@ -44,6 +43,7 @@ from sbert_app.services.results.results import (
     Results,
     averaged_of,
     data_label,
+    rank_models,
 )
 from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
@@ -241,7 +241,7 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     """The two best models on the fullest column; models that were trained on its pairs come last."""
     name = _fullest(table, table.columns).name
     ranking = sorted(
-        (name in row.seen, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
+        (name in row.trained_on, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
     )
     if len(ranking) < 2:
         return None, None
@@ -255,7 +255,7 @@ def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
 
 def _scatter(results: Results, table: ResultTable) -> Any:
     """Quality against speed: on average, or on a set that no model was trained on if some models have seen others."""
-    trained_on = {name for row in table.rows for name in row.seen}
+    trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
     column = _fullest(table, tests or unseen or table.columns)
@@ -293,7 +293,7 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     """Ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
-    models = [row.model for row in table.rows if column.name not in row.seen]
+    models = [row.model for row in table.rows if column.name not in row.trained_on]
     ranking = rank_models(results, column.name, table.metric, models or None)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
     return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", "models")
@@ -317,7 +317,7 @@ def _notes(table: ResultTable) -> list[str]:
         PEARSON_CAUTION: table.metric.statistic == "pearson",
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
-        SEEN_NOTE: any(row.seen for row in table.rows),
+        SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
     if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:
         notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True

@@ -79,8 +79,8 @@ def build(services: Services) -> None:
 
     def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
         taken = decisions.to_take
-        decision, similarity = taken.found.decision, taken.found.similarity
-        curves = {model.label: model.found.decision for model in decisions.models}
+        decision, similarity = taken.on_data.decision, taken.on_data.similarity
+        curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
             tab.status: decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
             curve: visible(figures.precision_recall(decision, criterion_labels(decision), curves)),
@@ -102,7 +102,7 @@ def build(services: Services) -> None:
 
     def example() -> Update:
         rows, scores = shipped_scores(services.settings.home)
-        note = f"Shipped with the app: {scores.made}. Press “Find the threshold” to measure it here."
+        note = f"Shipped with the app: {scores.origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
         decisions = decide_results(
             {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria

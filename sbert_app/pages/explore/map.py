@@ -39,8 +39,7 @@ from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Selected
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
-from sbert_app.services.clusters.summary import describe_clusters
-from sbert_app.services.clusters.topics import FEWEST, Topics, find_topics
+from sbert_app.services.clusters.summary import FEWEST, Topics, describe_clusters, find_topics
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings

@@ -14,12 +14,11 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
-from sbert_app.services.clusters.summary import TITLE_KEYWORDS, keywords_of
-from sbert_app.services.clusters.topics import FEWEST, Topics
+from sbert_app.services.clusters.edits import group_store, groups_of
+from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords_of
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.groups import group_store, groups_of
 from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName

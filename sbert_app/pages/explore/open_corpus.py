@@ -19,8 +19,7 @@ from training.names import ModelName
 
 if TYPE_CHECKING:
     from sbert_app.services.corpus.embedded import EmbeddedCorpus
-    from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-    from sbert_app.services.corpus.kept import KeptCorpus
+    from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpus
     from sbert_app.services.models.cache import ModelCache
 
 # The characters of a sentence on the page.

@@ -36,7 +36,7 @@ from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
-from sbert_app.services.corpus.kept import KeptCorpus
+from sbert_app.services.corpus.open_corpora import KeptCorpus
 from sbert_app.services.files.uploads import ChosenColumns, has_triplets
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError

@@ -17,7 +17,8 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.similar_pairs import (
+from sbert_app.services.corpus.neighbours import Unusual, find_unusual
+from sbert_app.services.corpus.search import (
     MAX_PAIRS,
     NearDuplicates,
     Nearest,
@@ -28,7 +29,6 @@ from sbert_app.services.corpus.similar_pairs import (
     save_rows,
     similar_pairs,
 )
-from sbert_app.services.corpus.unusual import Unusual, find_unusual
 
 # The table shows so many pairs, the file all.
 MAX_PAIRS_SHOWN = 200
@@ -135,7 +135,7 @@ class _PairsTab:
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             duplicates = find_near_duplicates(embedded, float(threshold), reading)
-            file = save_rows(embedded.corpus, duplicates.kept, folder, "without-duplicates.csv")
+            file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
             status = near_duplicates(duplicates, embedded.corpus)
             return {self.duplicates.status: status, self.download_kept: visible(str(file))}
         other = self._other(against, opened(open_corpus), watch)

@@ -18,11 +18,11 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, Update
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, opened, shorten
+from sbert_app.services.clusters.edits import Group, delete_group, group_store, groups_of, save_group
 from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.groups import Group, delete_group, group_store, groups_of, save_group
-from sbert_app.services.corpus.shared_sentences import MAX_PAIRED
+from sbert_app.services.corpus.open_corpora import MAX_PAIRED
 from training.errors import UserFacingError
 
 # Plotly's names of the modes of dragging.

@@ -14,12 +14,12 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro
+from sbert_app.services.access import visitor_of
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
 from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Disagreement, Quality, Training
-from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.container import Services
-from sbert_app.services.quota import visitor_of
 from sbert_app.services.results.results import Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.cache import LRUCache

@@ -34,8 +34,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import parse_seeds
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.results.results import data_label
-from sbert_app.services.runs.presets import PRESETS
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import PRESETS, Run
 from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
 from training.data.load import load_data
 from training.data.tables.table import SUFFIXES

@@ -16,11 +16,11 @@ from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
 from sbert_app.pages.train.runs import log, no_runs, run_list, run_report, state_label, status
-from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.background.watch import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
-from sbert_app.services.experiments.groups import matches, run_groups
-from sbert_app.services.runs.export import export, push
+from sbert_app.services.experiments.experiment import matches, run_groups
+from sbert_app.services.runs.archives import export, push
 from sbert_app.services.runs.record import Run, RunNotFound
 from training.assets import read_asset
 from training.errors import UserFacingError

@@ -23,9 +23,9 @@ from sbert_app.pages.train.runs import negatives, plan
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
-from sbert_app.services.models.distillation import distill_to_home
+from sbert_app.services.models.cache import distill_to_home
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
-from sbert_app.services.runs.presets import PRESETS, two_stage_base
+from sbert_app.services.runs.record import PRESETS, two_stage_base
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
 from training.trainer.config import SETTINGS

@@ -1,4 +1,4 @@
-"""Projects: pairs of sentences, and what raters said about them, on disk.
+"""Projects: pairs of sentences and their ratings, on disk.
 
     home/annotations/<id>/project.json    name, source, models
                           pairs.jsonl     the pairs and why each is among them; never changed
@@ -6,8 +6,8 @@
                           agreed.jsonl    the scores that the raters have agreed on where they differed, likewise
                           training.json   the run that was trained on it, with its held-out pairs
 
-A rating is on the disk before the page shows the next pair: neither a killed process nor a power cut loses one. A line
-that is damaged, or was cut off while it was written, is no rating; the next one begins a line of its own.
+A rating is on the disk before the page shows the next pair, so that neither a killed process nor a power cut loses
+one. A damaged or incomplete line is skipped, and the next one begins a line of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ FOLDER = "annotations"
 LOWEST, HIGHEST = 0, 5
 MOST_PROJECTS = 500
 RATINGS, AGREED = "ratings.jsonl", "agreed.jsonl"
-MOST_LINES = 500_000  # of each of them
-MOST_RATERS = 50  # of a project: each two of them are compared
-LONGEST_NAME = 60  # of a project and of a rater
+MOST_LINES = 500_000
+# The most raters of a project, each two of whom are compared.
+MOST_RATERS = 50
+LONGEST_NAME = 60
 Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 
 
@@ -46,14 +47,16 @@ Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
 class ChosenPair:
     first: str
     second: str
-    reason: str  # a key of `selection.REASONS`
-    score: float  # by the project's model
-    second_score: float  # by the model that it was compared with
+    # A key of `selection.REASONS`.
+    reason: str
+    score: float
+    # By the model that it was compared with.
+    second_score: float
 
 
 @dataclass(frozen=True)
 class ProjectInfo:
-    """``project.json``. ``threshold``: the score near which pairs were chosen."""
+    """``project.json``. ``threshold`` is the score near which pairs were selected."""
 
     name: str
     source: str
@@ -66,7 +69,7 @@ class ProjectInfo:
 
 @dataclass(frozen=True)
 class _Rating:
-    """A line of ``ratings.jsonl``: a score, that the pair cannot be judged, or that the last line is taken back."""
+    """A line of ``ratings.jsonl``: a score, a pair that cannot be judged, or the withdrawal of the line before."""
 
     rater: str
     pair: int = -1
@@ -77,11 +80,11 @@ class _Rating:
 
 @dataclass(frozen=True)
 class _Agreed:
-    """A line of ``agreed.jsonl``; without a score the pair has the mean of its ratings again."""
+    """A line of ``agreed.jsonl``. Without a score the mean of the ratings counts again."""
 
     pair: Annotated[int, Field(ge=0)]
     score: Score | None
-    rater: str  # who entered it
+    rater: str
 
 
 Line = TypeVar("Line", _Rating, _Agreed)
@@ -94,11 +97,11 @@ class Projects:
         self.store = DocumentStore(home / FOLDER, ProjectInfo, "/project.json", "project")
 
     def list(self) -> list[tuple[str, ProjectInfo]]:
-        """(id, what it is) of every project that can be read, the newest first."""
-        return sorted(self.store.list().documents.items(), key=lambda each: -each[1].created)
+        """The ids and descriptions of the projects that can be read, the newest first."""
+        return sorted(self.store.list().documents.items(), key=lambda project: -project[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
-        """A new project; returns its id. InputError if there is one of that name, too many, or no text in a pair."""
+        """Create a project and return its id. InputError as `check_new`, or if a text cannot be saved."""
         for pair in pairs:
             check_text(pair.first + pair.second, f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}")
         with self.store.locked():
@@ -110,7 +113,7 @@ class Projects:
         return project_id
 
     def check_new(self, name: str) -> str:
-        """The id of a new project of that name. InputError if there can be none."""
+        """The id of a new project of that name. InputError if the name or the number of projects forbids it."""
         name = check_name(name, "a project")
         project_id = slug(name)
         if not project_id:
@@ -122,7 +125,7 @@ class Projects:
         return project_id
 
     def open(self, project_id: str) -> Project:
-        """InputError if there is no such project, or it is damaged."""
+        """Open a project. InputError if there is none of that id, or it is damaged."""
         info, folder = self.store.get(project_id), self.store.path(project_id).parent
         pairs = []
         for number, pair in read_lines(folder / "pairs.jsonl", ChosenPair):
@@ -136,7 +139,7 @@ class Projects:
 
 @dataclass(frozen=True)
 class Project:
-    """An open project. Its ratings are read from the disk whenever they are asked for."""
+    """An open project. Every access reads its ratings from the disk."""
 
     id: str
     folder: Path
@@ -144,7 +147,7 @@ class Project:
     pairs: tuple[ChosenPair, ...]
 
     def rate(self, rater: str, pair: int, score: int | None) -> None:
-        """Record what a rater said about a pair: None, that it cannot be judged. On the disk when this returns.
+        """Save a rating on the disk; None says that the pair cannot be judged.
 
         Raises InputError if the rater has no name or is one too many, the score is not a whole number from 0 to 5,
         there is no such pair, or the disk is full.
@@ -155,22 +158,18 @@ class Project:
             raters = self._steps()
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
-            said = {"cannot": True} if score is None else {"score": score}
-            self._append(RATINGS, {"rater": rater, "pair": pair, **said, "at": round(time.time(), 3)})
+            judgement = {"cannot": True} if score is None else {"score": score}
+            self._append(RATINGS, {"rater": rater, "pair": pair, **judgement, "at": round(time.time(), 3)})
 
     def agree(self, rater: str, pair: int, score: int | None) -> None:
-        """Record the score that raters have agreed on; it counts instead of their mean. None: they have not.
-
-        InputError as `rate`.
-        """
+        """Save the score that raters have agreed on, in place of their mean; None removes it. InputError as `rate`."""
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
-            line = {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)}
-            self._append(AGREED, line)
+            self._append(AGREED, {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)})
 
     def undo(self, rater: str) -> int | None:
-        """Take back what the rater said last; returns its pair, None if there is nothing to take back."""
+        """Take back the last rating of a rater. Returns its pair, or None if there is none."""
         rater = check_name(rater, "a rater")
         with self._locked():
             steps = self._steps().get(rater, [])
@@ -180,19 +179,19 @@ class Project:
         return steps[-1][0]
 
     def ratings(self) -> dict[str, dict[int, int]]:
-        """Rater -> pair -> score, as they stand."""
+        """The scores of each rater by pair; raters without any are left out."""
         scores = {
-            rater: {pair: score for pair, score in said.items() if score is not None}
-            for rater, said in self.judgements().items()
+            rater: {pair: score for pair, score in judgements.items() if score is not None}
+            for rater, judgements in self.judgements().items()
         }
-        return {rater: each for rater, each in scores.items() if each}
+        return {rater: by_pair for rater, by_pair in scores.items() if by_pair}
 
     def judgements(self) -> dict[str, dict[int, int | None]]:
-        """Rater -> pair -> score, as they stand; None for a pair that the rater cannot judge."""
+        """The scores of each rater by pair; None for a pair that the rater cannot judge."""
         return {rater: dict(steps) for rater, steps in self._steps().items()}
 
     def agreed(self) -> dict[int, int]:
-        """Pair -> the score that the raters have agreed on."""
+        """The scores that the raters have agreed on, by pair."""
         newest = {line.pair: line.score for line in self._lines(AGREED, _Agreed)}
         return {pair: score for pair, score in newest.items() if score is not None and pair < len(self.pairs)}
 
@@ -203,7 +202,7 @@ class Project:
             raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
 
     def _steps(self) -> dict[str, list[tuple[int, int | None]]]:
-        """Rater -> (pair, score) in their order, without what was taken back. The last one of a pair stands."""
+        """The pairs and scores of each rater in their order, without withdrawn ones. The last of a pair counts."""
         steps_of: dict[str, list[tuple[int, int | None]]] = {}
         for line in self._lines(RATINGS, _Rating):
             steps = steps_of.setdefault(line.rater, [])
@@ -216,19 +215,19 @@ class Project:
     def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
         file, damaged = self.folder / name, 0
         for _, line in read_lines(file, kind) if file.exists() else ():
-            if line is None or (isinstance(line, _Rating) and not self._is_whole(line)):
-                damaged += 1  # cut off when the machine went down
+            if line is None or (isinstance(line, _Rating) and not self._is_complete(line)):
+                damaged += 1
             else:
                 yield line
         if damaged:
             log.warning("%d damaged lines of %s/%s count as not written", damaged, self.id, name)
 
-    def _is_whole(self, line: _Rating) -> bool:
+    def _is_complete(self, line: _Rating) -> bool:
         return line.undo or ((line.cannot or line.score is not None) and 0 <= line.pair < len(self.pairs))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """No other thread or process adds a rating meanwhile. InputError if the disk is full or not writable."""
+        """Keep all other threads and processes from adding ratings. InputError if the disk is full or not writable."""
         try:
             with FileLock(self.folder / ".lock", poll_interval=0.01):
                 yield
@@ -236,14 +235,15 @@ class Project:
             raise InputError(f"the rating could not be saved: {error.strerror or error}") from error
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
-        """One line at the end of a file, synchronised to the disk."""
+        """Add a line to the end of a file and synchronise it to the disk."""
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         with (self.folder / name).open("ab+") as file:
             if file.tell() > MOST_LINES * 100:
                 raise InputError("the project has as many ratings as one may have; begin another")
             if file.tell():
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # the line before was cut off
+                # The line before is incomplete.
+                if file.read(1) != b"\n":
                     data = b"\n" + data
             file.write(data)
             file.flush()
@@ -251,7 +251,7 @@ class Project:
 
 
 def check_name(name: str, what: str) -> str:
-    """``name`` without needless spaces. InputError if it is empty or too long, or has half a character."""
+    """Returns ``name`` without needless spaces. InputError if it is empty, too long, or cannot be saved."""
     name = check_text(" ".join(name.split()), f"the name of {what}")
     if not name or len(name) > LONGEST_NAME:
         raise InputError(f"{what} needs a name of 1 to {LONGEST_NAME} characters")

@@ -1,9 +1,8 @@
-"""What the ratings of a project say: do the raters agree, how good is a model on these pairs, and after training.
+"""The agreement of the raters of a project, the quality of a model on its pairs, and training on them.
 
-To fine-tune the project's model, the judged pairs are split by sentence into train (60%), dev (20%, which chooses the
-checkpoint) and held-out (20%): no sentence is in two of them, and the held-out pairs are used once, to compare before
-and after. The run is an ordinary one in the queue; its data are kept with the uploads, so that later ratings do not
-change what it was trained on.
+For training, the judged pairs are split by sentence into train (60%), dev (20%, which selects the checkpoint) and
+held-out (20%). No sentence is in two parts, and the held-out pairs are used only to compare the model before and after.
+The data of the run are stored with the uploads, so that later ratings do not change them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,39 +18,49 @@ from sbert_app.services.annotations.project import HIGHEST, Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import save_table
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.results import Difference, Estimate
+from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.dataset import sentence_groups
 from training.errors import InputError
+from training.evaluation.agreement import krippendorff_alpha
+from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+from training.evaluation.metrics import spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-if TYPE_CHECKING:
-    from sbert_app.services.jobs.queue import RunQueue
-    from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.record import Run
-
-FEWEST_JUDGED = 10  # pairs from which a correlation is worth a look
+# The fewest pairs on which a correlation is worth a look.
+FEWEST_JUDGED = 10
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
 HELD_OUT = SHARES["held-out"]
-FEWEST = 40  # judged pairs to train on
+FEWEST = 40
 FEWEST_OF_A_PART = 6
 EPOCHS = 4.0
 TRAINING = "training.json"
 
-Row = tuple[str, str, float]  # first, second, mean rating
+Row = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the raters agree on the pairs that several have judged."""
+    """The agreement of the raters on the pairs that several have judged.
 
-    judged: dict[str, int]  # rater -> pairs
-    shared: int  # pairs with two ratings or more
-    alpha: float  # Krippendorff's, interval; NaN where it is undefined
+    Attributes:
+        judged: the number of pairs of each rater.
+        shared: the number of pairs with two ratings or more.
+        alpha: Krippendorff's, for intervals; NaN where it is undefined.
+        between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
+        confusion: int (6, 6), the pairs to which one rater gave the row's score and a later one the column's.
+    """
+
+    judged: dict[str, int]
+    shared: int
+    alpha: float
     alpha_ordinal: float
-    between: dict[tuple[str, str], tuple[float, int]]  # two raters -> (Spearman, pairs of both)
-    confusion: np.ndarray  # (6, 6): pairs to which a rater gave the row's score and a later one the column's
+    between: dict[tuple[str, str], tuple[float, int]]
+    confusion: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Disagreement:
     pair: int
     first: str
     second: str
-    scores: dict[str, int]  # rater -> score
+    scores: dict[str, int]
     agreed: int | None
 
     @property
@@ -71,25 +80,28 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Quality:
-    """Spearman ρ ×100 between a model's score and the mean rating of each judged pair."""
+    """Spearman ρ ×100 between a model's score and the mean rating of each judged pair.
+
+    Attributes:
+        random: on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`.
+        ceiling: ρ ×100 of each rater with the mean of the others, which is as good as a person is.
+    """
 
     model: str
     rho: Estimate
     pairs: int
-    random: Estimate | None  # on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`
+    random: Estimate | None
     random_pairs: int
-    ceiling: dict[str, float]  # rater -> ρ ×100 with the mean of the others: as good as a person is
+    ceiling: dict[str, float]
 
     @property
     def more_pairs(self) -> int:
-        """How many more judged pairs would halve the interval, whose width falls with the root of their number."""
-        return 3 * (self.pairs - 3)  # of Fisher's interval: 1 / √(n − 3)
+        """The number of further judged pairs that would halve Fisher's interval, which is as wide as 1 / √(n − 3)."""
+        return 3 * (self.pairs - 3)
 
 
 def agreement(project: Project) -> Agreement:
-    from training.evaluation.agreement import krippendorff_alpha
-    from training.evaluation.metrics import spearman
-
+    """The agreement of all raters of a project."""
     ratings = project.ratings()
     table = np.full((len(ratings), len(project.pairs)), np.nan)
     for row, scores in zip(table, ratings.values(), strict=True):
@@ -114,15 +126,15 @@ def agreement(project: Project) -> Agreement:
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
     """The pairs that this rater has judged and on which raters differ, the largest difference first.
 
-    Pairs that are still to be judged are left out, so that nobody sees what others said before.
+    Pairs that this rater has yet to judge are left out, so that nobody sees the ratings of others first.
     """
     ratings, agreed = project.ratings(), project.agreed()
-    found = []
+    pairs = []
     for i in project.judgements().get(rater, {}):
-        scores = {name: each[i] for name, each in ratings.items() if i in each}
+        scores = {name: by_pair[i] for name, by_pair in ratings.items() if i in by_pair}
         if len(set(scores.values())) > 1:
-            found.append(Disagreement(i, project.pairs[i].first, project.pairs[i].second, scores, agreed.get(i)))
-    return sorted(found, key=lambda each: (-each.difference, each.pair))
+            pairs.append(Disagreement(i, project.pairs[i].first, project.pairs[i].second, scores, agreed.get(i)))
+    return sorted(pairs, key=lambda pair: (-pair.difference, pair.pair))
 
 
 def ceiling(project: Project) -> dict[str, float]:
@@ -130,20 +142,18 @@ def ceiling(project: Project) -> dict[str, float]:
 
     Raters for whom it is undefined, or who share fewer than ten pairs with others, are left out.
     """
-    from training.evaluation.metrics import spearman
-
-    ratings, found = project.ratings(), {}
+    ratings, correlations = project.ratings(), {}
     for rater, own in ratings.items():
-        rest = {i: [each[i] for name, each in ratings.items() if name != rater and i in each] for i in own}
+        rest = {i: [scores[i] for name, scores in ratings.items() if name != rater and i in scores] for i in own}
         shared = [i for i, others in rest.items() if others]
         rho = spearman(np.array([own[i] for i in shared]), np.array([np.mean(rest[i]) for i in shared]))
         if len(shared) >= FEWEST_JUDGED and not np.isnan(rho):
-            found[rater] = 100 * rho
-    return found
+            correlations[rater] = 100 * rho
+    return correlations
 
 
 def mean_ratings(project: Project) -> dict[int, float]:
-    """Pair -> the mean of its ratings, or what was agreed on, of every judged pair, in the order of the pairs."""
+    """The mean of the ratings of each judged pair, or the score that was agreed on, in the order of the pairs."""
     by_pair: dict[int, list[int]] = {}
     for scores in project.ratings().values():
         for pair, score in scores.items():
@@ -153,7 +163,7 @@ def mean_ratings(project: Project) -> dict[int, float]:
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
-    """Score the judged pairs with a model and compare.
+    """Score the judged pairs with a model and compare the scores with the ratings.
 
     Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
     """
@@ -165,25 +175,19 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
         raise InputError("all judged pairs have the same score; there is no order to compare a model with")
     pairs = [project.pairs[i] for i in means]
     scores = score_pairs(models, model, [(pair.first, pair.second) for pair in pairs])
-    drawn = np.array([pair.reason == RANDOM for pair in pairs])
-    random = _estimate(scores[drawn], gold[drawn]) if drawn.sum() >= FEWEST_JUDGED else None
-    return Quality(model, _estimate(scores, gold), len(gold), random, int(drawn.sum()), ceiling(project))
+    is_random = np.array([pair.reason == RANDOM for pair in pairs])
+    random = _estimate(scores[is_random], gold[is_random]) if is_random.sum() >= FEWEST_JUDGED else None
+    return Quality(model, _estimate(scores, gold), len(gold), random, int(is_random.sum()), ceiling(project))
 
 
 def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
-    from training.evaluation.bootstrap import bootstrap_interval
-    from training.evaluation.metrics import spearman
-
     low, high, _ = bootstrap_interval(scores, gold)
     return Estimate(100 * spearman(scores, gold), 100 * low, 100 * high)
 
 
-# ---------------------------------------------------------------- training on the ratings
-
-
 @dataclass(frozen=True)
 class Training:
-    """``training.json``: the run, and what it was not trained on."""
+    """``training.json``: the run, the sizes of its data, and the pairs that it was not trained on."""
 
     run: str
     base: str
@@ -194,11 +198,11 @@ class Training:
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """Spearman ρ ×100 on the held-out pairs."""
+    """Spearman ρ ×100 on the held-out pairs. ``difference`` is None where it is undefined."""
 
     before: Estimate
     after: Estimate
-    difference: Difference | None  # paired bootstrap; None where it is undefined
+    difference: Difference | None
     pairs: int
 
 
@@ -208,18 +212,16 @@ def expected_margin(pairs: int, rho: float = 0.8) -> float:
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
-    """Rows by part; no sentence is in two parts.
-
-    Raises InputError if there are too few pairs, or too many of them share sentences.
-    """
+    """Divide rows into parts. InputError if there are too few, or too many of them share sentences."""
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
     groups = sentence_groups([[row[0] for row in rows], [row[1] for row in rows]])
     order = np.random.default_rng(seed).permutation(groups.max() + 1)
-    order = order[np.argsort(-np.bincount(groups)[order], kind="stable")]  # the largest first, for even parts
+    # The largest groups come first, for even parts.
+    order = order[np.argsort(-np.bincount(groups)[order], kind="stable")]
     parts: dict[str, list[Row]] = {name: [] for name in SHARES}
     for group in order:
-        # to the part that lacks the most of its share
+        # It goes to the part that lacks the most of its share.
         name = max(SHARES, key=lambda part: SHARES[part] - len(parts[part]) / len(rows))
         parts[name] += [rows[i] for i in np.flatnonzero(groups == group)]
     if any(len(part) < FEWEST_OF_A_PART for part in parts.values()):
@@ -231,7 +233,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 
 
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
-    """Split the ratings, queue the run, and remember its held-out pairs. InputError as `split`, or a full queue."""
+    """Split the ratings, queue a run, and save its held-out pairs. InputError as `split`, or if the queue is full."""
     rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
@@ -258,9 +260,7 @@ def last_training(project: Project) -> Training | None:
 
 
 def compare(training: Training, models: ModelCache) -> BeforeAfter:
-    """Base and run on the held-out pairs. InputError if a model cannot be loaded."""
-    from training.evaluation.bootstrap import bootstrap_replicates
-
+    """Compare the base and the run on the held-out pairs. InputError if a model cannot be loaded."""
     pairs = [(first, second) for first, second, _ in training.held_out]
     gold = np.array([rating for *_, rating in training.held_out])
     names = (training.base, ModelName.of_run(training.run))
@@ -268,13 +268,13 @@ def compare(training: Training, models: ModelCache) -> BeforeAfter:
     before, after = (_estimate(values, gold) for values in scores)
     difference = None
     if not np.isnan(before.value + after.value):
-        of_before, of_after = (bootstrap_replicates(values, gold) for values in scores)
-        difference = Difference.of(after.value / 100, before.value / 100, of_after, of_before)
+        replicates_before, replicates_after = (bootstrap_replicates(values, gold) for values in scores)
+        difference = Difference.of(after.value / 100, before.value / 100, replicates_after, replicates_before)
     return BeforeAfter(before, after, difference, len(gold))
 
 
 def export_csv(project: Project, file: Path) -> Path:
-    """Every pair with its reason, scores and mean or agreed rating, and a column for each rater. Returns ``file``.
+    """Write every pair with its reason, scores and rating, and a column for each rater. Returns ``file``.
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """

@@ -1,7 +1,7 @@
-"""Which pairs are worth judging: where two models disagree, near a threshold, and a random third.
+"""The selection of pairs that are worth judging: where two models disagree, near a threshold, and a random third.
 
-The random pairs are what an unbiased figure of quality is computed on; the others are where a judgement says most. From
-a corpus of single sentences, pairs are formed first: of each sentence with its nearest ones, and at random.
+The random pairs give an unbiased estimate of quality; a judgement of the others says the most. Of single sentences,
+pairs are formed first: each sentence with its nearest ones, and as many at random.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.models.cache import ModelCache
 from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
 
-if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
-
-MOST_CANDIDATES = 2_000  # pairs that both models score; of a larger file, a random sample
-MOST_PAIRS = 1_000  # of a project
+# The most pairs that both models score, a random sample of a larger file.
+MOST_CANDIDATES = 2_000
+MOST_PAIRS = 1_000
 FEWEST_PAIRS = 3
-NEIGHBOURS = 2  # of each sentence of a corpus
-LONGEST = 2_000  # characters of a sentence that is shown to a person
+# The neighbours of each sentence of a corpus that it is paired with.
+NEIGHBOURS = 2
+# The most characters of a sentence that a person reads.
+LONGEST = 2_000
 
 DISAGREE, THRESHOLD, RANDOM = "disagree", "threshold", "random"
 REASONS = {
@@ -42,14 +43,16 @@ REASONS = {
 class ProjectRequest:
     name: str
     data: str
-    model: str  # a bi-encoder, which can be trained later
-    second_model: str  # a cross-encoder or another bi-encoder
+    # A bi-encoder, which can be trained later.
+    model: str
+    # A cross-encoder or another bi-encoder.
+    second_model: str
     threshold: float = 0.5
     count: int = 60
     seed: int = 0
 
     def check(self) -> None:
-        """InputError if a value cannot be used."""
+        """Raises InputError if a value cannot be used."""
         if not FEWEST_PAIRS <= self.count <= MOST_PAIRS:
             raise InputError(f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}")
         if not -1 <= self.threshold <= 1:
@@ -59,12 +62,10 @@ class ProjectRequest:
 def choose_pairs(
     request: ProjectRequest, models: ModelCache, home: Path, watch: Watch = UNWATCHED
 ) -> tuple[ProjectInfo, list[ChosenPair]]:
-    """Read the data, score it with both models, choose.
+    """Read the data, score it with both models, and select pairs.
 
     Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
-    from training.data.load import load_data
-
     # It imports torch, which takes seconds.
     from training.models.encoder import Encoder
 
@@ -80,20 +81,20 @@ def choose_pairs(
     watch.report(0.4, f"Scoring {len(pairs):,} pairs with {request.second_model}")
     second = score_pairs(models, request.second_model, pairs, watch)
     rows = pick(first, second, request.threshold, request.count, random)
-    chosen = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
+    selection = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
     info = ProjectInfo(
         request.name, data.name, request.model, request.second_model, request.threshold, request.seed, time.time()
     )
-    return info, chosen
+    return info, selection
 
 
 def pick(
     first: np.ndarray, second: np.ndarray, threshold: float, count: int, random: np.random.Generator
 ) -> list[tuple[int, str]]:
-    """(row, reason) of ``count`` pairs in random order: a third for each reason, no pair twice.
+    """The rows and reasons of ``count`` pairs in random order, a third for each reason and no pair twice.
 
-    The random third is drawn first and from all pairs, so that it is a sample of them. Of the scores of both models,
-    (N,) each, the ranks are compared, as the scales differ; ``threshold`` is on the scale of ``first``.
+    The random third is drawn first and from all pairs, so that it is a sample of them. The scores of the models, (N,)
+    each, are compared by their ranks, as the scales differ. ``threshold`` is on the scale of ``first``.
     """
     from scipy.stats import rankdata
 
@@ -130,7 +131,7 @@ def _candidates(
 def _pairs_of_sentences(
     sentences: list[str], model: str, models: ModelCache, random: np.random.Generator, watch: Watch
 ) -> list[tuple[str, str]]:
-    """Each sentence with its nearest ones, and as many pairs at random."""
+    """Pairs of each sentence with its nearest ones, and as many at random."""
     distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
     most = MOST_CANDIDATES // (2 * NEIGHBOURS)
     if len(distinct) > most:
@@ -150,5 +151,5 @@ def _pairs_of_sentences(
 def score_pairs(
     models: ModelCache, name: ModelName | str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED
 ) -> np.ndarray:
-    """The cosine of vectors or the score of a cross-encoder, (N,). InputError if the model cannot be loaded."""
+    """The score of each pair by a model, (N,). InputError if the model cannot be loaded."""
     return models.get(name, Model).score(pairs, should_stop=watch.should_stop)

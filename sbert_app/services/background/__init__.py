@@ -1,1 +1,1 @@
-"""Long work: what it reports to (`Watch`), the states of its life (`State`), and threads that do it (`TaskRunner`)."""
+"""Long work: its progress and states (`watch`), the threads that do it (`tasks`), and the connection to Ray."""

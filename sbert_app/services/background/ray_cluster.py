@@ -1,7 +1,4 @@
-"""The connection to Ray, what a cluster has room for, and its errors as sentences.
-
-Runs (`sbert_app.services.runs.on_ray`) and files in parts (`sbert_app.services.shards.on_ray`) go through it.
-"""
+"""The connection of runs (`runs.on_ray`) and sharded files (`files.shards`) to Ray, its room and its errors."""
 
 from __future__ import annotations
 
@@ -33,10 +30,10 @@ class Lost(Exception):  # noqa: N818 - reads as a state
 
 @dataclass
 class RayCluster:
-    """Where Ray runs, and what it gives each run.
+    """The address of a Ray cluster, and the resources of a run on it.
 
     Args:
-        address: auto, ray://host:10001; local starts Ray on this machine.
+        address: auto, ray://host:10001, or local, which starts Ray on this machine.
         gpus: for a run; None is one if the cluster has any.
         cpus: for a run; None is one beside a GPU, else as many as the smallest node has.
     """
@@ -51,7 +48,7 @@ class RayCluster:
 
     @classmethod
     def of(cls, settings: Settings) -> RayCluster | None:
-        """The cluster that the settings name; None if runs are executed here."""
+        """The cluster that the settings name; None if runs are executed on this machine."""
         return cls(settings.ray, settings.ray_gpus, settings.ray_cpus) if settings.ray else None
 
     def connect(self) -> Any:
@@ -89,7 +86,7 @@ class RayCluster:
         return self.connect().remote(kind).options(num_cpus=taken["CPU"], num_gpus=taken["GPU"]).remote()
 
     def release(self, is_over: bool) -> None:
-        """No run waits: give back the room of idle actors; if none is under way either, end the connection."""
+        """Give back the room of idle actors, as no run waits; if ``is_over``, end the connection."""
         with suppress(InputError, Lost), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
@@ -97,7 +94,7 @@ class RayCluster:
             disconnect()
 
     def check(self) -> None:
-        """ConnectionError if Ray's process on this machine is gone; Ray would end ours without a word."""
+        """Raises ConnectionError if Ray's process on this machine is gone, after which Ray would end this process."""
         if self._raylet:
             _connect(self._raylet)
 
@@ -109,7 +106,7 @@ class RayCluster:
         return {"CPU": least if self.cpus is None else self.cpus, "GPU": gpus}
 
     def room(self) -> int:
-        """How many runs it can execute at once, at least one. InputError as `connect`."""
+        """The number of runs that the cluster can execute at once, at least one. InputError as `connect`."""
         taken = {name: amount for name, amount in self.resources().items() if amount}
         on_nodes = (
             min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self.nodes() if taken
@@ -122,13 +119,13 @@ class RayCluster:
 
 
 def disconnect() -> None:
-    """End the connection if there is one, and with it a Ray that `RayCluster.connect` has started."""
+    """End the connection, and with it a Ray that `RayCluster.connect` has started."""
     if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
         ray.shutdown()
 
 
 def _place(address: str) -> str:
-    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS or the cluster that began last, by a file."""
+    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS or that in the file of the latest cluster."""
     last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
     if address != "auto":
         return address
@@ -136,7 +133,7 @@ def _place(address: str) -> str:
 
 
 def _check_listening(address: str, place: str) -> None:
-    """InputError at once if nothing answers at ``place``, as Ray itself would try for minutes; "local" is Ray's."""
+    """Raises InputError at once if nothing answers at ``place``, where Ray itself would try for minutes."""
     if place.rpartition(":")[2].isdecimal():
         try:
             _connect(place)
@@ -154,7 +151,7 @@ def _connect(place: str) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn what Ray raises for a run into `Lost`, if the actor has died, and sentences."""
+    """Turn the errors of Ray into `Lost`, if the actor has died, or into InputErrors."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:

@@ -4,11 +4,11 @@
         if isinstance(event, TaskResult):
             use(event.value)
         else:
-            show(event)  # a TaskProgress: what is being done, how much of it, the time that is left
+            show(event)    # a TaskProgress, with a description, a fraction and the time that is left
 
 An owner, such as a browser session and the name of a tab, has one task at a time: a new one stops the one before.
-What a task downloads is a stage of it, in megabytes, and ends when the task is stopped. A `Task` by itself goes on
-whether or not somebody follows it.
+A download is a stage of its task, in megabytes, and ends when the task is stopped. A `Task` goes on whether or not
+somebody follows it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from sbert_app.services.background.watch import Watch
 from training.errors import Stopped
 from training.progress import listening
 
-POLL_SECONDS = 0.25  # between two progress events
-CLOSE_SECONDS = 5.0  # that tasks have to end when the process does
-MIN_FRACTION, MIN_SECONDS = 0.02, 0.5  # done, before the time left is estimated
+POLL_SECONDS = 0.25
+# The time that tasks have to end when the process does.
+CLOSE_SECONDS = 5.0
+# The progress after which the remaining time is estimated.
+MIN_FRACTION, MIN_SECONDS = 0.02, 0.5
 
 
 class Superseded(Stopped):
@@ -37,12 +39,12 @@ class Superseded(Stopped):
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """How far a stage of a task is."""
+    """The progress of one stage of a task, which began ``seconds`` ago."""
 
-    description: str  # what is being done
+    description: str
     done: float
     total: float
-    seconds: float  # since this stage began
+    seconds: float
 
     @property
     def fraction(self) -> float:
@@ -50,12 +52,12 @@ class TaskProgress:
 
     @property
     def rate(self) -> float:
-        """Done per second, on average over the stage."""
+        """The progress per second, on average over the stage."""
         return self.done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """None as long as it is too early to estimate."""
+        """The remaining time of the stage; None while it is too early for an estimate."""
         if self.fraction <= MIN_FRACTION or self.seconds <= MIN_SECONDS:
             return None
         return max(0.0, self.total - self.done) / self.rate
@@ -68,20 +70,21 @@ class TaskResult:
 
 
 class Task:
-    """``work(watch)`` in a thread from `start` on; the process does not wait for it.
+    """``work(watch)`` in a thread from `start` on, for which the process does not wait at its end.
 
-    It has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
+    The work has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
         self._work, self._stop = work, threading.Event()
-        self.is_superseded = False  # its owner began another one
+        self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        self._latest = (description, 0.0, 1.0, time.perf_counter())  # one tuple, replaced at once
+        # Other threads read this tuple, which is replaced as a whole.
+        self._latest = (description, 0.0, 1.0, time.perf_counter())
         self._thread = threading.Thread(target=self._run, name=f"task: {description}", daemon=True)
 
     def start(self) -> Task:
-        """Begin the work. By now whoever may stop it has to know of it."""
+        """Begin the work. Whoever may stop the task has to know it by now."""
         self._thread.start()
         return self
 
@@ -105,14 +108,14 @@ class Task:
         self._stop.set()
 
     def follow(self) -> Iterator[TaskProgress]:
-        """Its progress, a few times a second, to its end. For any number of readers; leaving it stops nothing."""
+        """Yields the progress a few times a second until the task ends, to any number of readers."""
         self.join(POLL_SECONDS)
         while self.is_at_work:
             yield self.progress
             self.join(POLL_SECONDS)
 
     def result(self) -> TaskResult:
-        """What came of it, once it has ended. Raises whatever ``work`` raised."""
+        """The result of a task that has ended. Raises the error of ``work``."""
         return self._outcome.result(timeout=0)
 
     def _run(self) -> None:
@@ -135,9 +138,9 @@ class Task:
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
-    """``work(watch)`` as a stage that does not listen, such as loading a model; after a stop it is left to end alone.
+    """Run ``work(watch)`` as a stage that cannot be stopped, such as loading a model; after a stop it ends by itself.
 
-    Raises Stopped as soon as ``watch`` says so, and whatever ``work`` raised.
+    Raises Stopped as soon as ``watch`` does, and the error of ``work``.
     """
     task = Task(description, work).start()
     try:
@@ -153,13 +156,14 @@ class TaskRunner:
     """Runs tasks, one for each owner. Thread-safe."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}  # the last one of each owner
-        self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()  # those before them too
+        # The latest task of each owner, and all tasks that are still at work.
+        self._tasks: dict[str, Task] = {}
+        self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Stop all tasks and wait a while for them to end, so that they remove what is half-written."""
+        """Stop all tasks and wait a while for them to remove half-written files."""
         tasks, deadline = list(self._at_work), time.monotonic() + CLOSE_SECONDS
         for task in tasks:
             task.stop()
@@ -167,12 +171,12 @@ class TaskRunner:
             task.join(max(0.0, deadline - time.monotonic()))
 
     def start(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Task:
-        """Begin a task that goes on by itself, in place of the owner's one before."""
+        """Begin a task that replaces the one of this owner."""
         with self._lock:
             if (before := self._tasks.get(owner)) is not None:
                 before.is_superseded = True
                 before.stop()
-            self._tasks = {each: task for each, task in self._tasks.items() if task.is_at_work}
+            self._tasks = {name: task for name, task in self._tasks.items() if task.is_at_work}
             task = self._tasks[owner] = Task(description, work)
             self._at_work.add(task)
             return task.start()
@@ -181,10 +185,10 @@ class TaskRunner:
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_at_work}
 
     def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
-        """Begin a task and follow it: a `TaskProgress` a few times a second, at last the `TaskResult`.
+        """Begin a task and yield its progress, and at last its result. Closing the iterator stops the task.
 
-        Closing the iterator stops the task. Raises what ``work`` raised; Stopped after `stop`, and Superseded when the
-        owner begins another task: the thread is then left to end by itself.
+        Raises the error of ``work``; Stopped after `stop`, and Superseded when the owner begins another task. The
+        thread then ends by itself.
         """
         task = self.start(owner, description, work)
         try:
@@ -196,7 +200,7 @@ class TaskRunner:
                 raise Superseded if task.is_superseded else Stopped
             yield task.result()
         finally:
-            task.stop()  # also when the iterator is closed
+            task.stop()
 
     def stop(self, owner: str) -> None:
         if (task := self._tasks.get(owner)) is not None:

@@ -1,5 +1,4 @@
-"""Watch: what long work reports its progress to, and asks whether it shall stop. One argument of every long function,
-which raises Stopped when it says so.
+"""Watch, the argument by which every long function reports its progress and is stopped; and the states of its life.
 
     def cluster(embedded, settings, watch: Watch = UNWATCHED):
         with_model = watch.stage("Encoding")  # reports from now on under this description
@@ -8,8 +7,8 @@ which raises Stopped when it says so.
             watch.check()  # raises Stopped
             watch.report(done, "Joining", len(blocks))
 
-The core knows no `Watch`: its functions take ``on_progress`` and ``should_stop``, which a watch has as methods. The
-command line makes one of its progress bar: ``Watch.of(bar, should_stop)``.
+The functions of `training` take ``on_progress`` and ``should_stop``, which are methods of a watch. The command line
+creates a watch from its progress bar: ``Watch.of(bar, should_stop)``.
 """
 
 from __future__ import annotations
@@ -18,18 +17,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Protocol
 
 from training.errors import Stopped
 
-POLL_SECONDS = 0.2  # between two questions whether to stop, while waiting for a lock
+POLL_SECONDS = 0.2
 
 
 class Report(Protocol):
-    """Receives progress; cheap enough to be called at every step."""
+    """A function that receives progress and is cheap enough to be called at every step."""
 
     def __call__(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """``done`` of ``total``; a new ``description`` begins a new stage, with its own rate and time left."""
+        """Report ``done`` of ``total``. A new ``description`` begins a stage with its own rate and remaining time."""
 
 
 def _ignore(done: float, description: str | None = None, total: float = 1.0, /) -> None:
@@ -42,16 +42,16 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class Watch:
-    """Where progress goes, and whether to stop. Immutable; `stage` and `part` return others."""
+    """A receiver of progress, and the question whether to stop. Immutable; `stage` and `part` return others."""
 
     report: Report = _ignore
-    should_stop: Callable[[], bool] = _never  # whether somebody has asked the work to stop
+    should_stop: Callable[[], bool] = _never
 
     @classmethod
     def of(
         cls, on_progress: Callable[[float, float], object] | None = None, should_stop: Callable[[], bool] = _never
     ) -> Watch:
-        """One whose progress goes to a callback of (done, total), such as the progress bar of a terminal."""
+        """A watch that reports to a callback of (done, total), such as the progress bar of a terminal."""
 
         def report(done: float, description: str | None = None, total: float = 1.0, /) -> None:
             if on_progress is not None:
@@ -66,7 +66,7 @@ class Watch:
 
     @contextmanager
     def holding(self, lock: threading.Lock | threading.Semaphore) -> Iterator[None]:
-        """Hold a lock meanwhile. Raises Stopped while waiting for it if the work shall stop."""
+        """Hold a lock in the block. Raises Stopped while waiting for it if the work shall stop."""
         while not lock.acquire(timeout=POLL_SECONDS):
             self.check()
         try:
@@ -75,11 +75,11 @@ class Watch:
             lock.release()
 
     def on_progress(self, done: float, total: float | None = None) -> None:
-        """The progress callback of the core's functions; ``total`` is None while it is not known."""
+        """Report progress, as a callback of the functions of `training`; ``total`` is None while it is unknown."""
         self.report(done, None, total or max(done, 1))
 
     def stage(self, description: str) -> Watch:
-        """Begin a stage -> one whose reports are of it, also after a download has reported in between."""
+        """Begin a stage and return a watch for it, which names the stage again after a download has reported."""
 
         def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:
             self.report(done, text or description, total)
@@ -88,7 +88,7 @@ class Watch:
         return replace(self, report=report)
 
     def part(self, start: float, stop: float) -> Watch:
-        """One whose 0 to 1 is this range of the whole."""
+        """A watch whose progress from 0 to 1 is this range of the whole."""
 
         def report(done: float, description: str | None = None, total: float = 1.0, /) -> None:
             self.report(start + (stop - start) * (done / total if total else 0.0), description)
@@ -97,3 +97,24 @@ class Watch:
 
 
 UNWATCHED = Watch()
+
+
+class State(StrEnum):
+    """The life of long work: a run, a file that is scored, a cell of an experiment.
+
+    queued -> running -> finished | failed | stopped | interrupted (its process ended; it can be started again)
+
+    A member equals its word in records on disk, on pages and in the API. A file that nobody has scored yet is opened.
+    """
+
+    OPENED = "opened"
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+
+
+AT_WORK = frozenset({State.QUEUED, State.RUNNING})
+RESUMABLE = frozenset({State.INTERRUPTED, State.FAILED, State.STOPPED})

@@ -1,1 +1,1 @@
-"""Clusters of a corpus: HDBSCAN or hierarchical (`clustering`), their contents (`summary`) and `keywords`."""
+"""Clusters of a corpus: HDBSCAN, k-means or hierarchical (`clustering`), their contents (`summary`), and `edits`."""

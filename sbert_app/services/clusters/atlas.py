@@ -1,7 +1,4 @@
-"""A corpus with its map, its clusters and the neighbours of each sentence, as Apple's embedding-atlas opens them.
-
-export_atlas(embedded, clusters, Path("atlas.parquet"), MapSettings(), cache, home)
-"""
+"""A file of a corpus with its map, its clusters and the neighbours of each sentence for Apple's embedding-atlas."""
 
 from __future__ import annotations
 
@@ -42,8 +39,8 @@ def export_atlas(
 ) -> int:
     """Write a .parquet file with a row for each sentence, and the other columns of the corpus.
 
-    Returns how many sentences UMAP has drawn; the others are placed between their neighbours. InputError if there are
-    too few distinct ones, or the file cannot be written; then nothing is left behind.
+    Returns the number of sentences that UMAP has drawn; the others lie between their neighbours. InputError if there
+    are too few distinct ones, or the file cannot be written, which leaves nothing behind.
     """
     check_output(output, PARQUET)
     vectors, sample = np.asarray(embedded.vectors), sample_of(embedded, limits.map_points)
@@ -61,18 +58,18 @@ def export_atlas(
         "cluster": names.tolist(),
         NEAREST: pa.StructArray.from_arrays(nearest, ["ids", "distances"]),
     }
-    whole = with_file_columns(columns, embedded.corpus.columns)
+    all_columns = with_file_columns(columns, embedded.corpus.columns)
     watch.stage("Writing").check()
     try:
         with replace_file(output) as temporary:
-            pq.write_table(pa.table({name: _array(values) for name, values in whole.items()}), temporary)
+            pq.write_table(pa.table({name: _array(values) for name, values in all_columns.items()}), temporary)
     except OSError as error:
         raise unwritable(output, error, ADVICE) from error
     return len(sample.rows)
 
 
 def _array(values: Column) -> Any:
-    """Values as an Arrow array; as text where they are of several types."""
+    """Values as an Arrow array, or their texts where they are of several types."""
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -1,7 +1,7 @@
 """Clusters of a corpus by three methods: HDBSCAN, mini-batch k-means and hierarchical clustering.
 
-HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings and leaves the other sentences out
-as noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
+HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings, and calls the other sentences
+noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
 component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`).
 
 Hierarchical clustering repeatedly joins the two most similar groups; the similarity of two groups is the mean cosine
@@ -10,8 +10,8 @@ paper (section 1 and its conclusion). The tree is computed once and cached; othe
 distances are in memory while it is computed, which limits the size of the corpus.
 
 Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise, and reads a memory
-map batch by batch. Of a corpus that is too large for a map HDBSCAN groups a random sample; every other sentence joins
-the cluster that most of its nearest neighbours in the sample belong to, or none with them.
+map batch by batch. HDBSCAN groups a random sample of a corpus that is too large for a map; every other sentence joins
+the cluster of most of its nearest neighbours in the sample.
 
 Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 """
@@ -34,26 +34,33 @@ from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, 
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
+NOISE = -1
 HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
-MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}  # distinct ones
-MAX_TREE_SENTENCES = 15_000  # 112 million distances, 1.9 GB at the peak
-CENTRES = 20  # of k-means, unless a number is given
-MIN_SAMPLES = 5  # HDBSCAN: neighbours that make a sentence a core point
-BLOCK = 1_024  # rows of distances between two checks of ``watch``
+MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
+# The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
+MAX_TREE_SENTENCES = 15_000
+CENTRES = 20
+# The neighbours that make a sentence a core point of HDBSCAN.
+MIN_SAMPLES = 5
+BLOCK = 1_024
 
-_linkage_lock = threading.Lock()  # one tree at a time, because of the memory for its distances
+# One tree at a time is computed, because of the memory for its distances.
+_linkage_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """The method and its parameters.
 
-    Hierarchical: ``num_clusters``, or if it is None, ``min_cosine`` cuts the tree. k-means: ``num_clusters`` or 20.
+    Attributes:
+        min_cluster_size: the smallest cluster of HDBSCAN.
+        min_cosine: hierarchical clustering joins no groups with a lower mean cosine, unless ``num_clusters`` is set.
+        num_clusters: None is 20 for k-means.
     """
 
     method: str = HDBSCAN
-    min_cluster_size: int = 5  # HDBSCAN
-    min_cosine: float = 0.3  # hierarchical: groups with a lower mean cosine are not joined
+    min_cluster_size: int = 5
+    min_cosine: float = 0.3
     num_clusters: int | None = None
 
     def check(self, embedded: EmbeddedCorpus) -> None:
@@ -78,7 +85,7 @@ def cluster(
     watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
 ) -> np.ndarray:
-    """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. Maps, labels and trees are kept in ``cache``.
+    """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
     Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
     """
@@ -89,8 +96,8 @@ def cluster(
     sample = sample_of(embedded, limits.map_points)
 
     def compute() -> np.ndarray:
-        found = _cluster_hdbscan(replace(task, embedded=sample.embedded))
-        return join_nearest(embedded.vectors, sample.rows, found, watch)
+        labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+        return join_nearest(embedded.vectors, sample.rows, labels, watch)
 
     key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
     return by_size(cache.get_or_compute(key, compute))
@@ -99,7 +106,7 @@ def cluster(
 def by_size(labels: np.ndarray) -> np.ndarray:
     """Renumber clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
     names, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
-    numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)  # the last element is that of label −1
+    numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)
     numbers[names[np.lexsort((first, -counts))]] = np.arange(len(names))
     return numbers[labels].astype(np.int64)
 
@@ -142,7 +149,7 @@ def _cluster_k_means(task: _Task) -> np.ndarray:
 
 
 def _cluster_hierarchical(task: _Task) -> np.ndarray:
-    """The tree, cut by cosine or by number of clusters."""
+    """Cut the tree by cosine or by number of clusters."""
     from scipy.cluster.hierarchy import fcluster
 
     tree = linkage_tree(task.embedded, task.cache, task.watch)
@@ -173,7 +180,7 @@ def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         )
 
     def compute() -> np.ndarray:
-        with watch.holding(_linkage_lock):  # one tree at a time
+        with watch.holding(_linkage_lock):
             watch.report(0, f"Comparing {n:,} sentences, each with each")
             distances = condensed_distances(embedded.vectors, watch)
             watch.report(0, f"Joining {n:,} sentences")
@@ -198,10 +205,10 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
     return distances
 
 
-NOISE = -1
-VOTERS = 5  # nearest neighbours in the sample
-ROWS = 8_192  # at a time
-EPOCHS = 2  # over the corpus, or MIN_BATCHES if it is small
+VOTERS = 5
+ROWS = 8_192
+# The passes over the corpus, but at least `MIN_BATCHES` batches.
+EPOCHS = 2
 MIN_BATCHES = 50
 SEED = 0
 
@@ -216,8 +223,8 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     batches = max(MIN_BATCHES, EPOCHS * -(-n // rows))
     for batch in range(batches):
         watch.check()
-        chosen = np.sort(random.choice(n, min(n, max(rows, k)), replace=False))
-        model.partial_fit(np.asarray(vectors[chosen]))
+        batch_rows = np.sort(random.choice(n, min(n, max(rows, k)), replace=False))
+        model.partial_fit(np.asarray(vectors[batch_rows]))
         watch.report(batch / batches, f"Fitting {k:,} centres")
     labels = np.empty(n, dtype=np.int64)
     for start in range(0, n, rows):
@@ -228,9 +235,9 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
 
 
 def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndarray, watch: Watch) -> np.ndarray:
-    """The label of every vector (N, D), by a vote of its nearest neighbours among those at ``sample``: int64 (N,).
+    """The label of every vector (N, D) by a vote of its nearest neighbours among the rows of ``sample``: int64 (N,).
 
-    The sample itself keeps its labels. Of equally frequent labels the lowest wins, noise last.
+    The sample keeps its labels. Of equally frequent labels the lowest wins, and noise comes last.
     """
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))
     labels = np.empty(len(vectors), dtype=np.int64)
@@ -245,5 +252,6 @@ def _vote(labels: np.ndarray) -> np.ndarray:
     """The most frequent label of each row of int64 (Q, k): int64 (Q,)."""
     counts = (labels[:, :, None] == labels[:, None, :]).sum(axis=2)
     order = np.where(labels == NOISE, np.iinfo(np.int64).max, labels)
-    best = np.lexsort((order, -counts))[:, 0]  # the keys' last axis is sorted: the neighbours of one row
+    # lexsort sorts the last axis, the neighbours of one row.
+    best = np.lexsort((order, -counts))[:, 0]
     return np.take_along_axis(labels, best[:, None], axis=1)[:, 0]

@@ -1,12 +1,14 @@
-"""The contents of each cluster, and of sentences that were selected: keywords, the sentences nearest to the centre.
+"""The contents of clusters, of selected sentences and of the regions of a map: keywords, and central sentences.
 
 Keywords are those of class-based TF-IDF (Grootendorst 2022), for every language with a script of words. All sentences
 of a cluster count as one document. The weight of a word is its frequency in that document (TF), times the logarithm of
 its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its frequency elsewhere
 (the class-based part). The product of the two logarithms should reach a threshold; a class in which no word does has
-its best ones instead. Articles, prepositions and the like are left out in the languages of
-`sbert_app.services.models.function_words`. Chinese and Japanese, written without spaces, are counted as character
-bigrams.
+its best ones instead. The function words of some languages are left out (`models.function_words`). Chinese and
+Japanese, written without spaces, are counted as character bigrams.
+
+A map is divided into regions by k-means, and the regions are joined to a third as many or fewer by Ward's method, so
+that the fine regions are nested in the coarse ones.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.clusters.clustering import NOISE
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.clusters.clustering import NOISE, k_means
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, mean_pair_cosine
-from sbert_app.services.corpus.similar_pairs import normalize_text
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, fixed_sample, mean_pair_cosine
+from sbert_app.services.corpus.search import normalize_text
 from sbert_app.services.files.writers import Column, save_table, with_file_columns
 from sbert_app.services.models.function_words import stop_words
 
@@ -33,18 +37,26 @@ TITLE_KEYWORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """A cluster, or the noise."""
+    """A cluster, or the noise.
 
-    number: int  # from 1, the largest first; 0 = noise
-    rows: np.ndarray  # positions of its sentences in the corpus, int64
+    Attributes:
+        number: from 1, the largest first; 0 is the noise.
+        rows: int64, the positions of its sentences in the corpus.
+        representatives: the positions of the sentences nearest to its centre, of distinct texts.
+        cosine: the mean over all its pairs; None for a single sentence.
+        name: the name by a person, if it has one.
+    """
+
+    number: int
+    rows: np.ndarray
     keywords: list[str]
-    representatives: list[int]  # positions of the sentences nearest to its centre, of distinct texts
-    cosine: float | None  # mean over all its pairs; None for a single sentence
-    name: str = ""  # that a person has given it
+    representatives: list[int]
+    cosine: float | None
+    name: str = ""
 
     @property
     def title(self) -> str:
-        """Its name, else its first keywords."""
+        """The name of the cluster, or else its first keywords."""
         return self.name or ", ".join(self.keywords[:TITLE_KEYWORDS])
 
 
@@ -99,15 +111,17 @@ def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-MIN_SENTENCES = 2  # of a cluster that contain a keyword, unless the cluster has only one
-MAX_COUNTED = 100_000  # sentences of a large corpus whose words are counted
-MIN_SPECIFICITY = 3.0  # product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere
+# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one.
+MIN_SENTENCES = 2
+MAX_COUNTED = 100_000
+# The product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere.
+MIN_SPECIFICITY = 3.0
 
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first."""
-    counts: dict[int, Counter[str]] = {}  # occurrences in each class
-    document_counts: dict[int, Counter[str]] = {}  # sentences of each class that contain the word
+    counts: dict[int, Counter[str]] = {}
+    document_counts: dict[int, Counter[str]] = {}
     for sentence, label in zip(sentences, labels.tolist(), strict=True):
         tokens = list(words(sentence))
         counts.setdefault(label, Counter()).update(tokens)
@@ -133,8 +147,8 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
                 weights[word] = count * specificity
             elif ratio > 1:
                 weaker[word] = count * specificity
-        chosen = weights or weaker
-        best[label] = sorted(chosen, key=lambda word: (-chosen[word], word))[:k]
+        words_of_class = weights or weaker
+        best[label] = sorted(words_of_class, key=lambda word: (-words_of_class[word], word))[:k]
     return best
 
 
@@ -150,53 +164,60 @@ def words(sentence: str) -> Iterator[str]:
 def keywords_of(
     sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
 ) -> dict[int, list[str]]:
-    """`keywords`, counted in a random sample of at most ``most`` sentences; a label without any there has none."""
-    if len(sentences) <= most:
-        return keywords(sentences, labels, k)
-    rows = np.sort(np.random.default_rng(0).choice(len(sentences), most, replace=False))
+    """The `keywords` in a random sample of at most ``most`` sentences; a label without any there has none."""
+    rows = fixed_sample(len(sentences), most)
     counted = keywords([sentences[row] for row in rows.tolist()], labels[rows], k)
     return {label: counted.get(label, []) for label in np.unique(labels).tolist()}
 
 
-KEYWORD_SENTENCES = 20_000  # of the subset, and of the others, that keywords are counted in
-SEED = 0
+# The most sentences of the subset, and of the others, that keywords are counted in.
+KEYWORD_SENTENCES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    rows: np.ndarray  # positions in the corpus, int64, ascending
-    cosines: np.ndarray  # (n,) float32: the mean cosine of each with the others; NaN for a single sentence
-    cosine: float | None  # the mean over all pairs; None for a single sentence
-    keywords: list[str]  # that set these sentences apart from the others
+    """Selected sentences of a corpus.
+
+    Attributes:
+        rows: int64, ascending positions in the corpus.
+        cosines: float32 (n,), the mean cosine of each with the others; NaN for a single sentence.
+        cosine: the mean over all pairs; None for a single sentence.
+        keywords: the words that set these sentences apart from the others.
+    """
+
+    rows: np.ndarray
+    cosines: np.ndarray
+    cosine: float | None
+    keywords: list[str]
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
-    """Describe the sentences at ``rows``; repeated rows count once, rows that the corpus does not have not at all."""
-    chosen = np.unique(np.fromiter(rows, dtype=np.int64))
-    chosen = chosen[(chosen >= 0) & (chosen < len(embedded))]
-    vectors = np.asarray(embedded.vectors[chosen])
+    """Describe the sentences at ``rows``, without repeated rows and those that the corpus does not have."""
+    positions = np.unique(np.fromiter(rows, dtype=np.int64))
+    positions = positions[(positions >= 0) & (positions < len(embedded))]
+    vectors = np.asarray(embedded.vectors[positions])
     cosine = mean_pair_cosine(vectors)
     if cosine is None:
-        cosines = np.full(len(chosen), np.nan, dtype=np.float32)
+        cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
         total = vectors.sum(axis=0, dtype=np.float64)
         own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-        cosines = ((vectors @ total - own) / (len(chosen) - 1)).astype(np.float32)
-    return Subset(chosen, cosines, cosine, _keywords(embedded.corpus, chosen))
+        cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
+    return Subset(positions, cosines, cosine, _keywords(embedded.corpus, positions))
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
     """The rows whose sentence contains a text, in upper or lower case: int64, ascending."""
-    wanted = " ".join(text.casefold().split())
-    rows = (row for row, sentence in enumerate(corpus.sentences) if wanted in sentence.casefold())
-    return np.fromiter(rows if wanted else (), dtype=np.int64)
+    text = " ".join(text.casefold().split())
+    rows = (row for row, sentence in enumerate(corpus.sentences) if text in sentence.casefold())
+    return np.fromiter(rows if text else (), dtype=np.int64)
 
 
 def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
-    """A CSV file: row numbers from 1, sentences, mean cosines with the others, and the other columns of the corpus.
+    """Write a CSV file of row numbers from 1, sentences, mean cosines, and the other columns of the corpus.
 
     Raises InputError if the file cannot be written.
     """
@@ -211,14 +232,47 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
 
 
 def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
-    """The words that set these sentences apart; of very many, a sample is counted."""
+    """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
     if not len(rows):
         return []
-    random = np.random.default_rng(SEED)
     others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
-    parts = [
-        part if len(part) <= KEYWORD_SENTENCES else np.sort(random.choice(part, KEYWORD_SENTENCES, replace=False))
-        for part in (rows, others)
-    ]
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
     sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
     return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
+
+
+# The fewest sentences of a map that has regions.
+FEWEST = 60
+# The sentences of a fine region, on average.
+SENTENCES = 15
+# The fewest and the most regions of each depth.
+FINE, COARSE = (4, 120), (3, 14)
+
+
+class Topics(NamedTuple):
+    """The regions of one depth."""
+
+    # The region of each point, int64 (N,).
+    labels: np.ndarray
+    # The keywords of each region; "" where nothing sets it apart.
+    names: dict[int, str]
+
+
+def find_topics(points: np.ndarray, sentences: list[str], watch: Watch = UNWATCHED) -> tuple[Topics, Topics]:
+    """The coarse and the fine regions of a map, float32 (N, dimensions); one without a name if it is small."""
+    if len(points) < FEWEST:
+        whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
+        return whole, whole
+    from scipy.cluster.hierarchy import fcluster, ward
+
+    count = int(np.clip(len(points) // SENTENCES, *FINE))
+    fine = np.unique(k_means(points, min(count, len(points)), watch), return_inverse=True)[1]
+    centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
+    joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
+    coarse = (fcluster(ward(centres), joined, "maxclust") - 1)[fine] if len(centres) > 1 else fine
+    return _named(coarse, sentences), _named(fine, sentences)
+
+
+def _named(labels: np.ndarray, sentences: list[str]) -> Topics:
+    words = keywords_of(sentences, labels, TITLE_KEYWORDS)
+    return Topics(labels, {label: ", ".join(best) for label, best in words.items()})

@@ -1,11 +1,7 @@
-"""Calibrations (`training.evaluation.calibration`), fitted once on STSb train, or on a user's gold scores, and kept.
+"""Calibration curves (`training.evaluation.calibration`) in the home folder, one for each model and pooling.
 
-They are in the home folder, for each model and pooling, and belong to the weights: where another model has taken the
-name, they do not count. Those of the default model ship in ``assets/calibration.json``, made by
-``scripts/calibrate.py``.
-
-curve = calibrate_on(models, ModelName.parse("all-MiniLM-L6-v2"), "mine.csv", home, watch)
-check(models, model, "stsb:test", home, watch)       mean predicted and mean gold score of each bin, and the band
+They are fitted on STSb train or on a user's gold scores, and belong to the weights of a model: they do not count for
+another model of the same name. ``scripts/calibrate.py`` writes those that ship, ``assets/calibration.json``.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ import hashlib
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,36 +34,21 @@ from training.evaluation.calibration import (
 from training.models.model import Model, VectorModel
 from training.names import ModelName
 
-if TYPE_CHECKING:
-    from training.models.model import VectorModel
-
 log = logging.getLogger("sbert_lab.services")
 
 # By "model|pooling".
 SHIPPED = asset("calibration.json")
-QUICK_PAIRS = 2_000  # of a model that has no shipped curve: a person is waiting
-
-
-def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
-    """How a model's score, on the gold scale, differs from the annotators' by a point or more, or where there is none
-    from where the scale's definitions place the pair; "" if it does not.
-    """
-    if gold is not None:
-        is_wrong = abs(score - gold) >= 1
-        return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}." if is_wrong else ""
-    if expected is None or expected[0] <= round(score, 1) <= expected[1]:
-        return ""
-    bound = f"at most {expected[1]:g}" if score > expected[1] else f"at least {expected[0]:g}"
-    return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."
+# The pairs for a model that has no shipped curve, while a person is waiting.
+QUICK_PAIRS = 2_000
 
 
 def own_curves(home: Path) -> DocumentStore[Calibration]:
-    """The curves that users have fitted, by `curve_key`."""
+    """The store of the curves that users have fitted, by `curve_key`."""
     return DocumentStore(home / "calibration" / "own", Calibration, what="calibration")
 
 
 def computed_curves(home: Path) -> DocumentStore[dict[str, Calibration]]:
-    """The curves that were fitted on STSb train, by `curve_key`; each as in `SHIPPED`."""
+    """The store of the curves that were fitted on STSb train, by `curve_key`, in the form of `SHIPPED`."""
     return DocumentStore(home / "calibration", dict[str, Calibration], what="calibration")
 
 
@@ -78,10 +58,9 @@ def curve_key(model: str, pooling: str) -> str:
 
 
 def load_calibration(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
-    """The user's own curve, else that in the home folder or the shipped file, else None.
+    """The user's own curve, else that of `computed_curve`. InputError if the user's own is damaged.
 
-    ``weights``: those of the model (`weights_key`), to which a curve has to belong if both are known.
-    Raises InputError if the user's own is damaged; `computed_curve` has the other.
+    A curve has to belong to the ``weights`` of the model (`weights_key`), if both are known.
     """
     store, key = own_curves(home), curve_key(model, pooling)
     own = store.get(key) if store.path(key).exists() else None
@@ -89,7 +68,7 @@ def load_calibration(model: str, pooling: str, home: Path, weights: str = "") ->
 
 
 def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
-    """Whether the user's own curve does not count, as it is of other weights. Raises InputError if it is damaged."""
+    """Whether the user's own curve belongs to other weights and does not count. InputError if it is damaged."""
     store, key = own_curves(home), curve_key(model, pooling)
     return store.path(key).exists() and not _is_of(store.get(key), weights)
 
@@ -111,7 +90,7 @@ def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> C
 
 
 def _is_of(curve: Calibration, weights: str) -> bool:
-    """Whether a curve may be that of these weights. Those that ship do not say whose they are."""
+    """Whether a curve may be that of these weights, which shipped curves do not state."""
     return not weights or curve.weights in ("", weights)
 
 
@@ -132,7 +111,7 @@ def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
 
 
 def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: Path, weights: str = "") -> Calibration:
-    """Fit on a user's pairs with gold scores, and keep the curve: from then on `load_calibration` returns it.
+    """Fit and store the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if it cannot be written.
     """
@@ -142,13 +121,13 @@ def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: 
 
 
 def calibrate_on(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Calibration:
-    """Fit the calibration of a bi-encoder on pairs with gold scores by name, and keep it. InputError as `fit_own`."""
+    """Fit and store the curve of a bi-encoder on pairs with gold scores by name. InputError as `fit_own`."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 
 
 def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Reliability:
-    """The calibration in use on other pairs. InputError if there is none, or there are no other pairs."""
+    """The reliability of the curve in use on other pairs. InputError if there is no curve, or no other pair."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
     if curve is None:

@@ -1,8 +1,8 @@
-"""Comparing two sentences in detail, and a few hundred with each other.
+"""The comparison of two sentences in detail, and of a few hundred with each other.
 
-``compare`` computes everything the Compare page shows of a pair from one pass of the encoder: the token vectors of
-both sentences, pooled three ways and attributed to words. ``leave_one_out`` measures the effect of each word, and
-``compare_all`` the contrast of the paper's introduction: N encodings or N(N-1)/2 cross-encoder passes.
+`compare` pools the token vectors of both sentences in three ways, from one pass of the encoder, and attributes the
+cosine to words. `leave_one_out` measures the effect of each word, and `compare_all` the contrast of the paper's
+introduction: N encodings or N(N-1)/2 passes of a cross-encoder.
 """
 
 from __future__ import annotations
@@ -17,38 +17,68 @@ import numpy as np
 
 from sbert_app.formats import format_count
 from sbert_app.services.corpus.embedded import weights_key
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import other_language
 from training.errors import InputError
+from training.evaluation.attribution import (
+    Attribution,
+    Word,
+    WordAttribution,
+    attribute_tokens,
+    has_exact_map,
+    integrated_gradients,
+    occlusion,
+    words_of,
+)
+from training.models.model import VectorModel, vectors_only
+from training.models.texts import ReadReport
 from training.names import BY_ROLE, ModelName
+from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
-    from training.evaluation.attribution import Attribution, Word, WordAttribution
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import VectorModel
 
 
-MAX_LINES = 500  # of the many-sentences view
-MAX_CROSS_LINES = 30  # 435 pairs, which take a cross-encoder seconds
-MAX_WORDS_LEFT_OUT = 120  # words of both sentences together, also of those that are explained
+MAX_LINES = 500
+# The most lines for a cross-encoder: 435 pairs take it seconds.
+MAX_CROSS_LINES = 30
+# The most words of both sentences together that are left out in turn, or explained.
+MAX_WORDS_LEFT_OUT = 120
 
 
 @dataclass(frozen=True)
 class Side:
-    """One sentence as the encoder reads it."""
+    """One sentence as the encoder reads it.
+
+    Attributes:
+        truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
+        language: the language of the sentence, if the model was made for another one.
+    """
 
     text: str
     tokens: list[str]
     words: list[Word]
-    truncated: bool  # the sentence exceeds the encoder's maximum length; the rest was not read
-    unread: int = 0  # words of the rest
-    language: str = ""  # of the sentence, if the model was made for another one
+    truncated: bool
+    unread: int = 0
+    language: str = ""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sentence pair under one model, and optionally a cross-encoder."""
+    """A sentence pair under one model, and optionally a cross-encoder.
+
+    Attributes:
+        attribution: the exact map of the words; None where there is none, such as under CLS pooling.
+        no_map: the reason why nothing can be said of the words at all.
+        cross_score: the score of the cross-encoder from 0 to 1.
+        card: the training data and measured correlations of the cross-encoder.
+        own_pooling: the pooling that the model was made with.
+        prompts: the texts before each sentence.
+        advice: a hint where the model was trained with prompts and none is used.
+        sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
+        weights: the key of the encoder's weights, see `weights_key`.
+    """
 
     model: str
     pooling: str
@@ -57,22 +87,22 @@ class Comparison:
     cosine: float
     by_pooling: dict[str, float]
     encoder_ms: float
-    attribution: Attribution | None  # None where there is no exact one, such as under CLS pooling
-    no_map: str = ""  # why nothing can be said of its words at all
+    attribution: Attribution | None
+    no_map: str = ""
     cross_encoder: str | None = None
-    cross_score: float | None = None  # 0..1
+    cross_score: float | None = None
     cross_ms: float | None = None
-    card: dict[str, Any] | None = None  # the cross-encoder's card: training data and measured correlations
-    own_pooling: str = ""  # that the model was made with
-    dimension: int = 0  # D of the vectors that were compared
-    prompts: tuple[str, str] = ("", "")  # texts put before each sentence
-    advice: str = ""  # the model was trained with prompts, and none is used
-    sent_to: str = ""  # the host that the sentences were sent to; "" if they stayed here
-    weights: str = ""  # that the encoder has; see `weights_key`
+    card: dict[str, Any] | None = None
+    own_pooling: str = ""
+    dimension: int = 0
+    prompts: tuple[str, str] = ("", "")
+    advice: str = ""
+    sent_to: str = ""
+    weights: str = ""
 
     @property
     def lacks_words(self) -> bool:
-        """Whether `explain` has to say which words make the cosine."""
+        """Whether only `explain` can attribute the cosine to words."""
         return self.attribution is None and not self.no_map
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +134,7 @@ def compare(
 ) -> Comparison:
     """Compare a pair. Raises InputError if a sentence is empty.
 
-    ``second``: the same encoder with the prompt for the second sentence; None = that of the first.
+    ``second`` is the same encoder with the prompt for the second sentence, if that differs.
     """
     # It imports torch, which takes seconds.
     from training.models.encoder import Encoder
@@ -144,32 +174,28 @@ def compare(
     )
 
 
-# When the cosines were there, these by pooling, both sentences as they were read, the exact map of
-# their words, and why nothing can be said of these.
+# The time of the cosines, the cosines by pooling, both sentences as they were read, the exact map of their words, and
+# the reason why nothing can be said of these.
 _Read = tuple[float, dict[str, float], list[Side], "Attribution | None", str]
 
 
 def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
-    """From one pass of the encoder, or of each if their prompts differ."""
-    from training.evaluation.attribution import attribute_tokens, has_exact_map, words_of
-    from training.models.texts import ReadReport
-    from training.pooling import PAPER_POOLINGS
-
+    """Read the tokens by one pass of the encoder, or of each if their prompts differ."""
     encoder, texts = encoders[0], (a, b)
     if encoders[1] is encoder:
         vectors = encoder.token_vectors([a, b])
     else:
-        vectors = [each.token_vectors([text])[0] for each, text in zip(encoders, texts, strict=True)]
+        vectors = [model.token_vectors([text])[0] for model, text in zip(encoders, texts, strict=True)]
     names = [name for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)) if encoder.allows_pooling(name)]
     by_pooling = {
-        name: _cosine(*(_pool(each.with_pooling(name), v.hidden) for each, v in zip(encoders, vectors, strict=True)))
+        name: _cosine(*(_pool(model.with_pooling(name), v.hidden) for model, v in zip(encoders, vectors, strict=True)))
         for name in names
     }
     encoded, sides = time.perf_counter(), []
-    for each, text, vector in zip(encoders, texts, vectors, strict=True):
+    for model, text, vector in zip(encoders, texts, vectors, strict=True):
         report = ReadReport()
-        each.tokenize([text], report)
-        words, vocabulary = words_of(text, vector), each.vocabulary_size
+        model.tokenize([text], report)
+        words, vocabulary = words_of(text, vector), model.vocabulary_size
         read = max((word.end for word in words), default=0)
         language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
         unread = len(text[read:].split()) if report.truncated else 0
@@ -179,10 +205,7 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
 
 
 def _read_whole(encoders: tuple[VectorModel, VectorModel], a: str, b: str) -> _Read:
-    """By a model without tokens here; the words that can be left out are those between white space."""
-    from training.evaluation.attribution import Word
-    from training.models.model import vectors_only
-
+    """Read the sentences by a model whose tokens are unknown; their words are separated by white space."""
     cosine = _cosine(*(encoder.encode([text])[0] for encoder, text in zip(encoders, (a, b), strict=True)))
     encoded = time.perf_counter()
     words = [[Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)] for text in (a, b)]
@@ -198,15 +221,13 @@ def compare_by_name(
     pooling: str = "",
     cross_encoder: ModelName | str | None = None,
 ) -> Comparison:
-    """Compare with models by name; "" is the pooling that the name states, else the model's own.
+    """Compare with models by name. By default the pooling is that of the name, or else the model's own.
 
-    A model whose name ends in ?prompt_name=query|document reads the first sentence with the prompt that its folder has
-    for queries, the second with that for documents.
+    A model whose name ends in ?prompt_name=query|document reads the first sentence with its prompt for queries, and
+    the second with that for documents.
     """
     _check(a, "first")
     _check(b, "second")
-    from training.models.model import VectorModel
-
     model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
     roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
     first, second = (models.get(model, VectorModel, pooling, role) for role in roles)
@@ -216,11 +237,10 @@ def compare_by_name(
 
 
 def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool = False) -> WordAttribution:
-    """What each word adds to the cosine, which has no exact map, or to the cross-encoder's score.
+    """The share of each word in a cosine without an exact map, or in the cross-encoder's score.
 
     Raises InputError for more than 120 words.
     """
-    from training.evaluation.attribution import integrated_gradients, occlusion
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
@@ -237,9 +257,9 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
 
 
 class LeftOut(NamedTuple):
-    """The effect of leaving out one word."""
+    """The effect of leaving out one word of side "a" or "b"."""
 
-    side: str  # "a" or "b"
+    side: str
     word: str
     start: int
     end: int
@@ -267,25 +287,25 @@ def leave_one_out(encoder: VectorModel, cross_encoder: CrossEncoder | None, comp
     vectors = encoder.encode([sentence for pair in variants for sentence in pair])
     cosines = (vectors[0::2] * vectors[1::2]).sum(axis=1)
     scores = None if cross_encoder is None else cross_encoder.predict(variants)
-    of_cross: list[Any] = [None] * len(words) if scores is None else (scores[1:] - scores[0]).tolist()
-    found = zip(words, (cosines[1:] - cosines[0]).tolist(), of_cross, strict=True)
-    return [LeftOut(side, word.text, word.start, word.end, cosine, cross) for (side, word), cosine, cross in found]
+    cross_changes: list[Any] = [None] * len(words) if scores is None else (scores[1:] - scores[0]).tolist()
+    changes = zip(words, (cosines[1:] - cosines[0]).tolist(), cross_changes, strict=True)
+    return [LeftOut(side, word.text, word.start, word.end, cosine, cross) for (side, word), cosine, cross in changes]
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """The similarity of every line with every other, and the time it took."""
+    """The similarities of all lines, symmetric float32 (N, N), and the time that they took."""
 
     lines: list[str]
-    cosine: np.ndarray  # (N, N) float32
+    cosine: np.ndarray
     encode_seconds: float
     product_seconds: float
-    cross: np.ndarray | None = None  # (N, N) float32, symmetric, diagonal 1
+    cross: np.ndarray | None = None
     cross_seconds: float | None = None
     notes: list[str] = field(default_factory=list)
 
     def ranked(self, limit: int = 100) -> list[tuple[float, float | None, str, str]]:
-        """(cosine, cross-encoder score, line, line), most similar first."""
+        """The cosine, the score of the cross-encoder and the lines of each pair, most similar first."""
         first, second = np.triu_indices(len(self.lines), k=1)
         order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
         pairs = zip(first[order], second[order], strict=True)
@@ -302,8 +322,8 @@ def compare_all(
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not 2 <= len(lines) <= MAX_LINES:
-        given = format_count(len(lines), "line with text", "lines with text")
-        raise InputError(f"got {given}; paste 2 to {MAX_LINES} sentences, one per line")
+        count = format_count(len(lines), "line with text", "lines with text")
+        raise InputError(f"got {count}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
     vectors = encoder.encode(lines, should_stop=should_stop)
     encoded = time.perf_counter()

@@ -9,22 +9,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 from training.assets import asset
+from training.data.load import load_data
 
 FOLDER = asset("examples")
 GOLD_LESSON = "A pair from STSb dev: compare the annotators' score with the models'."
 
 
 class ExamplePair(NamedTuple):
+    """Two sentences that teach something.
+
+    Attributes:
+        expected: the bounds within which the definitions of the scale place the pair.
+        gold: the score of the annotators, for a pair of STSb dev.
+    """
+
     name: str
     a: str
     b: str
     lesson: str
-    expected: tuple[float, float] | None = None  # where the scale's definitions place the pair, at least and at most
-    gold: float | None = None  # the annotators' score, of a pair of STSb dev
+    expected: tuple[float, float] | None = None
+    gold: float | None = None
 
 
 @cache
 def pairs() -> tuple[ExamplePair, ...]:
+    """The example pairs that ship with the app."""
     return tuple(ExamplePair(**entry) for entry in json.loads((FOLDER / "pairs.json").read_text(encoding="utf-8")))
 
 
@@ -34,17 +43,29 @@ def lines() -> str:
     return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
 
 
-def example_of(a: str, b: str, drawn: ExamplePair | None = None) -> ExamplePair | None:
-    """The example pair of these sentences, or the pair that was ``drawn`` if it is theirs."""
-    known = [*pairs(), drawn] if drawn else pairs()
-    return next((pair for pair in known if (pair.a, pair.b) == (a, b)), None)
+def example_of(a: str, b: str, random_pair: ExamplePair | None = None) -> ExamplePair | None:
+    """The example pair of these sentences, also if it is ``random_pair``."""
+    examples = [*pairs(), random_pair] if random_pair else pairs()
+    return next((pair for pair in examples if (pair.a, pair.b) == (a, b)), None)
 
 
 def random_stsb_pair(home: Path) -> ExamplePair:
     """A random pair of STSb dev. InputError if the data cannot be loaded."""
-    from training.data.load import load_data
-
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
     scores = data.scores or []
     return ExamplePair("STSb dev", data.columns[0][row], data.columns[1][row], GOLD_LESSON, gold=float(scores[row]))
+
+
+def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
+    """A sentence on a score, on the gold scale, that is a point or more off the annotators'; "" for a good score.
+
+    Without a gold score the bounds by the definitions of the scale count.
+    """
+    if gold is not None:
+        is_wrong = abs(score - gold) >= 1
+        return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}." if is_wrong else ""
+    if expected is None or expected[0] <= round(score, 1) <= expected[1]:
+        return ""
+    bound = f"at most {expected[1]:g}" if score > expected[1] else f"at least {expected[0]:g}"
+    return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."

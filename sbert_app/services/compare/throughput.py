@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from training.data.load import load_data
+from training.models.model import VectorModel
+
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
-SAMPLE = 256  # sentences, and pairs, of a measurement
+SAMPLE = 256
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
 
@@ -30,18 +32,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rates of this machine, each the median of three measurements."""
+    """The rates of this machine, each the median of three measurements.
+
+    ``product_seconds`` is the time of the matrix product of 10,000 sentences.
+    """
 
     sentences_per_second: float
     pairs_per_second: float | None
-    product_seconds: float  # for 10,000 sentences
+    product_seconds: float
 
     def encode_seconds(self, sentences: int = PAPER_SENTENCES) -> float:
-        """Time to encode this many sentences."""
+        """The time to encode so many sentences."""
         return sentences / self.sentences_per_second
 
     def cross_seconds(self, sentences: int = PAPER_SENTENCES) -> float | None:
-        """Time to score all pairs of this many sentences with the cross-encoder."""
+        """The time to score all pairs of so many sentences with the cross-encoder."""
         pairs = sentences * (sentences - 1) / 2
         return None if self.pairs_per_second is None else pairs / self.pairs_per_second
 
@@ -81,8 +86,6 @@ def _median_seconds(work: Callable[[], object]) -> float:
 
 @lru_cache(maxsize=2)
 def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
-    from training.data.load import load_data
-
     first, second = load_data("stsb:dev", home).columns
     return _evenly([*dict.fromkeys([*first, *second])], sample), _evenly(list(zip(first, second, strict=True)), sample)
 

@@ -1,4 +1,4 @@
-"""A pair under late interaction or a sparse encoder: the score, and the tokens whose shares add up to it, exactly."""
+"""A pair under late interaction or a sparse encoder: the score, and the tokens whose shares add up to it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sbert_app.services.models.cache import ModelCache
 from training.models.model import Model
 from training.names import ModelName
 
 if TYPE_CHECKING:
-    from sbert_app.services.models.cache import ModelCache
     from training.models.late_interaction import LateInteraction
     from training.models.sparse import SparseEncoder
 
 
-NUMBERS = ("cosine", "share")  # columns
+NUMBERS = ("cosine", "share")
 
 
 @dataclass(frozen=True)
 class TokenScore:
-    """The score of a pair, and rows of text that end with a share of it."""
+    """The score of a pair, and rows of text that end with a share of it. ``what`` describes the rows."""
 
     title: str
     score: float
     milliseconds: float
-    what: str  # the rows are
+    what: str
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
@@ -57,30 +57,30 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
 
 
 def _matches(model: LateInteraction, a: str, b: str, label: str, started: float) -> TokenScore:
-    found = model.matches(a, b)
+    result = model.matches(a, b)
     milliseconds = (time.perf_counter() - started) * 1000
     rows: list[tuple[str, ...]] = []
-    for side, matches in (("first", found.first), ("second", found.second)):
-        count = (len(matches) if model.takes_mean else 1) * (2 if found.second else 1)
+    for side, matches in (("first", result.first), ("second", result.second)):
+        count = (len(matches) if model.takes_mean else 1) * (2 if result.second else 1)
         rows += [(side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}") for token, other, cosine in matches]
     columns = ("in", "token", "finds", "cosine", "share")
     what = "Each token finds the most similar one of the other sentence; the shares add up to the score"
-    return TokenScore(f"Late interaction · {label}", found.score, milliseconds, what, columns, rows)
+    return TokenScore(f"Late interaction · {label}", result.score, milliseconds, what, columns, rows)
 
 
 def _terms(model: SparseEncoder, a: str, b: str, label: str, started: float) -> TokenScore:
     terms = model.terms(a, b)
     milliseconds = (time.perf_counter() - started) * 1000
     rows = [
-        (each.token, _weight(each.first, each.in_first), _weight(each.second, each.in_second), f"{each.share:+.4f}")
-        for each in terms
-        if each.share
+        (term.token, _weight(term.first, term.in_first), _weight(term.second, term.in_second), f"{term.share:+.4f}")
+        for term in terms
+        if term.share
     ]
     what = f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score"
-    score, columns = sum(each.share for each in terms), ("term", "first", "second", "share")
+    score, columns = sum(term.share for term in terms), ("term", "first", "second", "share")
     return TokenScore(f"Sparse encoder · {label}", score, milliseconds, what, columns, rows)
 
 
 def _weight(weight: float, is_own: bool) -> str:
-    """``is_own``: whether the sentence has the term, or the model has added it."""
+    """A weight as text, which says if the model has added the term to those of the sentence."""
     return f"{weight:.2f}" if is_own else f"{weight:.2f} added"

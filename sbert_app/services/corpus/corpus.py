@@ -2,9 +2,9 @@
 
     corpus = Corpus.from_file("reviews.csv")         or from_text(...), from_data("stsb:dev")
 
-Each row of a user's file is a sentence, also if it repeats. A data set of pairs becomes the list of its distinct
-sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. A user may bring their vectors
-too: a .npy file beside the sentences, or a column of their own Parquet file.
+Each row of a user's file is a sentence, even a repeated one. A data set of pairs becomes the list of its distinct
+sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. Users may bring their own
+vectors: a .npy file beside the sentences, or a column of their Parquet file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from sbert_app.services.store.cache import digest
 from training.assets import asset
 from training.data.dataset import Dataset
+from training.data.load import check_data_name, load_data
 from training.data.tables.columns import as_text, has_pairs, pick_sentence
 from training.data.tables.rows import OpenedTable, quoted
 from training.data.tables.table import open_table
@@ -30,34 +31,46 @@ from training.names import ModelName
 
 @dataclass(frozen=True)
 class CorpusLimits:
-    sentences: int = 1_000_000  # of a corpus; the first ones are used
-    in_memory: int = 100_000  # up to which vectors are in memory; above, in a file that is mapped
-    map_points: int = 50_000  # on a map; of more, a random sample is drawn
-    clustered: int = 100_000  # that HDBSCAN groups; of more, a sample of ``map_points``, the others by their neighbours
+    """The sizes from which a large corpus is treated differently, in sentences.
+
+    Attributes:
+        sentences: of a corpus, of which the first ones are used.
+        in_memory: whose vectors are in memory; those of a larger corpus are in a file that is mapped.
+        map_points: on a map; a random sample of a larger corpus is drawn.
+        clustered: that HDBSCAN groups; it groups ``map_points`` of a larger corpus, which the others join.
+    """
+
+    sentences: int = 1_000_000
+    in_memory: int = 100_000
+    map_points: int = 50_000
+    clustered: int = 100_000
 
 
-MAX_SENTENCES = 1_000_000  # unless a reader is given another limit
+MAX_SENTENCES = 1_000_000
 EXAMPLE = asset("examples/corpus.csv")
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
-OWN = ModelName("own vectors")  # in the place of a model
+# The user's vectors, in the place of a model.
+OWN = ModelName("own vectors")
 
 
 @dataclass(frozen=True)
 class GoldPairs:
-    rows: np.ndarray  # (P, 2) int32, positions in the corpus
-    gold: np.ndarray  # (P,) float32, 0–5
+    """Positions of pairs in the corpus, int32 (P, 2), and their gold scores from 0 to 5, float32 (P,)."""
+
+    rows: np.ndarray
+    gold: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """N sentences in order, and other columns: name -> N values."""
+    """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any."""
 
     name: str
     sentences: list[str]
     columns: dict[str, list[Any]] = field(default_factory=dict)
     gold: GoldPairs | None = None
     notes: tuple[str, ...] = ()
-    vectors: np.ndarray | None = None  # float32 (N, D) of unit length, where the user has brought them
+    vectors: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -68,12 +81,12 @@ class Corpus:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the sentences and their order."""
+        """The key of the sentences and their order."""
         return digest(f"{len(sentence)}:{sentence}" for sentence in self.sentences)
 
     @cached_property
     def own_key(self) -> str:
-        """Identifies the sentences with the vectors that were brought with them."""
+        """The key of the sentences and the user's vectors."""
         return digest([self.digest, hashlib.sha256(b"" if self.vectors is None else self.vectors.data).hexdigest()])
 
     def select(self, rows: Sequence[int]) -> Corpus:
@@ -82,16 +95,16 @@ class Corpus:
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences. ``purpose`` begins the message: "a map needs"."""
+        """Raises InputError if there are fewer distinct sentences; ``purpose`` begins it, such as "a map needs"."""
         distinct = len(set(self.sentences))
         if distinct < minimum:
-            one = "there is one" if len(self) == 1 else "all are the same"
-            actual = one if distinct == 1 else f"there are {distinct}"
+            single = "there is one" if len(self) == 1 else "all are the same"
+            actual = single if distinct == 1 else f"there are {distinct}"
             raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
 
     @classmethod
     def from_text(cls, text: str, name: str = "the text", most: int = MAX_SENTENCES) -> Corpus:
-        """One sentence per line; empty lines are skipped. Raises InputError if there is no sentence."""
+        """The lines of a text, without empty ones. Raises InputError if there is none."""
         sentences = [line.strip() for line in text.split("\n") if line.strip()]
         return cls(name, sentences[:most], notes=_cut(len(sentences), most))
 
@@ -107,11 +120,15 @@ class Corpus:
     ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
-        ``column`` is the column of sentences. If it is None, it is found by its name; a file with columns of pairs
-        gives the distinct sentences of its pairs. A .txt file has one sentence per line. ``encoding`` is that of a text
-        file, ``sheet`` that of a workbook; None to find out. ``vectors`` are those of its rows, or the column that
-        holds them, if the user has brought some. InputError if the file cannot be read, there is no such column, it
-        contains no text, or there is not one vector for each row.
+        Args:
+            column: the column of sentences. By default its name decides, and a file of pairs gives the distinct
+                sentences of its pairs. A .txt file has one sentence per line.
+            encoding: that of a text file; None detects it.
+            sheet: that of a workbook; None is the first.
+            vectors: the user's vectors of the rows, or the column that holds them.
+
+        Raises:
+            InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
         """
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         if column is None and vectors is None and has_pairs(table):
@@ -120,17 +137,12 @@ class Corpus:
 
     @classmethod
     def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
-        """The distinct sentences of a named data set: stsb:dev, snli:test, …
-
-        Raises InputError if the name is unknown (a path is not accepted), or the data set cannot be loaded.
-        """
-        from training.data.load import check_data_name, load_data
-
+        """The distinct sentences of a data set such as stsb:dev. InputError for a path, or if it cannot be loaded."""
         return cls.from_dataset(load_data(check_data_name(name), home), most)
 
     @classmethod
     def from_dataset(cls, data: Dataset, most: int = MAX_SENTENCES) -> Corpus:
-        """The distinct sentences of all columns, row by row, with the role of each sentence's first occurrence."""
+        """The distinct sentences of all columns, row by row, each with the role of its first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
             return cls(data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most)))
@@ -193,16 +205,11 @@ def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray |
 
 def _cut(count: int, most: int) -> tuple[str, ...]:
     """A note if there are more sentences than a corpus holds."""
-    if count <= most:
-        return ()
-    return (f"Only the first {most:,} of {count:,} sentences are used.",)
-
-
-# ---------------------------------------------------------------- vectors that a user brings
+    return (f"Only the first {most:,} of {count:,} sentences are used.",) if count > most else ()
 
 
 def vector_columns(table: OpenedTable) -> list[str]:
-    """The columns of a Parquet file that hold a list of numbers in each row; none for any other file."""
+    """The columns of a Parquet file with a list of numbers in each row; none for any other file."""
     from pyarrow import types
 
     kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
@@ -211,7 +218,7 @@ def vector_columns(table: OpenedTable) -> list[str]:
 
 
 def read_vectors(path: Path) -> np.ndarray:
-    """The vectors of a .npy file, as `unit_vectors`. InputError if it holds none."""
+    """The `unit_vectors` of a .npy file. InputError if it holds none."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -236,7 +243,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
 
 
 def _stacked(lists: list[Any]) -> np.ndarray:
-    """Arrow lists of numbers as (rows, D); of another shape where a row has no vector, or one of another length."""
+    """Arrow lists of numbers as (rows, D), or (numbers,) where a row has no vector or one of another length."""
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -33,33 +34,46 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sbert_lab.corpus")
 
-MAX_EXACT = 200_000  # vectors up to which a search compares all in float32: a few milliseconds
-MIN_DIMENSION_OF_BITS = 256  # from which one bit a dimension finds 99% of the nearest ten among a million
-MAX_AVERAGED = 20_000  # sentences over whose pairs a mean is taken
-SAMPLED_WEIGHTS = 256  # of each parameter, for the fingerprint of an encoder
+# The most vectors that a search compares in float32, in a few milliseconds.
+MAX_EXACT = 200_000
+# From this dimension on one bit a dimension finds 99% of the nearest ten among a million.
+MIN_DIMENSION_OF_BITS = 256
+MAX_AVERAGED = 20_000
+# The values of each parameter in the fingerprint of an encoder.
+SAMPLED_WEIGHTS = 256
+SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedCorpus:
+    """A corpus and its vectors.
+
+    Attributes:
+        vectors: unit float32 (N, D); a memory map for a large corpus.
+        key: the same for the same sentences under the same weights and pooling.
+        seconds: the time of encoding; 0 if the vectors came from the cache.
+    """
+
     corpus: Corpus
-    vectors: np.ndarray  # (N, D) float32, unit length; of a large corpus a memory map
+    vectors: np.ndarray
     model: str
     pooling: str
-    key: str  # equal for the same sentences under the same weights and pooling
-    seconds: float  # that encoding took; 0 if the vectors came from the cache
+    key: str
+    seconds: float
 
     def __len__(self) -> int:
         return len(self.corpus)
 
     @cached_property
     def random_cosine(self) -> float:
-        """The mean cosine of two different sentences of the corpus; 0 if there is but one."""
+        """The mean cosine of two different sentences of the corpus; 0 for a single sentence."""
         return mean_pair_cosine(np.asarray(self.vectors[fixed_sample(len(self), MAX_AVERAGED)])) or 0.0
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
         """The search index, built on first use; of many vectors one that leaves them where they are."""
-        from training.search import QuantizedIndex, SearchIndex, checked_index  # torch takes seconds to import
+        # It imports torch, which takes seconds.
+        from training.search import QuantizedIndex, SearchIndex, checked_index
 
         if len(self) <= MAX_EXACT:
             return SearchIndex(self.vectors)
@@ -76,9 +90,8 @@ def encode(
 ) -> EmbeddedCorpus:
     """Encode a corpus, or read its vectors from the cache.
 
-    With ``folder`` the vectors are a file in it that is mapped into memory, and goes on where it was stopped
-    (`encode_to_file`); otherwise they are in memory, and kept in ``cache``. Raises InputError if the file cannot be
-    written.
+    With ``folder`` the vectors are a file in it (`encode_to_file`); otherwise they are in memory, and stored in the
+    cache. Raises InputError if the file cannot be written.
     """
     key, started = embedding_key(corpus, encoder), time.perf_counter()
     path = None if folder is None else folder / f"{key}{SUFFIX}"
@@ -95,12 +108,12 @@ def encode(
 
 
 def embedding_key(corpus: Corpus, encoder: VectorModel) -> str:
-    """Identifies the vectors of a corpus."""
+    """The key of the vectors of a corpus."""
     return digest([corpus.digest, fingerprint(encoder)])
 
 
 def fingerprint(encoder: VectorModel) -> str:
-    """Identifies what an encoder's vectors depend on: its weights (a sample of each parameter) and its settings.
+    """The key of an encoder's weights (a sample of each parameter) and its settings.
 
     The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
     """
@@ -109,7 +122,7 @@ def fingerprint(encoder: VectorModel) -> str:
 
 
 def weights_key(encoder: VectorModel) -> str:
-    """Identifies a model's weights, whatever its name and its settings are."""
+    """The key of a model's weights, whatever its name and its settings are."""
     return digest(_weights(encoder))
 
 
@@ -130,23 +143,22 @@ def mean_pair_cosine(vectors: np.ndarray) -> float | None:
     return float(total @ total - n) / (n * (n - 1))
 
 
-SEED = 0
-
-
 class Sample(NamedTuple):
+    """A sample of a corpus, and the ascending positions of its sentences there, int64 (n,)."""
+
     embedded: EmbeddedCorpus
-    rows: np.ndarray  # int64 (n,), ascending: their positions in the corpus
+    rows: np.ndarray
 
 
 def fixed_sample(count: int, size: int) -> np.ndarray:
-    """``size`` of ``count`` rows, always the same ones: int64, ascending."""
+    """At most ``size`` of ``count`` rows, always the same ones: int64, ascending."""
     if count <= size:
         return np.arange(count, dtype=np.int64)
     return np.sort(np.random.default_rng(SEED).choice(count, size, replace=False)).astype(np.int64)
 
 
 def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
-    """At most ``size`` sentences of a corpus with their vectors, in memory; a smaller corpus as it is."""
+    """At most ``size`` sentences of a corpus with their vectors, in memory."""
     rows = fixed_sample(len(embedded), size)
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
@@ -155,18 +167,15 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0), rows)
 
 
-# ---------------------------------------------------------------- the vectors of a large corpus in a file
-
-# They are written as they are computed, and mapped into memory when they are complete. What is there is never computed
-# again: an encoding that was stopped, or whose process was killed, goes on from the last complete row. The file is
-# N · D float32, row by row, without a header; while it is incomplete its name ends with ``.incomplete``, and how much
-# of it there is says how far it is.
-
+# The vectors of a large corpus are a file of N · D float32, row by row, without a header. It is written as they are
+# computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``, and an encoding
+# that was stopped or killed continues from its last complete row.
 SUFFIX, INCOMPLETE = ".f32", ".incomplete"
-CHUNK = 16_384  # sentences that are encoded, and then written, at a time
-BYTES = 4  # of a float32
-POLL_SECONDS = 0.2  # between two looks at a file that another process writes
-MAX_BYTES = 64 << 30  # of all files; the least recently used are removed
+CHUNK = 16_384
+BYTES = 4
+POLL_SECONDS = 0.2
+# The bytes of all files; the least recently used are removed.
+MAX_BYTES = 64 << 30
 
 
 def encode_to_file(
@@ -177,14 +186,11 @@ def encode_to_file(
     chunk: int = CHUNK,
     count: int = 0,
 ) -> np.ndarray:
-    """The vectors of all sentences, float32 (N, D), mapped read-only; computed as far as the file lacks them.
+    """The vectors of all sentences, float32 (N, D), mapped read-only; only those that the file lacks are computed.
 
-    Its folder is created. ``watch`` is asked within and between chunks, each of which is written when it is done.
-    An iterator is read once, and has ``count`` sentences; equal ones among them are not looked for.
-    Raises InputError if the disk is full or not writable. What is done stays, also after a stop.
+    Each of the chunks is written when it is done, and stays after a stop. An iterator is read once, and has ``count``
+    sentences, among which equal ones are not detected. Raises InputError if the disk is full or not writable.
     """
-    from filelock import FileLock, Timeout
-
     shape = (len(sentences) if isinstance(sentences, list) else count, encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
@@ -195,23 +201,25 @@ def encode_to_file(
         try:
             with lock.acquire(timeout=POLL_SECONDS):
                 _complete(path, sentences, shape[0], encoder, watch, chunk)
-        except Timeout:  # another process is at it
+        except Timeout:
             continue
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file, mapped read-only; None if there is none of this shape."""
+    """A complete file of this shape, mapped read-only, or None."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
-        os.utime(path)  # the modification time is the time of last use
+        # The modification time is the time of last use.
+        os.utime(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
-    except OSError:  # there is none, or a link that leads nowhere
+    except OSError:
+        # There is no file, or a link that leads nowhere.
         return None
 
 
 def rows_done(path: Path, dimension: int) -> int:
-    """How many complete rows an incomplete file has."""
+    """The number of complete rows of an incomplete file."""
     part = path.with_name(path.name + INCOMPLETE)
     return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
 
@@ -219,9 +227,10 @@ def rows_done(path: Path, dimension: int) -> int:
 def _complete(
     path: Path, sentences: list[str] | Iterator[str], total: int, encoder: VectorModel, watch: Watch, chunk: int
 ) -> None:
-    """Compute and append the rows that the file lacks, each distinct sentence once, and give it its name."""
+    """Append the rows that the file lacks, computing each distinct sentence once, and complete its name."""
     part = path.with_name(path.name + INCOMPLETE)
-    for folder in filter(Path.is_dir, (part, path)):  # in the place of a file
+    # A folder may stand in the place of a file.
+    for folder in filter(Path.is_dir, (part, path)):
         shutil.rmtree(folder, ignore_errors=True)
     row_bytes = encoder.dimension * BYTES
     done = min(rows_done(path, encoder.dimension), total)
@@ -235,16 +244,18 @@ def _complete(
         if done:
             log.info("going on with %s from sentence %d of %d", path.name, done + 1, total)
         with part.open("ab") as file:
-            file.truncate(done * row_bytes)  # a row of which only a part was written
+            # A row may have been written in part.
+            file.truncate(done * row_bytes)
             watch.report(done, None, total)
             first = first_positions(sentences) if isinstance(sentences, list) else np.arange(total)
             texts = islice(sentences, done, None)
             for start in range(done, total, chunk):
                 watch.check()
                 rows = first[start : start + chunk]
-                is_new = rows >= start  # the others equal a sentence whose vector is in the file
+                # The others equal a sentence whose vector is in the file.
+                is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
-                new = [text for text, wanted in zip(islice(texts, len(rows)), is_new, strict=True) if wanted]
+                new = [text for text, is_first in zip(islice(texts, len(rows)), is_new, strict=True) if is_first]
                 vectors[is_new] = encoder.encode(new, should_stop=watch.should_stop)
                 if start:
                     written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
@@ -255,4 +266,4 @@ def _complete(
         part.replace(path)
     except OSError as error:
         raise unwritable(part, error, "free some space and open the corpus again: what is done is kept") from error
-    remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, kept=path)
+    remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, spared=path)

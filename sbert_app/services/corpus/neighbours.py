@@ -1,28 +1,36 @@
-"""The nearest neighbours of every sentence of a corpus: the input of UMAP.
+"""The nearest neighbours of every sentence of a corpus, and the sentences that stand out by them.
 
-Up to 20,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed):
-it finds 97 of 100 neighbours in a tenth of the time. Both are deterministic.
+Up to 20,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed),
+which finds 97 of 100 neighbours in a tenth of the time. Both are deterministic.
+
+A sentence is a hub if it is among the ten nearest of far more sentences than is usual (Radovanović et al. 2010): every
+search finds it. It is an outlier if even its own ten nearest are far from it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.store.cache import DiskCache, digest
+from training.errors import InputError
 
-MAX_EXACT = 20_000  # vectors up to which every pair is compared
+MAX_EXACT = 20_000
 PROBED_CELLS = 16
-ROWS = 4_096  # searched between two checks of ``watch``
+ROWS = 4_096
 SEED = 1_234
 
 
 def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
-    """The k ≤ N nearest of each unit vector of float32 (N, D), itself first: rows int32 (N, k) and cosine distances
-    float32 (N, k).
+    """The k ≤ N nearest of each unit vector of float32 (N, D), itself first.
+
+    Returns their rows, int32 (N, k), and cosine distances, float32 (N, k).
     """
     n = len(vectors)
     index = neighbour_index(vectors)
@@ -30,10 +38,13 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):
         queries = np.arange(part.start, part.stop)[:, None]
-        missing = ~(nearest == queries).any(axis=1)  # with many duplicates a vector may not find itself
+        # Among many duplicates a vector may not find itself.
+        missing = ~(nearest == queries).any(axis=1)
         nearest[missing, -1] = queries[missing, 0]
-        cosines[nearest == queries] = 2.0  # sorts a vector before its duplicates
-        cosines[nearest < 0] = -1.0  # the probed cells held fewer than k vectors
+        # A vector comes before its duplicates.
+        cosines[nearest == queries] = 2.0
+        # The probed cells held fewer than k vectors.
+        cosines[nearest < 0] = -1.0
         nearest = np.where(nearest < 0, queries, nearest)
         order = np.argsort(-cosines, axis=1, kind="stable")
         rows[queries[:, 0]] = np.take_along_axis(nearest, order, axis=1)
@@ -42,7 +53,7 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
 
 
 def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """(rows, cosines (Q, k), neighbours (Q, k)) of one block of the vectors (N, D) after another."""
+    """Yields the rows, cosines (Q, k) and neighbours (Q, k) of one block of the vectors (N, D) after another."""
     for start in range(0, len(vectors), ROWS):
         watch.check()
         rows = slice(start, min(start + ROWS, len(vectors)))
@@ -65,3 +76,47 @@ def neighbour_index(vectors: np.ndarray) -> Any:
     cells.add(vectors)
     cells.nprobe = PROBED_CELLS
     return cells
+
+
+NEAREST = 10
+# The standard deviations above the mean from which on a sentence is a hub.
+DEVIATIONS = 3.0
+# The interquartile ranges below the first quartile from which on it is an outlier (Tukey).
+FENCE = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Unusual:
+    """The number of sentences that have each among their k nearest, and its mean cosine with its own, (N,) each."""
+
+    found_by: np.ndarray
+    closeness: np.ndarray
+    k: int
+
+    @property
+    def hubs(self) -> np.ndarray:
+        """Rows of the hubs, those near to the most sentences first."""
+        most = self.found_by.mean() + DEVIATIONS * self.found_by.std()
+        order = np.argsort(-self.found_by, kind="stable")
+        return order[self.found_by[order] > most]
+
+    @property
+    def outliers(self) -> np.ndarray:
+        """Rows of the outliers, the remotest first."""
+        low, high = np.quantile(self.closeness, (0.25, 0.75))
+        order = np.argsort(self.closeness, kind="stable")
+        return order[self.closeness[order] < low - FENCE * (high - low)]
+
+
+def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:
+    """Count the neighbours of all sentences. InputError if there are too few sentences."""
+    k = min(NEAREST, len(embedded) - 1)
+    if k < 2:
+        raise InputError("hubs and outliers need at least 3 sentences.")
+
+    def compute() -> np.ndarray:
+        rows, distances = neighbours(np.asarray(embedded.vectors), k + 1, watch)
+        return np.stack([np.bincount(rows[:, 1:].ravel(), minlength=len(rows)), 1 - distances[:, 1:].mean(axis=1)])
+
+    found_by, closeness = cache.get_or_compute(digest(["hubs and outliers", embedded.key, str(k)]), compute)
+    return Unusual(found_by, closeness, k)

@@ -1,50 +1,70 @@
-"""Semantic search: the sentences of a corpus that are nearest to a query, optionally re-ranked by a cross-encoder."""
+"""Searches in a corpus: the sentences nearest to a query, the most similar pairs, and near duplicates.
+
+Two sentences are the same text if they have the same words, regardless of case, whitespace and punctuation. Such pairs
+have a cosine near 1 and would crowd out the interesting ones, so only the first sentence of each text is compared.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.files.writers import Column, save_table, with_file_columns
+from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
+from training.models.model import VectorModel
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
-
 
 MAX_K = 100
-UNLIKE, ABOVE_RANDOM = 0.25, 0.1  # nothing is similar below this cosine, nor so little above that of random pairs
-CANDIDATES = 4  # times k: the number of sentences that the cross-encoder reads
+# A sentence is similar from this cosine on, and if it is so far above that of random pairs.
+UNLIKE, ABOVE_RANDOM = 0.25, 0.1
+# The cross-encoder reads so many times k sentences.
+CANDIDATES = 4
 
 
 @dataclass(frozen=True)
 class Hit:
-    row: int  # its position in the corpus, from 0
+    """A sentence near to a query, with its row from 0, its ranks from 1, and the cross-encoder's score from 0 to 1."""
+
+    row: int
     sentence: str
     cosine: float
-    rank: int  # by cosine, from 1
-    cross_score: float | None = None  # 0–1
-    cross_rank: int | None = None  # by the cross-encoder, among the candidates
+    rank: int
+    cross_score: float | None = None
+    cross_rank: int | None = None
 
 
 @dataclass(frozen=True)
 class SearchResult:
+    """The k sentences nearest to a query by cosine, and the k best ``candidates`` that the cross-encoder read.
+
+    ``index_note`` is the measured recall of an index that is not exact; ``random_cosine`` is the mean cosine of two
+    sentences of the corpus.
+    """
+
     query: str
-    by_cosine: list[Hit]  # the k nearest
-    searched: int  # sentences in the corpus
+    by_cosine: list[Hit]
+    searched: int
     exact: bool
     encode_ms: float
     search_ms: float
-    by_cross: list[Hit] = field(default_factory=list)  # the k best candidates in the cross-encoder's order
+    by_cross: list[Hit] = field(default_factory=list)
     cross_ms: float | None = None
-    candidates: int = 0  # read by the cross-encoder
+    candidates: int = 0
     cross_encoder: str | None = None
-    index_note: str = ""  # what an index that is not exact was checked with
-    random_cosine: float = 0.0  # the mean of two sentences of the corpus
+    index_note: str = ""
+    random_cosine: float = 0.0
 
     @property
     def finds_nothing(self) -> bool:
@@ -53,11 +73,11 @@ class SearchResult:
 
     @property
     def hits(self) -> list[Hit]:
-        """In the cross-encoder's order if there is one, else by cosine."""
+        """The hits in the order of the cross-encoder if there is one, else by cosine."""
         return self.by_cross if self.cross_encoder else self.by_cosine
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON: the hits in their final order, and the time of each step."""
+        """The hits in their final order and the time of each step, as JSON values."""
         return {
             "query": self.query,
             "searched": self.searched,
@@ -124,3 +144,132 @@ def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: 
         candidates=len(candidates),
         cross_encoder=cross_encoder.name,
     )
+
+
+MAX_PAIRS = 10_000
+BLOCK = 1_024
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class SimilarPairs:
+    """The most similar pairs of a corpus by rows and cosine, best first, and the sentences that were compared.
+
+    ``same_text`` counts those that were left out because the same text came before.
+    """
+
+    pairs: list[tuple[int, int, float]]
+    compared: int
+    same_text: int
+    seconds: float
+
+    @property
+    def combinations(self) -> int:
+        return self.compared * (self.compared - 1) // 2
+
+
+@dataclass(frozen=True)
+class NearDuplicates:
+    """The sentences of a corpus that nearly duplicate an earlier one.
+
+    ``original`` is the position of the earlier one, or the sentence's own, int64 (N,).
+    """
+
+    original: np.ndarray
+    threshold: float
+    seconds: float
+
+    @property
+    def originals(self) -> np.ndarray:
+        """Positions of the sentences without an earlier near duplicate."""
+        return np.flatnonzero(self.original == np.arange(len(self.original)))
+
+
+def similar_pairs(
+    embedded: EmbeddedCorpus, k: int, threshold: float = -1.0, hide_same: bool = True, watch: Watch = UNWATCHED
+) -> SimilarPairs:
+    """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1."""
+    # It imports torch, which takes seconds.
+    from training.search import most_similar_pairs
+
+    started = time.perf_counter()
+    rows = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
+    vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
+    best = most_similar_pairs(vectors, k, threshold, watch.on_progress, watch.should_stop)
+    pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
+    return SimilarPairs(pairs, len(rows), len(embedded) - len(rows), time.perf_counter() - started)
+
+
+def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
+    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is no duplicate."""
+    from training.clustering import near_duplicates
+
+    started = time.perf_counter()
+    original = near_duplicates(embedded.vectors, threshold, watch.on_progress, watch.should_stop)
+    return NearDuplicates(original, threshold, time.perf_counter() - started)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The nearest sentence in another corpus for each sentence: cosines (N,) and rows, int64 (N,)."""
+
+    cosines: np.ndarray
+    rows: np.ndarray
+
+    def matches(self, threshold: float) -> np.ndarray:
+        """The rows that both corpora share, with a cosine of ``threshold`` or more, the most similar first."""
+        order = np.argsort(-self.cosines, kind="stable")
+        return order[self.cosines[order] >= threshold]
+
+
+def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
+    """Find each sentence of a corpus in another one under the same model, or read the result from the cache.
+
+    Raises InputError if the vectors have different dimensions.
+    """
+    if embedded.vectors.shape[1] != other.vectors.shape[1]:
+        raise InputError(f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions.")
+
+    def compute() -> np.ndarray:
+        nearest = np.empty((2, len(embedded)))
+        for start in range(0, len(embedded), BLOCK):
+            watch.check()
+            part = slice(start, start + BLOCK)
+            cosines, rows = other.index.nearest(np.asarray(embedded.vectors[part]), 1)
+            nearest[:, part] = cosines[:, 0], rows[:, 0]
+            watch.report(start, None, len(embedded))
+        return nearest
+
+    cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
+    return Nearest(cosines, rows.astype(np.int64))
+
+
+def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
+    """Positions of the first sentence of each text: int64, ascending."""
+    first: dict[str, int] = {}
+    for position, sentence in enumerate(sentences):
+        first.setdefault(normalize_text(sentence), position)
+    return np.fromiter(first.values(), dtype=np.int64, count=len(first))
+
+
+def normalize_text(sentence: str) -> str:
+    """The words of a sentence in lower case, which are equal for the same text."""
+    return " ".join(WORD.findall(sentence.casefold())) or sentence
+
+
+def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
+    """Write a CSV file of the pairs with row numbers from 1. Raises InputError if it cannot be written."""
+    columns: dict[str, Column] = {
+        "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
+        "row1": [i + 1 for i, _, _ in similar.pairs],
+        "row2": [j + 1 for _, j, _ in similar.pairs],
+        "sentence1": [corpus.sentences[i] for i, _, _ in similar.pairs],
+        "sentence2": [corpus.sentences[j] for _, j, _ in similar.pairs],
+    }
+    return save_table(folder / "similar-pairs.csv", columns)
+
+
+def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
+    """Write a CSV file of sentences with ``columns`` and those of the corpus. InputError if it cannot be written."""
+    selected = corpus.select(rows.tolist())
+    return save_table(folder / name, with_file_columns({**columns, "sentence": selected.sentences}, selected.columns))

@@ -1,1 +1,1 @@
-"""Experiments: grids of runs (ablations, cross-validation), their statistics, and the precomputed tables."""
+"""Experiments: grids of runs (`ablations`, `folds`), their statistics, and the tables that ship."""

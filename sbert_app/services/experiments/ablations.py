@@ -1,20 +1,26 @@
-"""The ablations: what is varied, what is fixed, which variant is the default, and the results of the paper.
+"""The ablations: their variants, the results of the paper, the tables that ship, and the statistics of a sweep.
 
-Each is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The paper's figures are Spearman
-ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from bert-base-uncased,
-the mean of ten seeds. A sweep (`sbert_app.services.experiments.experiment`) is such a grid times seeds.
+An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The figures of the paper
+are Spearman ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from
+bert-base-uncased, the mean of ten seeds. A sweep (`experiments.experiment`) is such a grid times seeds.
 
-Precomputed tables of them ship as ``assets/ablation/<name>.json``; `scripts/measure_ablation.py` writes the file after
-each run, so that it can be interrupted. No run is left out.
+The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them after each run and
+leaves out none.
+
+The statistics are of the Spearman ρ ×100 of each run after its last step. Runs of the same seed see the same data in
+the same order in every variant, so that Student's t-test of the differences pairs them by seed.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
+from sbert_app.services.results.results import Comparison, Ranking, rank
 from sbert_app.services.store.documents import read_document
 from training.assets import asset
 from training.catalogue import DEFAULT_CROSS_ENCODER
@@ -23,12 +29,13 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
 from training.trainer.config import RunConfig
 
-AT_THE_END = 10_000_000  # eval_every beyond the last step of any run: evaluations at the start and the end only
+# The value of eval_every for evaluations at the start and the end only: it is beyond the last step.
+AT_THE_END = 10_000_000
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant. ``changes`` are fields of a `RunConfig`; ``paper`` is the paper's result, if it has one."""
+    """A variant: fields of a `RunConfig`, and the result of the paper if there is one."""
 
     label: str
     changes: Mapping[str, Any]
@@ -37,20 +44,20 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation. ``common`` are the fields of a `RunConfig` that all variants share."""
+    """An ablation: variants, tested against the ``default``, and the fields of a `RunConfig` that they share."""
 
     title: str
     question: str
     lesson: str
-    setting: str  # of the paper, if it has results
-    default: str  # the variant that the others are tested against
+    setting: str
+    default: str
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of one run's config that are not the defaults. InputError if there is no such variant.
+        """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
 
-        ``changes`` (max_steps, train_data, base …) hold for all variants but those they vary.
+        ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what varies.
         """
         if variant not in self.variants:
             raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
@@ -59,16 +66,16 @@ class Ablation:
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of one run, see `fields`. Raises InputError as well if a value is out of range."""
+        """The config of a run, see `fields`. InputError also if a value is out of range."""
         return RunConfig(**self.fields(variant, seed, changes))
 
 
 def _of_objectives() -> dict[str, Variant]:
-    """Those that see gold scores, then labels, then neither; then those that have a teacher."""
+    """The objectives that see gold scores, then labels, then neither, and at last those with a teacher."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
-    chosen = names(lambda objective: objective.trains_vectors())
+    objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
-    for name in sorted(chosen, key=lambda name: order.index(OBJECTIVES[name].target)):
+    for name in sorted(objectives, key=lambda name: order.index(OBJECTIVES[name].target)):
         teacher = {"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {}
         variants[name] = Variant(name, {"objective": name, **teacher})
     return variants
@@ -85,32 +92,32 @@ def ablation(name: str) -> Ablation:
     return ABLATIONS[name]
 
 
-# ---------------------------------------------------------------- precomputed tables
-
 SHIPPED = asset("ablation")
 
 
 @dataclass(frozen=True)
 class PrecomputedRun:
+    """A run of a table: Spearman ρ in -1 to 1, and the mean cosine of random training pairs after the last step."""
+
     variant: str
     seed: int
-    before: float  # Spearman ρ on the evaluation data, -1..1, of the base
-    after: float  # after the last step
-    random_cosine: float  # mean over random pairs of the training data, after the last step
+    before: float
+    after: float
+    random_cosine: float
     steps: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class PrecomputedTable:
-    """All runs of an ablation on one machine under one setting."""
+    """All runs of an ablation on one machine under the fields of a `RunConfig` that differ from the defaults."""
 
     ablation: str
-    settings: dict[str, Any]  # fields of a RunConfig that differ from the defaults, without the seed
+    settings: dict[str, Any]
     training_rows: int
     machine: dict[str, str]
     command: str
-    measured: str  # the day of the last run, ISO 8601
+    measured: str
     runs: Sequence[PrecomputedRun]
 
     @property
@@ -119,5 +126,138 @@ class PrecomputedTable:
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
+    """The table of an ablation that ships, if there is one."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None
+
+
+LEVEL = 0.95
+SIGNIFICANCE = 1 - LEVEL
+
+# Spearman ρ ×100 by variant and seed.
+Values = Mapping[tuple[str, int], float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean, the standard deviation (with n - 1) and the 95% interval of values by Student's t.
+
+    The latter two are None for a single value.
+    """
+
+    n: int
+    mean: float
+    deviation: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary | None:
+        """The summary of some values; None for no values."""
+        if not values:
+            return None
+        mean, n = statistics.fmean(values), len(values)
+        if n == 1:
+            return cls(1, mean, None, None, None)
+        from scipy import stats
+
+        ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))
+        return cls(n, mean, statistics.stdev(values), mean - ci_half_width, mean + ci_half_width)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A variant minus the default, over the seeds that both have, and the number of seeds in which it is better.
+
+    The two-sided p-value is None for one seed, or if all differences are equal.
+    """
+
+    difference: Summary
+    better: int
+    p: float | None
+
+    @classmethod
+    def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
+        """The comparison of values by seed; None if no seed has both."""
+        seeds = sorted(variant.keys() & default.keys())
+        differences = [variant[seed] - default[seed] for seed in seeds]
+        summary = Summary.of(differences)
+        if summary is None:
+            return None
+        p = None
+        if summary.deviation:
+            from scipy import stats
+
+            p = float(stats.ttest_rel([variant[seed] for seed in seeds], [default[seed] for seed in seeds]).pvalue)
+        return cls(summary, sum(value > 0 for value in differences), p)
+
+    @property
+    def words(self) -> str:
+        """The result of the test in words."""
+        gap, n = self.difference.mean, self.difference.n
+        side = "above" if gap > 0 else "below"
+        if n == 1:
+            return f"{abs(gap):.1f} {side} in the one seed: nothing to test"
+        if self.p is None:
+            return "the same in every seed" if gap == 0 else f"{abs(gap):.1f} {side} in every seed, without variation"
+        if self.p >= SIGNIFICANCE:
+            return f"not significantly different from the default with {n} seeds"
+        ahead = self.better if gap > 0 else n - self.better
+        seeds = f"all {n} seeds" if ahead == n else f"{ahead} of {n} seeds"
+        low, high = sorted((abs(self.difference.low or 0), abs(self.difference.high or 0)))
+        return f"{'better' if gap > 0 else 'worse'} by {low:.1f} to {high:.1f} points, in {seeds}"
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One variant of a table: values by seed, and the mean of the base ``before``.
+
+    ``against`` is None for the default, and if no seed can be compared.
+    """
+
+    variant: str
+    label: str
+    is_default: bool
+    values: Mapping[int, float]
+    before: float | None
+    summary: Summary | None
+    against: Paired | None
+    paper: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, with the result of the test in words."""
+        against = None if self.against is None else {**asdict(self.against), "words": self.against.words}
+        return {**asdict(self), "against": against}
+
+
+def variant_rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[VariantRow]:
+    """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
+    by_variant = {name: {seed: value for (v, seed), value in values.items() if v == name} for name in ablation.variants}
+    default = by_variant[ablation.default]
+    return [
+        VariantRow(
+            name,
+            variant.label,
+            name == ablation.default,
+            by_variant[name],
+            statistics.fmean(bases) if (bases := [x for (v, _), x in (before or {}).items() if v == name]) else None,
+            Summary.of(list(by_variant[name].values())),
+            None if name == ablation.default else Paired.of(by_variant[name], default),
+            variant.paper,
+        )
+        for name, variant in ablation.variants.items()
+    ]
+
+
+def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
+    """The ranking of variants by the paired test of each two over their common seeds."""
+    means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
+    values = {row.variant: row.values for row in rows}
+
+    def compare(a: str, b: str) -> Comparison | None:
+        paired = Paired.of(values[a], values[b])
+        if paired is None or paired.p is None:
+            return None
+        return Comparison(1 - paired.p / 2 if paired.difference.mean > 0 else paired.p / 2, paired.p)
+
+    return rank(sorted(means, key=lambda name: -means[name]), compare)

@@ -32,7 +32,7 @@ DEFECTS = {
     "base": "base of random weights",
     "rate": "learning rate 1e-3",
 }
-# Those of the notebook.
+# The defects of the notebook.
 NOTEBOOK = ("schedule", "mask", "base")
 COMBINATIONS = [names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)]
 RANDOM_BASE, POSITIONS, EVALUATED = "scratch:4x256", 128, 300
@@ -48,7 +48,7 @@ class DefectRun:
     loss_steps: tuple[int, ...]
     losses: tuple[float, ...]
     steps: tuple[int, ...]
-    rho: tuple[float, ...]  # Spearman, -1..1
+    rho: tuple[float, ...]
     random_cosine: tuple[float, ...]
     warnings: tuple[str, ...]
     seconds: float
@@ -59,7 +59,7 @@ class DefectTable:
     """All runs that the lesson ships, on one machine."""
 
     command: str
-    measured: str  # the day, ISO 8601
+    measured: str
     machine: dict[str, str]
     runs: tuple[DefectRun, ...]
 

@@ -1,13 +1,14 @@
-"""Experiments: several runs as one thing. A sweep is the grid of an ablation times seeds; folds are a cross-validation;
-seeds are one config with several seeds.
+"""Experiments: several runs as one thing.
+
+A sweep is the grid of an ablation times seeds, folds are a cross-validation, seeds are one config with several seeds.
 
     experiments = Experiments(jobs)
     experiment = experiments.start(new_sweep("pooling", seeds=3, changes={"max_steps": 200}))
     experiments.get(experiment.id).rows
 
-The runs are ordinary runs in the queue (`sbert_app.services.jobs.queue`), independent of the page and the app. An
-experiment's record lists the config and the id of each, so that any process can show it; it has no other state than
-that of its runs. A run that was deleted gets a new one when the experiment is resumed.
+The runs are ordinary runs in the queue (`jobs.queue`), independent of the page and the app. The record of an
+experiment lists the config and the id of each, so that any process can show it; its state is that of its runs. Resuming
+it replaces deleted runs.
 
     home/experiments/<id>.json        the record
 """
@@ -18,24 +19,23 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
-from sbert_app.services.experiments.ablations import Ablation, ablation
-from sbert_app.services.experiments.statistics import Summary, VariantRow, rows
+from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
+from sbert_app.services.experiments.ablations import Ablation, Summary, VariantRow, ablation, variant_rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run, RunError, default_name, slug
-from sbert_app.services.store.documents import DocumentStore, Timestamp
+from sbert_app.services.store.documents import DocumentStore, Timestamp, read_document
 from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig
 
@@ -43,19 +43,21 @@ SWEEP: Final = "sweep"
 FOLDS: Final = "folds"
 SEEDS: Final = "seeds"
 MAX_SEEDS = 100
-DELETED = "deleted"  # the state of a cell without a run
-
-
-# ---------------------------------------------------------------- the record
+DELETED = "deleted"
 
 
 class PlannedRun(BaseModel):
+    """A variant or a fold with fields of its `RunConfig`, and the id of its run once that is created.
+
+    ``pairs`` is the number of held-out pairs of a fold.
+    """
+
     model_config = ConfigDict(frozen=True)
 
-    label: str  # the variant of the ablation, or the fold
-    config: dict[str, Any]  # fields of its `RunConfig`
-    run: str | None = None  # its id; None until it is created
-    pairs: int | None = None  # of a fold: how many are held out
+    label: str
+    config: dict[str, Any]
+    run: str | None = None
+    pairs: int | None = None
 
     @property
     def seed(self) -> int:
@@ -63,31 +65,43 @@ class PlannedRun(BaseModel):
 
 
 class ExperimentRecord(BaseModel):
+    """An ablation, a file that is split ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
+
+    ``changes`` are fields of a `RunConfig` for all runs of a sweep.
+    """
+
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["sweep", "folds", "seeds"]
-    name: str  # of the ablation, of the file that is split, or of the run
-    by: str = ""  # how it is split: "topic" or "5 folds"; the seeds: "0-4"
+    name: str
+    by: str = ""
     created: Timestamp = Field(default_factory=time.time)
-    changes: dict[str, Any] = {}  # fields of a RunConfig that were changed for all runs of a sweep
+    changes: dict[str, Any] = {}
     runs: tuple[PlannedRun, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _is_known(self) -> ExperimentRecord:
+    def _has_ablation(self) -> ExperimentRecord:
         if self.kind == SWEEP:
             ablation(self.name)
         return self
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
-    """The runs of an ablation with this many seeds. Raises InputError if there is none of that name, or no seed."""
+    """The runs of an ablation with so many seeds. InputError if there is none of that name, or no seed."""
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
-    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=_grid(name, range(seeds), changes))
+    grid = ablation(name)
+    # They are ordered by seed, so that a sweep that is stopped early is balanced.
+    runs = tuple(
+        PlannedRun(label=variant, config=grid.fields(variant, seed, changes))
+        for seed in range(seeds)
+        for variant in grid.variants
+    )
+    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=runs)
 
 
 def parse_seeds(text: object) -> tuple[int, ...]:
-    """ "0-4" or "0, 3, 7" -> the seeds in this order, each once. InputError if it is neither, or too many."""
+    """The distinct seeds of a text such as "0-4" or "0, 3, 7". InputError if it is none, or has too many."""
     seeds: dict[int, None] = {}
     for part in str(text).split(","):
         ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
@@ -110,20 +124,12 @@ def new_seeds(config: RunConfig, text: str) -> ExperimentRecord:
     return ExperimentRecord(kind=SEEDS, name=name, by=text, runs=tuple(plans))
 
 
-def _grid(name: str, seeds: Iterable[int], changes: Mapping[str, Any]) -> tuple[PlannedRun, ...]:
-    """Ordered by seed, so that a sweep that is stopped early is balanced."""
-    grid = ablation(name)
-    cells = [(variant, seed) for seed in seeds for variant in grid.variants]
-    return tuple(PlannedRun(label=variant, config=grid.fields(variant, seed, changes)) for variant, seed in cells)
-
-
-# ---------------------------------------------------------------- as it is now
-
-
 @dataclass(frozen=True)
 class Cell:
+    """A planned run, and the run itself unless it is deleted or not created yet."""
+
     plan: PlannedRun
-    run: Run | None  # None: not created yet, or deleted
+    run: Run | None
 
     @property
     def state(self) -> str:
@@ -148,12 +154,14 @@ class Cell:
 
     @property
     def can_resume(self) -> bool:
-        """Whether `Experiments.resume` would queue it."""
+        """Whether `Experiments.resume` would queue the run."""
         return self.run is None or self.state in RESUMABLE
 
 
 @dataclass(frozen=True)
 class Experiment:
+    """An experiment as it is now."""
+
     id: str
     record: ExperimentRecord
     cells: Sequence[Cell]
@@ -172,7 +180,7 @@ class Experiment:
 
     @property
     def state(self) -> str:
-        """running while a run is queued or running; finished when all are; else failed or stopped."""
+        """The state: running while a run is queued or running, finished when all are, else failed or stopped."""
         states = set(self.counts)
         if states & AT_WORK:
             return State.RUNNING
@@ -190,9 +198,9 @@ class Experiment:
         return any(cell.can_resume for cell in self.cells)
 
     def summary(self, which: str) -> Summary | None:
-        """Of the metric over the finished runs, as it is shown; ``which``: baseline, best, latest or test."""
+        """The summary of the metric over the finished runs; ``which`` is baseline, best, latest or test."""
         finished = [run.progress for run in self.runs if run.state == State.FINISHED]
-        return Summary.of([value for each in finished if (value := each.figure(getattr(each, which))) is not None])
+        return Summary.of([value for run in finished if (value := run.figure(getattr(run, which))) is not None])
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
@@ -201,34 +209,35 @@ class Experiment:
     @property
     def rows(self) -> list[VariantRow]:
         before = {(cell.plan.label, cell.plan.seed): cell.before for cell in self.cells if cell.before is not None}
-        return rows(self.ablation, self.values, before)
+        return variant_rows(self.ablation, self.values, before)
 
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the finished runs; None before the first is finished."""
         finished = [run.record for run in self.runs if run.state == State.FINISHED]
         seconds = [run.ended - run.started for run in finished if run.ended and run.started]
-        seconds = [each for each in seconds if each > 0]  # else the clock was set back meanwhile
+        # A clock that was set back meanwhile gives a negative time.
+        seconds = [duration for duration in seconds if duration > 0]
         left = sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
         return statistics.median(seconds) * left if seconds and self.state == State.RUNNING else None
 
     @property
     def reasons(self) -> list[str]:
-        """Why runs failed, without repetition."""
+        """The reasons why runs failed, without repetition."""
         failed = [run.record for run in self.runs if run.state == State.FAILED]
         return list(dict.fromkeys(record.reason or "no reason was recorded" for record in failed))
 
 
-# ---------------------------------------------------------------- all of them
-
-
 @dataclass(frozen=True)
 class ExperimentEstimate:
-    """What an experiment would do: an estimate for each label, times seeds."""
+    """The estimates of the runs of an experiment, by label.
+
+    ``bytes`` is the disk space of the models of all runs; 0 if it is unknown.
+    """
 
     estimates: Mapping[str, RunEstimate]
     runs: int
-    bytes: int  # disk space of the models of all runs; 0 if it is not known
+    bytes: int
 
     @property
     def seeds(self) -> int:
@@ -243,16 +252,16 @@ class Experiments:
     """The experiments of a home folder. They have no state in memory."""
 
     def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config) -> None:
-        """``check_config`` returns what is trained; it raises InputError for a run that may not be started."""
+        """``check_config`` returns the config to train, or raises InputError for a run that may not be started."""
         self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
         self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
-        """Raises InputError if there is no such experiment, or its file is damaged."""
+        """The experiment of that id. InputError if there is none, or its file is damaged."""
         return self._current(experiment_id, self._records.get(experiment_id))
 
     def list(self, kind: str, name: str | None = None) -> list[Experiment]:
-        """Those of a kind (and of one ablation), the newest first. Damaged ones are left out, see `damaged`."""
+        """The experiments of a kind (and of one ablation), the newest first, without those of `damaged`."""
         experiments = [
             self._current(experiment_id, record)
             for experiment_id, record in self._records.list().documents.items()
@@ -261,11 +270,11 @@ class Experiments:
         return sorted(experiments, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
 
     def damaged(self) -> Sequence[InputError]:
-        """Why files of experiments cannot be read, one error for each."""
+        """The errors of files that cannot be read."""
         return self._records.list().damaged
 
     def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
-        """What an experiment would do. Raises InputError if a run could not start."""
+        """The estimate of an experiment. InputError if a run could not start."""
         configs: dict[str, RunConfig] = {}
         for plan in record.runs:
             if plan.label not in configs:
@@ -276,16 +285,16 @@ class Experiments:
         return ExperimentEstimate(estimates, len(record.runs), weights * len(record.runs))
 
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
-        """Queue the runs of a new experiment. Raises InputError, before any is queued, if one could not start.
+        """Queue the runs of a new experiment by a visitor (`RunQueue.start`).
 
-        ``visitor``: see `RunQueue.start`.
+        InputError, before any is queued, if one could not start.
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
         return self._create_missing(experiment, partial(self.jobs.start, visitor=visitor, grouped=True))
 
     def create(self, record: ExperimentRecord) -> Experiment:
-        """A new experiment without runs: `resume` queues them, `run_here` executes them."""
+        """Create an experiment without runs, which `resume` queues and `run_here` executes."""
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
@@ -294,7 +303,7 @@ class Experiments:
         """Stop all queued and running runs. Finished ones stay."""
         # The queued ones first: the other way round, the worker would start the next one meanwhile.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
-            with suppress(RunError):  # it has ended
+            with suppress(RunError):
                 self.store.stop(run.id)
         return self.get(experiment_id)
 
@@ -306,12 +315,13 @@ class Experiments:
             raise InputError(f"{kind} {experiment_id} is {experiment.state}; there is nothing to resume")
         for run in experiment.runs:
             if run.state in RESUMABLE:
-                with suppress(RunError):  # another process resumed it meanwhile
+                # Another process may have resumed it.
+                with suppress(RunError):
                     self.jobs.resume(run.id)
         return self._create_missing(experiment, self.jobs.start)
 
     def run_here(self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1) -> Experiment:
-        """Call ``execute`` with the id of each unfinished run: one after another in this thread, or in several."""
+        """Call ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id), partial(self.store.create, queue=False))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
         with ThreadPoolExecutor(at_once) as threads:
@@ -328,12 +338,13 @@ class Experiments:
         self._records.delete(experiment_id)
 
     def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
-        """Create the missing runs. The file is written after each, so that none is created twice."""
+        """Create the missing runs. The record is written after each, so that none is created twice."""
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
                 runs = [*record.runs]
-                if self._run(runs[index]) is None:  # no other process has created it meanwhile
+                # Another process may have created it.
+                if self._run(runs[index]) is None:
                     config = self.check_config(RunConfig(**runs[index].config))
                     runs[index] = runs[index].model_copy(update={"run": create(config).id})
                 return record.model_copy(update={"runs": tuple(runs)})
@@ -347,7 +358,8 @@ class Experiments:
 
     def _run(self, plan: PlannedRun) -> Run | None:
         if plan.run is not None:
-            with suppress(UserFacingError, FileNotFoundError):  # deleted, or damaged
+            # It may be deleted or damaged.
+            with suppress(UserFacingError, FileNotFoundError):
                 return self.store.get(plan.run)
         return None
 
@@ -359,3 +371,54 @@ def is_experiment(home: Path, experiment_id: str) -> bool:
 def records(home: Path) -> DocumentStore[ExperimentRecord]:
     """The records of the experiments in a home folder."""
     return DocumentStore(home / "experiments", ExperimentRecord, what="experiment")
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of an experiment, by their ids.
+
+    No other group has the same ``name``, so that a filter by it finds these runs alone.
+    ``differ_in_seed`` says that they differ in nothing else.
+    """
+
+    id: str
+    name: str
+    runs: frozenset[str]
+    differ_in_seed: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name without the id, for places that show its time."""
+        return self.name.removesuffix(self.id).rstrip()
+
+
+def run_groups(home: Path) -> dict[str, RunGroup]:
+    """The group of each run of an experiment, by the id of the run, without damaged experiments."""
+    groups: dict[str, RunGroup] = {}
+    store = records(home)
+    for key in store.ids():
+        # It may have been deleted meanwhile, or be a link that leads nowhere.
+        with suppress(InputError, OSError):
+            group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
+            groups |= dict.fromkeys(group.runs, group)
+    return groups
+
+
+@lru_cache(maxsize=1_000)
+def _group(key: str, path: Path, stamp: int) -> RunGroup:
+    """The group of an experiment. Pages ask each second; a new ``stamp`` of its file makes it be read again."""
+    record = read_document(path, ExperimentRecord)
+    name = f"folds: {record.name} by {record.by}"
+    if record.kind == SWEEP:
+        name = f"sweep: {ablation(record.name).title.lower()} {key}"
+    if record.kind == SEEDS:
+        name = f"{record.name}, seeds {record.by} {key}"
+    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS)
+
+
+def matches(run: Run, group: RunGroup | None, text: str) -> bool:
+    """Whether each word of a filter is in the name, id, state, settings or group of a run."""
+    config = run.config
+    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
+    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
+    return all(word in haystack for word in text.lower().split())

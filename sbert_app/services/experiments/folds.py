@@ -1,8 +1,8 @@
 """Cross-validation: train on all folds but one, evaluate on that one, and average (the paper, section 4.3).
 
-k-fold cross-validation measures how well a model learns the task; leave-one-topic-out, for a file with a column
-``topic``, how well it generalises to an unseen topic (in the paper much less). The folds are an experiment
-(`sbert_app.services.experiments.experiment`); the rows of each are kept with the uploads, for its run.
+k-fold cross-validation measures how well a model learns the task. Leave-one-topic-out, for a file with a column
+``topic``, measures how well it generalises to an unseen topic (in the paper much less). The folds are an experiment;
+the rows of each are stored with the uploads, for its run.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from training.names import DataName
 from training.trainer.config import RunConfig
 
 MAX_FOLDS = 20
-MIN_TEST_PAIRS = 10  # ρ of fewer pairs is noise
+MIN_TEST_PAIRS = 10
 TOPIC = "topic"
 
 
 @dataclass(frozen=True)
 class Fold:
-    name: str  # "fold 3", or the topic
-    test: list[int]  # rows of the data
-    rows: int  # of the data
+    """A part of the data, such as "fold 3" or a topic: the rows to test on, of all ``rows``."""
+
+    name: str
+    test: list[int]
+    rows: int
 
     @property
     def training(self) -> list[int]:
@@ -41,7 +43,7 @@ class Fold:
 
 
 def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
-    """One fold for each topic, the largest first, from scored pairs and the topic of each row.
+    """One fold for each topic of the rows, the largest first.
 
     InputError for fewer than two topics, more than 20, or one with too few pairs.
     """
@@ -57,7 +59,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
 
 
 def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
-    """k folds of about equal size, assigned at random; pairs that share a sentence are in one fold.
+    """k random folds of about equal size; pairs that share a sentence are in one fold.
 
     InputError if k is out of range, or the folds would be too small.
     """
@@ -68,7 +70,8 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
     random, groups = np.random.default_rng(seed), sentence_groups(data.columns)
     sizes = np.bincount(groups)
     fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
-    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):  # of equal size at random
+    # Groups of equal size are in random order.
+    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
         fold_of[group] = filled.argmin()
         filled[fold_of[group]] += sizes[group]
     if filled.min() < MIN_TEST_PAIRS:
@@ -82,7 +85,7 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
     """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
-    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split so.
+    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split.
     """
     file = DataName.parse(str(path))
     with opened_file(file.path, file.encoding) as table:
@@ -99,21 +102,21 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
 
 
 def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:
-    """Queue a run for each fold, as `split` makes them; ``changes`` are fields of a `RunConfig` for regression.
+    """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    ``visitor``: who starts it, see `RunQueue.start`. InputError as `split`, if a setting is out of range, and if too
-    many runs are waiting.
+    InputError as `split`, if a setting is out of range, and if too many runs wait, in all or of this visitor.
     """
     data, folds = split(path, k)
-    RunConfig(objective="regression", **changes)  # a wrong setting is reported before anything is written
+    # A wrong setting is reported before anything is written.
+    RunConfig(objective="regression", **changes)
     experiments.jobs.check_room(len(folds), visitor)
     stem = Path(data.name).stem
     planned = []
     for number, fold in enumerate(folds, start=1):
         files = {}
         for field, part, rows in (("train_data", "train", fold.training), ("eval_data", "test", fold.test)):
-            kept = data.select(rows)
-            pairs = zip(*kept.columns, kept.scores or (), strict=True)
+            part_of_data = data.select(rows)
+            pairs = zip(*part_of_data.columns, part_of_data.scores or (), strict=True)
             files[field] = str(keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {fold.name}", **files, **changes}
         planned.append(PlannedRun(label=fold.name, config=config, pairs=len(fold.test)))

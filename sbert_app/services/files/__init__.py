@@ -1,1 +1,1 @@
-"""Files of pairs in, scored files out, streamed."""
+"""Files of pairs and sentences that are scored and encoded as streams: one file, or many on one machine or on Ray."""

@@ -1,10 +1,7 @@
-"""Files of sentences in, files of vectors out, streamed: as many rows as the disk holds, in flat memory.
+"""Files of sentences in, files of vectors out, as a stream in constant memory.
 
-    table, column = open_sentences(Path("corpus.csv"))
-    encode_file(table, column, Path("corpus.npy"), encoder) -> EncodeSummary
-
-Row i of the output belongs to row i of the input. A row without text is kept: its vector is NaN in a .npy file and
-null in a .parquet file. The .npy file is one float32 array (N, D); the .parquet file has the sentences and a column
+Row i of the output belongs to row i of the input. A row without text has the vector NaN in a .npy file and null in a
+.parquet file. The .npy file is one float32 array (N, D); the .parquet file has the sentences and a column
 ``embedding`` of D numbers each. The output appears under its name when it is complete, never before.
 """
 
@@ -14,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +19,14 @@ from sbert_app.services.files.writers import PARQUET, VECTORS, discarded_on_erro
 from training.data.tables.columns import as_text, free_name, pick_sentence
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
-
-if TYPE_CHECKING:
-    from training.models.model import VectorModel
+from training.models.model import VectorModel
+from training.models.texts import ReadReport
 
 
 @dataclass(frozen=True)
 class EncodeSummary:
+    """An encoded file: its rows, those without text, and the sentences that were cut at the maximum of the model."""
+
     input: str
     output: str
     column: str
@@ -37,8 +34,8 @@ class EncodeSummary:
     pooling: str
     dimension: int
     rows: int
-    missing_text: int  # rows without text
-    truncated: int  # sentences that were cut at the model's maximum
+    missing_text: int
+    truncated: int
     seconds: float
     sentences_per_second: float
 
@@ -61,14 +58,11 @@ def encode_file(
 ) -> EncodeSummary:
     """Encode one column of a table into ``output``, a .npy or .parquet file.
 
-    With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
-
-    InputError if the table breaks off, or the output cannot be written. Nothing is left behind then.
+    With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
+    table breaks off, or the output cannot be written, which leaves nothing behind.
     """
-    from training.models.texts import ReadReport
-
     report, missing = ReadReport(), 0
-    waiting: deque[RowBatch] = deque()  # read, and not encoded yet
+    waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:
         for batch in table.batches():
@@ -115,7 +109,7 @@ def encode_file(
 
 
 def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
-    """Take the first rows out of the queue, in as many batches as they lie in."""
+    """Take the first rows out of the queue, batch by batch."""
     while rows:
         batch = waiting.popleft()
         if len(batch) > rows:
@@ -126,9 +120,7 @@ def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
 
 
 def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[OpenedTable, str]:
-    """A file of sentences, and the name of its column: ``column``, else by name. A .txt file has one a line.
-
-    ``encoding`` is that of a text file; None to find out.
+    """Open a file of sentences. Returns its table and its column of sentences, by default the one that is named so.
 
     InputError if the file cannot be used, or has no such column.
     """

@@ -1,12 +1,12 @@
-"""Files that are scored as jobs: they go on when the page is left, and are there when it is opened again.
+"""Files that are scored as jobs, which go on while the page is closed.
 
-    job = jobs.open(Path("pairs.csv"))              the file is kept
+    job = jobs.open(Path("pairs.csv"))              a copy of the file
     job = jobs.start(job.id, ScoreRequest(…))       scored in the background
     for event in jobs.follow(job.id): ...           TaskProgress, at last the ScoreSummary; for any number of readers
 
-A job's folder holds its file, its record (``job.json``) and its results; it is removed after a day. Its id cannot be
-guessed, and nothing lists the jobs of others: a browser knows those that it started. A job whose process has ended is
-"interrupted"; the file is still there to be scored again.
+The folder of a job holds its file, its record (``job.json``) and its results, for a day. Nobody can guess its id, and
+nothing lists the jobs of others; a browser remembers its own. A job whose process has ended is "interrupted", and its
+file can be scored again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sbert_app.services.background.state import AT_WORK, State
+from sbert_app.services.access import Quota
 from sbert_app.services.background.tasks import TaskProgress, TaskRunner, run_apart
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import AT_WORK, UNWATCHED, State, Watch
 from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.quota import Quota
 from sbert_app.services.store.documents import DocumentStore, read_document
 from sbert_app.services.store.temp_folder import keep_copy
 from training.data.tables.columns import PairColumns
@@ -47,16 +46,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sbert_lab.services")
 
-# Jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
+# The most jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
 AT_ONCE, MOST_WAITING, MOST_OF_ONE = 2, 50, 20
-# For the room in the folder: so many copies of a file its results may take.
+# The results of a file may take so many times its size.
 COPIES = 2
 FAULT = "this failed because of a fault in the app; its log has the details"
 
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A file to score, and the models. Pooling None is the model's own; cross-encoder None is none."""
+    """A file to score, and the models. By default the pooling is the model's own, and there is no cross-encoder."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
@@ -74,8 +73,8 @@ class ScoreRequest:
 class ScoreJob(BaseModel):
     """A job as it is now: its record, ``job.json``.
 
-    ``source`` is the name of its file; ``encoding`` and ``sheet`` are those that the user chose. ``reason`` says in one
-    sentence why it failed, with ``details`` for a model that was not found. ``summary`` is there when it has ended.
+    ``source`` is the name of its file. ``reason`` is one sentence on why it failed, with ``details`` for a model that
+    was not found. ``summary`` is set when it has ended.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
@@ -99,17 +98,14 @@ class ScoreJob(BaseModel):
         return self.folder / "input" / self.source
 
     def but(self, **changes: Any) -> ScoreJob:
-        """The job with some fields changed."""
+        """A copy of the job with some fields changed."""
         return self.model_copy(update=changes)
 
 
 class ScoreJobs:
     """All jobs of a home folder, each a task and its record. Thread-safe.
 
-    Args:
-        models: the models that score.
-        temp_folder: where the jobs' folders are.
-        check_room: called with a number of bytes; raises InputError if there is no room for them.
+    Their folders are in ``temp_folder``. ``check_room`` raises InputError if there is no room for a number of bytes.
     """
 
     def __init__(
@@ -122,7 +118,7 @@ class ScoreJobs:
         self._is_closing = False
 
     def close(self) -> None:
-        """Stop all jobs as the process ends, and wait for them: "interrupted", with nothing half-written."""
+        """Stop all jobs as the process ends, and wait for them; they are interrupted, with no file half-written."""
         self._is_closing = True
         self._tasks.close()
 
@@ -130,7 +126,7 @@ class ScoreJobs:
         return (path for path in self._records.folder.rglob("*") if path.is_file())
 
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
-        """A job with a copy of this file, not yet scored. Raises InputError if it cannot be kept."""
+        """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
         job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
         job = job.but(encoding=encoding, sheet=sheet)
@@ -143,7 +139,7 @@ class ScoreJobs:
         return job
 
     def adopt(self, scored: Path, source: Path) -> ScoreJob:
-        """A copy of a job that ships ``scored``, a folder, with its file. InputError if it cannot be kept."""
+        """Create a copy of a job that ships, the folder ``scored`` and its file. InputError if it cannot be copied."""
         job = self.open(source)
         try:
             shutil.copytree(scored, job.folder, dirs_exist_ok=True)
@@ -154,10 +150,10 @@ class ScoreJobs:
         return self._record(job.id)
 
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
-        """Score the file of a job in the background; one that was scored before gives a new job with the same file.
+        """Score the file of a job in the background, in a new job if it was scored before.
 
-        ``visitor`` is who starts it, such as an address; "" has no limit of its own. InputError if there is no such
-        job, too many wait, of this visitor or of all, or there is no room.
+        The visitor "" has no limit of their own. InputError if there is no such job, too many wait, of this visitor or
+        of all, or there is no room.
         """
         job = self.get(job_id)
         with self._starting:
@@ -179,7 +175,7 @@ class ScoreJobs:
         """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.open(request.path, encoding or None)
         try:
-            # With its own copy: Gradio replaces an upload when the same file is uploaded again.
+            # Gradio replaces an upload when the same file is uploaded again, so the job has its own copy.
             job = self.start(job.id, replace(request, source=open_table(job.path, job.encoding)), visitor)
         except InputError:
             self.delete(job.id)
@@ -190,7 +186,7 @@ class ScoreJobs:
         return job, last
 
     def get(self, job_id: str) -> ScoreJob:
-        """The job as it is now. Raises InputError if there is none."""
+        """The job as it is now. InputError if there is none."""
         job = self._record(job_id)
         if job.state in AT_WORK and job_id not in self._tasks.at_work():
             # It may have begun or ended meanwhile.
@@ -201,13 +197,13 @@ class ScoreJobs:
         return job
 
     def summary(self, job_id: str) -> ScoreSummary | None:
-        """The summary of a job that has ended well; None for every other id."""
+        """The summary of a job that is finished; None for every other id."""
         with suppress(InputError):
             return self._record(job_id).summary
         return None
 
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
-        """Progress a few times a second as long as the job is at work, then the summary. Leaving it stops nothing.
+        """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
 
         InputError if there is no such job, or it failed. Stopped if it was stopped before the first row.
         """
@@ -227,7 +223,7 @@ class ScoreJobs:
         self._tasks.stop(job_id)
 
     def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
-        """Write which rows of a scored file match, as CSV and Parquet, with groups and without duplicates as CSV.
+        """Write the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
 
         InputError if there is no such job, it is not scored, or there is no room.
         """
@@ -248,7 +244,7 @@ class ScoreJobs:
             self._records.delete(job_id)
 
     def _record(self, job_id: str) -> ScoreJob:
-        """The record on disk. InputError if nothing is kept under this id, or the record is damaged."""
+        """The record on disk. InputError if there is none of this id, or it is damaged."""
         folder = self._records.folder / (job_id if is_id(str(job_id)) else "none")
         try:
             job = read_document(folder / "job.json", ScoreJob).but(folder=folder)
@@ -259,14 +255,14 @@ class ScoreJobs:
         return job
 
     def _check_copies(self, job: ScoreJob) -> None:
-        """InputError if there is no room for what is made of a job's file, or the file is gone."""
+        """Raises InputError if there is no room for the results of a job, or its file is gone."""
         try:
             self._check_room(COPIES * job.path.stat().st_size)
         except OSError as error:
             raise InputError(f"{job.source} is no longer kept; upload it again") from error
 
     def _work(self, job: ScoreJob, request: ScoreRequest, visitor: str, watch: Watch) -> None:
-        """Score a file when there is a place for it; the outcome is in the record before the task ends."""
+        """Score a file when there is a place for it, and save the outcome before the task ends."""
         try:
             summary = self._score(job, request, watch)
             state = State.FINISHED if summary.stopped_at is None else State.STOPPED
@@ -304,6 +300,6 @@ class ScoreJobs:
             return score_file(request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria)
 
     def _save(self, job: ScoreJob) -> None:
-        """Keep a record, unless the job was deleted meanwhile; one that ends with the process stays as it is."""
+        """Save a record, unless the job was deleted meanwhile, or ends with the process and is interrupted."""
         if job.folder.is_dir() and (job.state in (State.RUNNING, State.FINISHED) or not self._is_closing):
             self._records.put(job.id, job)

@@ -1,11 +1,9 @@
-"""Applies a threshold to a scored file: a column ``match``, groups of duplicates, the sentences without duplicates.
+"""The matches of a scored file by a threshold: a column ``match``, groups of duplicates, and a file without them.
 
-    summary = apply_threshold(Path("scored.parquet"), PairColumns("a", "b"), "cosine", 0.8, outputs)
-
-Two sentences are duplicates if a row pairs them and its score is at least the threshold, or if a chain of such rows
-connects them: the groups are the connected components of that graph, the largest first. Of each group the sentence
-that occurs first in the file is kept. Sentences are compared by a 64-bit hash of their text, so that memory grows by
-bytes a sentence and not by its length; the file is read twice.
+Two sentences are duplicates if a row pairs them with at least the threshold, or a chain of such rows connects them.
+The groups are the connected components of that graph, the largest first. The file without duplicates has the first
+sentence of each group. Sentences are compared by a 64-bit hash of their text, which bounds the memory; the file is read
+twice.
 """
 
 from __future__ import annotations
@@ -28,47 +26,65 @@ from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
-EXAMPLES = 10  # groups in the summary
-EXAMPLE_SENTENCES = 5  # of each
-WRITTEN = 10_000  # rows of the two lists that are written at a time
-LOOKED_AT = 2_000  # matching rows among which those are listed that are no matches
+# The groups in the summary, and the sentences of each.
+EXAMPLES, EXAMPLE_SENTENCES = 10, 5
+# The rows of a list that are written at a time.
+WRITTEN = 10_000
+# The matching rows among which false ones are listed.
+LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
 class MatchOutputs:
-    """Where to write what; .csv, .tsv or .parquet."""
+    """The files to write: .csv, .tsv or .parquet."""
 
-    matched: Sequence[Path] = ()  # the scored file with the column match
-    groups: Path | None = None  # group, size, sentence: the sentences of every group of at least two
-    deduplicated: Path | None = None  # sentence, row, group, stands_for: one sentence of each group, and all others
+    matched: Sequence[Path] = ()
+    # The sentences of every group of at least two: group, size, sentence.
+    groups: Path | None = None
+    # One sentence of each group, and all others: sentence, row, group, stands_for.
+    deduplicated: Path | None = None
 
 
 @dataclass(frozen=True)
 class DuplicateGroup:
+    """The size of a group, and the first of its sentences."""
+
     size: int
-    sentences: tuple[str, ...]  # the first ones
+    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class MatchSummary:
+    """The outcome of a threshold.
+
+    Attributes:
+        score: the column that was compared with the threshold.
+        column: the new column.
+        pairs: the number of rows with a score, ``matches`` of them with at least the threshold.
+        sentences: the number of distinct ones, ``remaining`` of them without the duplicates.
+        groups: the number of groups of at least two sentences.
+        false: the number of matching rows that are no matches by their gold score or label; None without any.
+        false_pairs: the row and the sentences of the first of them.
+    """
+
     threshold: float
-    score: str  # the column that was compared with it
-    column: str  # the name of the new column
-    pairs: int  # rows with a score
-    matches: int  # rows with at least the threshold
-    sentences: int  # distinct ones
-    groups: int  # of at least two sentences
-    kept: int  # distinct sentences without the duplicates
+    score: str
+    column: str
+    pairs: int
+    matches: int
+    sentences: int
+    groups: int
+    remaining: int
     largest: list[DuplicateGroup] = field(default_factory=list)
-    false: int | None = None  # matching rows that are no matches by their gold score or label; None without any
-    false_pairs: list[tuple[int, str, str]] = field(default_factory=list)  # (row, sentences) of the first of them
+    false: int | None = None
+    false_pairs: list[tuple[int, str, str]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
 
 
 def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
-    """The threshold that a criterion names for a scored file.
+    """The threshold of a criterion for a scored file.
 
-    InputError if the gold column of the file does not say which rows match, or no threshold fulfils the criterion.
+    InputError if the gold column does not say which rows match, or no threshold fulfils the criterion.
     """
     if criterion.kind == FIXED:
         return criterion.value
@@ -92,9 +108,9 @@ def apply_threshold(
     outputs: MatchOutputs,
     watch: Watch = UNWATCHED,
 ) -> MatchSummary:
-    """Write the outputs for a file that `score_file` wrote: rows match whose ``score`` is at least the threshold.
+    """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
 
-    ``columns`` and ``score`` are columns of the file. InputError if an output cannot be written.
+    InputError if an output cannot be written.
     """
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
@@ -115,7 +131,7 @@ def apply_threshold(
         matches=int(together.sum()),
         sentences=len(graph.first),
         groups=int((graph.sizes > 1).sum()),
-        kept=len(graph.sizes),
+        remaining=len(graph.sizes),
         largest=largest,
         **judged.false(),
         outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
@@ -123,42 +139,42 @@ def apply_threshold(
 
 
 class _Judged:
-    """The matching rows that have a gold score or a label, and which of them are no matches by it."""
+    """The matching rows that have a gold score or a label, and those of them that are no matches by it."""
 
     def __init__(self, table: OpenedTable, columns: PairColumns) -> None:
         self._columns, self._gold = columns, GoldColumn.of(table.preview(50), columns)
-        self._values: list[np.ndarray] = []  # of all rows
+        self._values: list[np.ndarray] = []
         self._matching: list[np.ndarray] = []
-        self._texts: list[tuple[int, str, str]] = []  # of the first matching rows
+        self._texts: list[tuple[int, str, str]] = []
 
     def add(self, batch: RowBatch, match: Sequence[bool | None]) -> None:
         if self._gold is None:
             return
         self._values.append(self._gold.read(batch.rows[self._gold.name])[0])
-        self._matching.append(np.array([bool(each) for each in match]))
+        self._matching.append(np.array([bool(value) for value in match]))
         first, second = (batch.rows[name] for name in (self._columns.sentence1, self._columns.sentence2))
         rows = np.flatnonzero(self._matching[-1])[: LOOKED_AT - len(self._texts)].tolist()
         self._texts += [(batch.first_row + row, as_text(first[row]) or "", as_text(second[row]) or "") for row in rows]
 
     def false(self) -> dict[str, Any]:
-        """Their number and the first of them, as fields of a `MatchSummary`; nothing where no gold column says it."""
+        """The number and the first of the false matches, as fields of a `MatchSummary`; {} without a gold column."""
         values = np.concatenate(self._values or [np.empty(0)])
-        known = ~np.isnan(values)
-        found = matches_of(values[known], self._gold.kind) if self._gold else None
-        if found is None:
+        has_gold = ~np.isnan(values)
+        gold_matches = matches_of(values[has_gold], self._gold.kind) if self._gold else None
+        if gold_matches is None:
             return {}
         wrong = np.zeros(len(values), dtype=bool)
-        wrong[known] = ~found[0]
+        wrong[has_gold] = ~gold_matches[0]
         wrong &= np.concatenate(self._matching)
-        shown = [each for each in self._texts if wrong[each[0] - 1]]
-        return {"false": int(wrong.sum()), "false_pairs": shown[:EXAMPLES]}
+        examples = [pair for pair in self._texts if wrong[pair[0] - 1]]
+        return {"false": int(wrong.sum()), "false_pairs": examples[:EXAMPLES]}
 
 
 class _Graph:
     """The distinct sentences of a file and their groups.
 
-    ``first``: the place of each sentence's first occurrence; ``group_of``: its group; ``sizes`` and ``kept`` of each
-    group: its number of sentences and the place of the one that is kept. Groups are ordered by size, then by place.
+    ``first`` is the place of each sentence's first occurrence, and ``group_of`` its group. ``sizes`` are the numbers of
+    sentences of the groups, and ``places`` those of their first sentences. Groups are ordered by size, then by place.
     """
 
     def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
@@ -176,12 +192,12 @@ class _Graph:
         groups, group_of = connected_components(matrix, directed=False) if count else (0, np.empty(0, dtype=np.int64))
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
-        kept = np.full(groups, keys.size, dtype=np.int64)
-        np.minimum.at(kept, group_of, self.first)
-        order = np.lexsort((kept, -sizes))
+        first_places = np.full(groups, keys.size, dtype=np.int64)
+        np.minimum.at(first_places, group_of, self.first)
+        order = np.lexsort((first_places, -sizes))
         rank = np.empty(groups, dtype=np.int64)
         rank[order] = np.arange(groups)
-        self.group_of, self.sizes, self.kept = rank[group_of], sizes[order], kept[order]
+        self.group_of, self.sizes, self.places = rank[group_of], sizes[order], first_places[order]
 
 
 def _read(
@@ -194,7 +210,7 @@ def _read(
     watch: Watch,
     judged: _Judged,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Write the column ``match`` -> the hashes of the sentences (rows, 2), which rows match (rows,), rows scored."""
+    """Write the column ``match``. Returns hashes of the sentences (rows, 2), matches (rows,) and the rows scored."""
     keys, together, pairs = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], 0
     for batch in table.batches():
         watch.check()
@@ -210,7 +226,7 @@ def _read(
 
 
 def _hashes(cells: Sequence[Any]) -> np.ndarray:
-    """uint64 (N,): 0 for a cell without text."""
+    """The hashes of some cells, uint64 (N,), 0 for a cell without text."""
     texts = [as_text(cell) for cell in cells]
     encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
     digests = [bytes(8) if text is None else hashlib.blake2b(text, digest_size=8).digest() for text in encoded]
@@ -220,28 +236,28 @@ def _hashes(cells: Sequence[Any]) -> np.ndarray:
 def _write_lists(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[DuplicateGroup]:
-    """Write the groups and the deduplicated sentences -> the largest groups."""
+    """Write the groups and the sentences without duplicates. Returns the largest groups."""
     paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
     kinds = {
         outputs.groups: {"group": "int64", "size": "int64", "sentence": "string"},
         outputs.deduplicated: {"sentence": "string", "row": "int64", "group": "int64", "stands_for": "int64"},
     }
     writers = {path: open_writers([path], table.path, [], kinds[path])[0] for path in paths}
-    members: list[tuple[int, int, str]] = []  # (group, place, sentence) of the groups of at least two
+    members: list[tuple[int, int, str]] = []
     with discarded_on_error(list(writers.values())):
-        kept: list[tuple[Any, ...]] = []
+        singles: list[tuple[Any, ...]] = []
         for place, group, text in _first_occurrences(table, sentences, graph, watch):
             size = int(graph.sizes[group])
             if size > 1:
                 members.append((group, place, text))
-            if graph.kept[group] == place:
-                kept.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
-            if outputs.deduplicated and len(kept) >= WRITTEN:
-                _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], kept)
-                kept = []
+            if graph.places[group] == place:
+                singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
+            if outputs.deduplicated and len(singles) >= WRITTEN:
+                _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], singles)
+                singles = []
         members.sort()
         if outputs.deduplicated:
-            _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], kept)
+            _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], singles)
         if outputs.groups:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
             for start in range(0, len(rows), WRITTEN):
@@ -250,7 +266,7 @@ def _write_lists(
             writer.finish()
     return [
         DuplicateGroup(
-            int(graph.sizes[group]), tuple([text for each, _, text in members if each == group][:EXAMPLE_SENTENCES])
+            int(graph.sizes[group]), tuple([text for number, _, text in members if number == group][:EXAMPLE_SENTENCES])
         )
         for group in range(min(EXAMPLES, int((graph.sizes > 1).sum())))
     ]
@@ -259,7 +275,7 @@ def _write_lists(
 def _first_occurrences(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, watch: Watch
 ) -> Iterator[tuple[int, int, str]]:
-    """(place, group, text) of each distinct sentence, in the order of the file; a row has two places."""
+    """Yields place, group and text of each distinct sentence in the order of the file; a row has two places."""
     order = np.argsort(graph.first)
     upcoming = iter(zip(graph.first[order].tolist(), graph.group_of[order].tolist(), strict=True))
     expected = next(upcoming, None)

@@ -1,9 +1,8 @@
 """The report on a scored file: the spread of the cosines, agreement with the gold scores, and where they disagree.
 
-Rows come in as they are scored and memory stays bounded: the histogram is exact; correlations and disagreements
-look at up to a million rows with a gold score (or a cross-encoder's), and at a uniform sample of a million where
-there are more. The sentences of those rows wait in a temporary file, because only at the end is it known
-which of them disagree most.
+Rows are added as they are scored, in bounded memory. The histogram is exact. Correlations and disagreements are those
+of a uniform sample of at most a million rows with a gold score or a cross-encoder's. Their sentences wait in a
+temporary file, as the rows that disagree most are known only at the end.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from training.evaluation.bootstrap import affordable_resamples, bootstrap_interv
 from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
-BINS = 80  # of the histogram, from -1 to 1
-SAMPLE = 1_000_000  # rows
-SCATTER = 2_000  # points
-DECIDED = 50_000  # rows that a threshold is chosen and measured on: more make it no surer, but slower
-WORST = 20  # disagreements
-ROW, COSINE, GOLD, CROSS, PLACE = range(5)  # the columns of the sample
+BINS = 80
+# The most rows of the sample, points of the scatter plot, and disagreements.
+SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
+# The rows that a threshold is measured on; more make it slower and no surer.
+DECIDED = 50_000
+ROW, COSINE, GOLD, CROSS, PLACE = range(5)
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A row whose ranks by two scores lie far apart. Ranks run from 0 (lowest) to 1 (highest)."""
+    """A row whose ranks by the cosine and by the other score lie far apart. Ranks are from 0 to 1."""
 
     row: int
     sentence1: str
     sentence2: str
     cosine: float
-    other: float  # the gold score, or the cross-encoder's
+    other: float
     cosine_rank: float
     other_rank: float
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """How two scores agree over the rows that have both. Correlations in -1..1, intervals of 95%."""
+    """The correlations of two scores in -1..1 over the rows that have both, and their 95% intervals."""
 
     n: int
     spearman: float
@@ -60,31 +59,37 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ScoreReport:
-    counts: list[int]  # of the histogram's bins
+    """The report on a scored file: a histogram, and the rest of all rows or of a sample of them.
+
+    ``decision`` is the threshold of the cosine, where the gold column says which rows match.
+    """
+
+    counts: list[int]
     edges: list[float]
     mean: float | None
-    sampled: bool  # whether what follows looks at a sample of the rows
+    sampled: bool
     cosine_gold: Correlation | None
     cross_gold: Correlation | None
     cosine_cross: Correlation | None
-    scatter: list[tuple[float, float]]  # (gold score, cosine)
+    scatter: list[tuple[float, float]]
     gold_disagreements: list[Disagreement]
     cross_disagreements: list[Disagreement]
-    decision: DataDecision | None = None  # from which cosine on rows match, where the gold column says which do
+    decision: DataDecision | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"decision": self.decision and self.decision.to_dict()}
 
 
 class ReportBuilder:
-    """Takes scored rows; ``finish`` gives the report. Use as a context: it owns a temporary file in ``folder``."""
+    """Collects scored rows for a report. It is a context, as it owns a temporary file in ``folder``."""
 
     def __init__(self, folder: Path, capacity: int = SAMPLE, seed: int = 0) -> None:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
-        self._sample = np.empty((capacity, 5))  # float64: pages of it are touched only when used
-        self._seen = 0
+        # The system gives memory to the rows that are used.
+        self._sample = np.empty((capacity, 5))
+        self._count = 0
         self._random = np.random.default_rng(seed)
         self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__
 
@@ -102,7 +107,7 @@ class ReportBuilder:
         gold: np.ndarray | None,
         cross: np.ndarray | None,
     ) -> None:
-        """Scores of consecutive rows, NaN where a row has none."""
+        """Add the scores of consecutive rows, NaN where a row has none."""
         scored = np.flatnonzero(~np.isnan(cosine))
         self._counts += np.histogram(cosine[scored], self._edges)[0]
         self._sum += float(cosine[scored].sum(dtype=np.float64))
@@ -119,8 +124,8 @@ class ReportBuilder:
         self._sample[places] = block
 
     def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
-        """The report on all rows so far; ``gold_kind`` is that of `GoldColumn`, ``criteria`` are those of `decide`."""
-        sample = self._sample[: min(self._seen, len(self._sample))]
+        """The report on all rows so far, with the kind of a `GoldColumn` and the criteria of `decide`."""
+        sample = self._sample[: min(self._count, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]
@@ -129,7 +134,7 @@ class ReportBuilder:
             counts=self._counts.tolist(),
             edges=self._edges.round(4).tolist(),
             mean=self._sum / total if total else None,
-            sampled=self._seen > len(self._sample),
+            sampled=self._count > len(self._sample),
             cosine_gold=correlation(gold[:, COSINE], gold[:, GOLD]),
             cross_gold=correlation(both[:, CROSS], both[:, GOLD]),
             cosine_cross=correlation(cross[:, COSINE], cross[:, CROSS]),
@@ -140,15 +145,15 @@ class ReportBuilder:
         )
 
     def _choose(self, count: int) -> np.ndarray:
-        """Where in the sample ``count`` further rows go, -1 for those that stay out (Vitter's algorithm R)."""
-        order = self._seen + np.arange(count)
-        self._seen += count
+        """The places in the sample of ``count`` further rows, -1 for those outside it (Vitter's algorithm R)."""
+        order = self._count + np.arange(count)
+        self._count += count
         random = (self._random.random(count) * (order + 1)).astype(np.int64)
         places = np.where(order < len(self._sample), order, random)
         return np.where(places < len(self._sample), places, -1)
 
     def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
-        """Put the sentences of these rows aside -> where they lie in the temporary file."""
+        """Write the sentences of these rows to the temporary file. Returns their places there."""
         at = self._texts.seek(0, 2)
         lines = [json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n" for row in rows.tolist()]
         self._texts.write(b"".join(lines))
@@ -195,7 +200,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
 
 
 def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequence[str]) -> DataDecision | None:
-    """The thresholds of the cosine, of at most `DECIDED` rows; None where the gold scores do not say what matches."""
+    """The thresholds by at most `DECIDED` rows; None where the gold scores do not say which rows match."""
     if len(gold) > DECIDED:
         rows = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
         cosine, gold = cosine[rows], gold[rows]
@@ -205,28 +210,42 @@ def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequenc
 
 @dataclass
 class ScoreSummary:
+    """A scored file.
+
+    Attributes:
+        added: the names in the outputs of the columns cosine, cross_encoder and note.
+        malformed: the rows that the reader repaired.
+        truncated: the rows with a sentence whose end a model has not read.
+        language: that of the first rows, if the model was made for another one.
+        encoded: the sentences that went through the encoder, without repeated ones.
+        guarded: the cells of the CSV that got an apostrophe, as a spreadsheet would run them.
+        stopped_at: the last row that was scored, if the task was stopped.
+        notes: the first rows that have a note.
+        head: the first scored rows, by column.
+    """
+
     source: str
     columns: PairColumns
     model: str
     pooling: str
     cross_encoder: str | None
-    added: dict[str, str]  # cosine, cross_encoder, note -> the name of that column in the outputs
+    added: dict[str, str]
     outputs: list[str] = field(default_factory=list)
-    rows: int = 0  # rows read and written
+    rows: int = 0
     scored: int = 0
     missing_text: int = 0
     bad_gold: int = 0
-    malformed: int = 0  # rows that the reader had to repair
-    truncated: int = 0  # rows with a sentence of which a model has not read the end
-    language: str = ""  # of the first rows, if the model was made for another one
-    encoded: int = 0  # sentences that went through the encoder; repeated ones only once
-    guarded: int = 0  # cells of the CSV that were given an apostrophe, as a spreadsheet would run them
-    stopped_at: int | None = None  # the last row that was scored, if the task was stopped
+    malformed: int = 0
+    truncated: int = 0
+    language: str = ""
+    encoded: int = 0
+    guarded: int = 0
+    stopped_at: int | None = None
     seconds: float = 0.0
     rows_per_second: float = 0.0
     remarks: list[str] = field(default_factory=list)
-    notes: list[tuple[int, str]] = field(default_factory=list)  # (row, note) of the first rows that have one
-    head: dict[str, list[Any]] = field(default_factory=dict)  # the first scored rows, by column
+    notes: list[tuple[int, str]] = field(default_factory=list)
+    head: dict[str, list[Any]] = field(default_factory=dict)
     report: ScoreReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -235,7 +254,7 @@ class ScoreSummary:
 
     @property
     def marked(self) -> str:
-        """How many rows have a note, by what it says."""
+        """The numbers of rows with a note, in words."""
         counts = {
             "without text": self.missing_text,
             "with a gold score or label that is not understood": self.bad_gold,

@@ -2,16 +2,14 @@
 
     score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) -> ScoreSummary
 
-Rows stay in their order and none is dropped. The columns of the input are copied unchanged; added are ``cosine``,
-``cross_encoder`` if there is one, and ``note``, which says what is wrong with a row: text that is missing, a gold
-score that is not a number, too many fields, a sentence that is longer than the model reads. (If the input has a
-column of that name, the new one is called cosine_2.)
-In a file of pairs sentences repeat: one premise with three hypotheses, one query with a hundred passages. Each distinct
-sentence of a chunk is encoded once, and the most recent ones are kept (`RecentEmbeddings`): to find one takes a
-microsecond, to encode it half a millisecond.
+Rows stay in their order and none is dropped. The columns of the input are copied; new are ``cosine``, ``cross_encoder``
+if there is one, and ``note``, on what is wrong with a row: missing text, a gold score that is not a number, too many
+fields, a sentence that is longer than the model reads. (If the input has a column of that name, the new one is called
+cosine_2.)
 
-Rows are processed in chunks of about two seconds, so that little is lost when the task is stopped; output files
-appear when they are complete.
+Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred passages. Each distinct
+sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most recent ones. Rows are processed in chunks of
+about two seconds, so that little is lost when the task is stopped; output files appear when they are complete.
 """
 
 from __future__ import annotations
@@ -36,19 +34,18 @@ from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
+from training.models.model import VectorModel
+from training.models.texts import ReadReport
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
 
-CHUNK_SECONDS = 2.0
-FIRST_CHUNK = 128  # rows
-MIN_CHUNK = 16.0  # rows
-MAX_GROWTH = 4.0  # of a chunk over the one before
-REPORT_SECONDS = 0.2  # between two progress reports
-EXAMPLE_ROWS = 10  # scored rows in the summary
-EXAMPLE_NOTES = 20
+# The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
+CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
+REPORT_SECONDS = 0.2
+# The scored rows, and the notes, in the summary.
+EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
 
 
 def score_file(
@@ -68,17 +65,16 @@ def score_file(
         outputs: .csv, .tsv or .parquet files; all are written at the same time.
         encoder: the score is the cosine of its embeddings.
         cross_encoder: adds a second score.
-        columns: the two columns with sentences, and a third with gold scores or labels (`gold`) if there are any; None
-            finds them by name. A `PairColumns` is used as it is.
-        watch: gets rows several times a second, and is asked between model batches. Once it says stop, the outputs
-            hold the rows scored so far.
+        columns: the two columns with sentences, and a third with gold scores or labels if there are any; by default
+            their names decide.
+        watch: after a stop the outputs hold the rows scored so far.
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
-        is_block: the table is a block of a larger job: there is no report, and a stop, which then raises `Stopped`, or
-            damage leaves no outputs.
+        is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
+            raises `Stopped`, leaves no outputs.
 
     Raises:
-        InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the
-            middle, or changed while it was read, the rows before are kept in the outputs.
+        InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
+            changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
     pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
@@ -107,14 +103,15 @@ class _Scoring:
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
-        self.gold: GoldColumn | None = None  # known from the first rows on: a table may be read only once
+        # A table may be read only once, so the first rows decide.
+        self.gold: GoldColumn | None = None
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> None:
-        """Read, score and write until the file ends or the task is stopped; then complete the outputs.
+        """Read, score and write until the file ends or the task is stopped, and complete the outputs.
 
-        ``report_folder`` is where the report keeps sentences meanwhile; None for a block, see `score_file`.
+        The report has a temporary file in ``report_folder``, which is None for a block.
         """
         summary, damage, started = self.summary, None, time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
@@ -147,7 +144,7 @@ class _Scoring:
             raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
 
     def _language(self) -> str:
-        """The language of the first rows if the model was trained on another one; "" also where that is unknown."""
+        """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
         encoder, columns = self.scorer.encoder, self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
@@ -163,7 +160,7 @@ class _Scoring:
         return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
     def _chunks(self) -> Iterator[RowBatch]:
-        """The rows of the table, about ``chunk_rows`` at a time; a batch is split into equal parts."""
+        """Yields the rows of the table, about ``chunk_rows`` at a time; a batch is split into equal parts."""
         for batch in self.table.batches():
             start = 0
             while start < len(batch):
@@ -215,7 +212,7 @@ class _Scoring:
         self._report(0.0, force=True)
 
     def _report(self, rows_in_chunk: float, force: bool = False) -> None:
-        """Report progress, within a chunk at most every `REPORT_SECONDS`."""
+        """Report progress, at most every `REPORT_SECONDS` within a chunk."""
         now = time.perf_counter()
         if now - self.last_report < REPORT_SECONDS and not force:
             return
@@ -248,17 +245,16 @@ class PairScorer:
     def __init__(self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
-        self.encoded = 0  # sentences that went through the encoder
-        self._cache = RecentEmbeddings(encoder.dimension + 1)  # the last number: whether the sentence was cut
+        self.encoded = 0
+        # The last number of each says whether the sentence was cut.
+        self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str]]:
-        """Cosines (N,) float32, the cross-encoder's scores (N,) float32 or None, and by their number notes on pairs of
-        which a model has not read the end.
-        """
+        """The cosines and the cross-encoder's scores, float32 (N,), and notes on cut pairs by their number."""
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
-        positions: dict[str, int] = {}  # of the distinct sentences
+        positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
 
         def encode(texts: list[str]) -> np.ndarray:
@@ -267,8 +263,6 @@ class PairScorer:
             vectors = self.encoder.encode(texts, True, encoding.on_progress, watch.should_stop, report)
             is_cut = [text in (report.cut or ()) for text in texts]
             return np.column_stack([vectors, np.array(is_cut, dtype=np.float32)])
-
-        from training.models.texts import ReadReport
 
         embeddings = self._cache.get(list(positions), encode)
         u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]

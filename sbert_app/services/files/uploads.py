@@ -1,7 +1,7 @@
-"""Users' files that runs read later: kept in the home folder under the hash of their content.
+"""Users' files that runs read later: copies in the home folder, by the hash of their content.
 
-Data is named by a line of text wherever it is used, in a run's config above all. A copy with the columns sentence1,
-sentence2 and score or label needs nothing beside its path. What readers find by themselves needs no such copy.
+A run's config names its data by a path alone, so that a file whose columns have other names is copied with the columns
+sentence1, sentence2 and score or label.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from training.data.tables.columns import as_text, guess_sentences, guess_target,
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
 from training.errors import InputError
 
-FURTHER = ("topic",)  # further columns that are used, under one name alone
-LOOKED_AT = 1_000  # rows that decide whether a column of judgements holds scores or labels
+# Further columns that are used, under one name alone.
+FURTHER = ("topic",)
+# The rows that decide whether a column holds scores or labels.
+LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
 class ChosenColumns:
-    """Columns of a file. ``second`` is None for single sentences, ``target`` for a file without judgements."""
+    """The columns of a file: ``second`` for pairs, and ``target`` where there are scores or labels."""
 
     first: str
     second: str | None = None
-    target: str | None = None  # scores or labels
+    target: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -41,7 +43,7 @@ class ChosenColumns:
 
     @classmethod
     def suggested(cls, table: OpenedTable) -> tuple[ChosenColumns | None, frozenset[str]]:
-        """The columns by name, else guessed from their content, and the names of those that are guessed.
+        """The columns by name or else by their content, and the names of the latter.
 
         None for triplets, which have names of their own, and where there are no sentences.
         """
@@ -58,7 +60,7 @@ class ChosenColumns:
 
     @classmethod
     def by_name(cls, table: OpenedTable) -> ChosenColumns | None:
-        """The columns that readers find by their names; None if they find no sentences, or triplets."""
+        """The columns that readers find by their names; None for triplets, and where there are no sentences."""
         roles = roles_of(table.columns)
         first = roles.get("sentence1") or roles.get("sentence")
         return cls(first, roles.get("sentence2"), roles.get("score") or roles.get("label")) if first else None
@@ -70,12 +72,11 @@ def has_triplets(columns: Sequence[str]) -> bool:
 
 
 def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path) -> Path | None:
-    """A copy of a file with some columns alone, under their usual names; None if readers find them anyway.
+    """Copy some columns of a file under their usual names. Returns None if readers find them without a copy.
 
-    It is Parquet under the name of the file, which readers know by its first bytes. ``columns`` is None for triplets,
-    whose columns all stay.
-
-    InputError if the file cannot be read, or two of the columns are the same or do not exist.
+    The copy is Parquet under the name of the file, as readers detect it by its first bytes. ``columns`` is None for
+    triplets, whose columns all stay. InputError if the file cannot be read, or two of the columns are the same or do
+    not exist.
     """
     if columns in (None, ChosenColumns.by_name(table)) and table.is_default_sheet:
         return None
@@ -86,7 +87,10 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
     if len(set(names)) < len(names):
         raise InputError(f"the column {max(names, key=names.count)} is chosen twice; choose different columns")
     roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
-    roles = [*roles, _target_role(table, columns)] if columns and columns.target else roles
+    if columns and columns.target:
+        cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[columns.target]]
+        is_label = is_label_column(columns.target, cells, columns.first, columns.second or "")
+        roles = [*roles, "label" if is_label else "score"]
     further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
     names, roles = names + further, roles + [normalize_name(name) for name in further]
     copy = _place(table.path, home, table.path.name, repr((names, roles, table.description)))
@@ -101,12 +105,6 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
     return copy
 
 
-def _target_role(table: OpenedTable, columns: ChosenColumns) -> str:
-    target = columns.target or ""
-    cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[target]]
-    return "label" if is_label_column(target, cells, columns.first, columns.second or "") else "score"
-
-
 def keep_upload(file: str | Path, home: Path) -> Path:
     """Copy a file into the home folder, where runs find it. Returns the path of the copy."""
     source = Path(file)
@@ -119,7 +117,7 @@ def keep_upload(file: str | Path, home: Path) -> Path:
 
 
 def _place(source: Path, home: Path, name: str, version: str = "") -> Path:
-    """The place of a copy: HOME/data/uploads, the hash of its content and of ``version``, a name."""
+    """The path of a copy: HOME/data/uploads/<hash of its content and of ``version``>/<name>."""
     with source.open("rb") as file:
         key = hashlib.file_digest(file, "sha256")
     key.update(version.encode())
@@ -127,7 +125,7 @@ def _place(source: Path, home: Path, name: str, version: str = "") -> Path:
 
 
 def keep_pairs(name: str, rows: Iterable[tuple[str, str, float]], home: Path) -> Path:
-    """Keep scored pairs as a CSV file of that name. Returns its path."""
+    """Store scored pairs as a CSV file of that name. Returns its path."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         with file.open("w", encoding="utf-8", newline="") as out:

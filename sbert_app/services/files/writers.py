@@ -1,9 +1,8 @@
-"""Where scored rows and vectors go: CSV, TSV, JSON Lines, Parquet and NumPy files, whole or not at all.
+"""Writers of scored rows and vectors: CSV, TSV, JSON Lines, Parquet and NumPy files, whole or not at all.
 
-Each writer writes beside its destination and moves the file there when it is finished. The input's columns go through
-untouched, with one exception, in CSV and TSV alone: a cell that a spreadsheet would run as a formula gets an
-apostrophe in front (plain numbers such as -1.5 do not), and the writer counts them. Parquet keeps the types that
-the input had.
+A writer moves its file to the destination when it is finished. It copies the columns of the input. Only in CSV and TSV
+a cell that a spreadsheet would run as a formula gets an apostrophe in front (a plain number such as -1.5 does not), and
+the writer counts these cells. Parquet preserves the types of the input.
 """
 
 from __future__ import annotations
@@ -32,31 +31,32 @@ _UNSEEN = (
 )
 _FORMULA = re.compile(rf"[\t\r\n]|[{_UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "free some space or write to another folder"
-GROUP_ROWS = 65_536  # rows in a row group of a Parquet file
-GROUP_BYTES = 64 << 20  # … or so many bytes, if they are vectors
-
-DIGITS = {b"digits": b"6"}  # marks a column of Parquet whose numbers are text of six digits in CSV
+# The rows in a row group of a Parquet file, or the bytes if they are vectors.
+GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20
+# Marks a column of Parquet whose numbers are text of six digits in CSV.
+DIGITS = {b"digits": b"6"}
 
 Column = list[Any] | np.ndarray
 
 
 def without_formula(text: str) -> str:
-    """``text`` with an apostrophe in front if a spreadsheet would run it as a formula. Plain numbers stay."""
+    """Returns ``text`` with an apostrophe in front if a spreadsheet would run it as a formula."""
     return f"'{text}" if _FORMULA.match(text) and not NUMBER.fullmatch(text.strip(" ")) else text
 
 
 class Writer:
-    """A file being written: it appears under its name when it is finished, never before."""
+    """A file that appears under its name when it is finished. ``guarded`` cells got an apostrophe."""
 
-    guarded = 0  # cells that got an apostrophe
-    _file: Any = None  # None until it is open
+    guarded = 0
+    _file: Any = None
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._output = AtomicFile(path)
         try:
             self._open(self._output.temporary)
-        except BaseException:  # the file has been created, and the disk is full
+        except BaseException:
+            # The file has been created, and the disk is full.
             self.discard()
             raise
 
@@ -115,7 +115,7 @@ class DelimitedWriter(Writer):
         self._file.write("\n".join(lines) + "\n")
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
-        """Cells: as text, formulas disarmed, quoted where delimiters, quotes or line ends ask for it."""
+        """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
         texts = [value if type(value) is str else cell_text(value) for value in values]
         for at, text in enumerate(texts):
             if (safe := without_formula(text)) is not text:
@@ -127,7 +127,7 @@ class DelimitedWriter(Writer):
 
 
 class JsonLinesWriter(Writer):
-    """JSON Lines in UTF-8: an object a row, with the input's types, scores of six digits and vectors of seven."""
+    """JSON Lines in UTF-8 with the types of the input. Scores have six digits, vectors seven."""
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
         self._names = [*(field.name for field in fields), *added]
@@ -147,7 +147,7 @@ class JsonLinesWriter(Writer):
 
 
 class ParquetWriter(Writer):
-    """Parquet with the input's types. ``added``: new columns and their Arrow type, its alias, or vectors' dimension."""
+    """Parquet with the types of the input. ``added`` has the Arrow type, its alias, or a dimension of new columns."""
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
         import pyarrow as pa
@@ -189,8 +189,8 @@ class ParquetWriter(Writer):
 class NpyWriter(Writer):
     """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
 
-    N is known at the end. NumPy pads the header so that the number of rows has room to grow, and so the header is
-    written twice, at the same length. Of the columns the last is written, the vectors.
+    The header is written again at the end, when N is known; NumPy pads it to the same length. Only the last column, the
+    vectors, is written.
     """
 
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
@@ -224,13 +224,14 @@ VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, ".jsonl": JsonLinesWriter,
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
-    """InputError unless a file of one of these formats, which is not the input, can be written to ``path``."""
+    """Raises InputError unless a file of one of these formats, which is not the input, can be written to ``path``."""
     if path.suffix.lower() not in suffixes:
         some = " or ".join(suffixes) if len(suffixes) < 3 else f"one of {', '.join(suffixes)}"
         raise InputError(f"{path.name} has to end with {some}")
     try:
         is_folder = path.is_dir()
-    except OSError as error:  # its name is too long
+    except OSError as error:
+        # Its name is too long.
         raise unwritable(path, error) from error
     if is_folder:
         raise InputError(f"{path} is a folder: name a file in it.")
@@ -247,10 +248,7 @@ def open_writers(
     added: dict[str, Any],
     formats: Mapping[str, WriterClass] = WRITERS,
 ) -> list[Writer]:
-    """A writer for each path, by its ending. ``added``: new columns, and the Arrow type or dimension of each.
-
-    InputError as `check_output`, or if two paths are the same.
-    """
+    """A writer for each path, by its ending. InputError as `check_output`, or if two paths are the same."""
     for path in paths:
         check_output(path, formats, source)
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -268,12 +266,13 @@ def open_writers(
 
 @contextmanager
 def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
-    """Whatever goes wrong inside, no half-written file stays; a failing disk becomes an ``InputError``."""
+    """Discard the files after an error in the block; one of the disk becomes an InputError."""
     try:
         yield
     except BaseException as error:
         for writer in writers:
-            with suppress(OSError):  # closing writes what is buffered, and a full disk fails again
+            # Closing writes what is buffered, and a full disk fails again.
+            with suppress(OSError):
                 writer.discard()
         if isinstance(error, OSError):
             raise unwritable(writers[0].path, error, ADVICE) from error
@@ -281,22 +280,20 @@ def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
 
 
 def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
-    """Write columns of equal length to a file, by its ending; floating-point arrays have six digits, as text.
+    """Write columns of equal length to a file, by its ending; floating-point numbers have six digits as text.
 
     InputError if the disk is full or not writable.
     """
-    [writer] = open_writers([path], Path(), [], {name: _kind_of(values) for name, values in columns.items()})
+    types = {}
+    for name, values in columns.items():
+        is_whole = len(values) > 0 and all(type(value) is int for value in values)
+        types[name] = "float" if isinstance(values, np.ndarray) else "int64" if is_whole else "string"
+    [writer] = open_writers([path], Path(), [], types)
     with discarded_on_error([writer]):
         if any(map(len, columns.values())):
             writer.write(RowBatch(1, {}), columns)
         writer.finish()
     return writer.path
-
-
-def _kind_of(values: Column) -> str:
-    if isinstance(values, np.ndarray):
-        return "float"
-    return "int64" if values and all(type(value) is int for value in values) else "string"
 
 
 def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
@@ -311,7 +308,7 @@ def numbers(values: np.ndarray) -> list[str]:
 
 
 def _plain(values: np.ndarray) -> list[Any]:
-    """Scores, or vectors, as JSON has them: None where there is none."""
+    """Scores or vectors for JSON, None where there is none."""
     if values.ndim == 1:
         return values.astype(float).round(6).tolist()
     return [None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist() for vector in values]
@@ -340,7 +337,7 @@ def _arrow_type(kind: Any) -> Any:
 
 
 def _array(values: Column, kind: Any) -> Any:
-    """An Arrow array of this type; NaN scores and vectors become null, and what is no text becomes text where asked."""
+    """An Arrow array of this type, with null for NaN, and the texts of other values in a column of text."""
     import pyarrow as pa
 
     if isinstance(values, np.ndarray) and values.ndim == 2:

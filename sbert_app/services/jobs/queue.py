@@ -2,14 +2,13 @@
 
     app, command line  --start, resume-->  queue (Huey)  --run id-->  worker processes  -->  the run's folder
 
-A worker (`sbert_app.services.jobs.worker`) is a process in a session of its own: it goes on when the page is
-reloaded, the browser closed or the app killed. There is one for each GPU, one on a machine without; where runs go to
-Ray there is one, which submits as many as the cluster has room for (`sbert_app.services.runs.on_ray`). It is started
-when a run is queued and ends after some idle minutes. The state of each run is in the run's folder, from which a
-lost queue is restored.
+A worker (`jobs.worker`) is a process in a session of its own, which goes on when the page is reloaded, the browser
+closed or the app killed. There is one for each GPU, or one on a machine without; for Ray there is one, which submits as
+many runs as the cluster has room for (`runs.on_ray`). It is started when a run is queued and ends after some idle
+minutes. The state of a run is in its folder, from which a lost queue is restored.
 
-The queue is SQLite in the home folder; a damaged one becomes ``jobs.sqlite.damaged-DATE`` and is made anew. A message
-is JSON and holds only the id of a run, so that write access to the queue does not let anybody execute code.
+The queue is an SQLite file in the home folder; a damaged one is renamed to ``jobs.sqlite.damaged-DATE`` and replaced. A
+message is JSON and holds only the id of a run, so that write access to the queue lets nobody execute code.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from huey.registry import Message
 from huey.serializer import Serializer
 
 from sbert_app.process import child_environment, module_command, regularly
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
@@ -42,17 +41,21 @@ from training.trainer.config import RunConfig
 
 log = logging.getLogger("sbert_lab.jobs")
 
-MOST_WAITING = 1_000  # runs in the queue
-MOST_WAITING_OF_ONE = 20  # runs in the queue that one visitor has started singly
-MOST_GROUPED_OF_ONE = 700  # runs in the queue that are of one visitor's ablations and folds: the largest ablation
-DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)  # what its file raises; the latter quotes its schema
-WATCH_SECONDS = 15.0  # between two looks whether queued runs have a worker
-RELAUNCH_SECONDS = 3.0  # at least, between two starts of a worker, in case it crashes at once
-COLUMNS = {"id", "queue", "data", "priority"}  # of Huey's table of messages
+MOST_WAITING = 1_000
+# The most runs in the queue that one visitor has started singly.
+MOST_WAITING_OF_ONE = 20
+# The most runs in the queue of one visitor's ablations and folds: those of the largest ablation.
+MOST_GROUPED_OF_ONE = 700
+# The errors of a damaged file; the latter quotes its schema.
+DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
+WATCH_SECONDS = 15.0
+# The least time between two starts of a worker, in case it crashes at once.
+RELAUNCH_SECONDS = 3.0
+COLUMNS = {"id", "queue", "data", "priority"}
 
 
 def devices() -> list[str]:
-    """The devices that get a worker each: the visible GPUs as CUDA names them, or [""] on a machine without one."""
+    """The devices that have a worker each: the visible GPUs as CUDA names them, or [""] on a machine without one."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         gpus = Path("/proc/driver/nvidia/gpus")
@@ -61,7 +64,7 @@ def devices() -> list[str]:
 
 
 def worker_lock(home: Path, slot: int | str) -> FileLock:
-    """Held by the worker of a device, an index into `devices`, or of "ray", as long as it runs."""
+    """The lock that the worker of a device, an index into `devices`, or of "ray" holds as long as it runs."""
     return FileLock(home / f"worker-{slot}.lock", thread_local=False)
 
 
@@ -87,10 +90,11 @@ class JsonSerializer(Serializer):
 
 
 class RunQueue:
-    """Starts, stops and resumes runs. Thread-safe. Nothing here waits for a run. InputError if it cannot be opened.
+    """Starts, stops and resumes runs without waiting for one. Thread-safe. InputError if it cannot be opened.
 
-    ``execute``: what a worker does with a run's id; None in every other process. ``ray``: the address of a cluster that
-    executes the runs; None = $SBERT_RAY, "" for this machine.
+    Args:
+        execute: the work of a worker with a run's id; None in every other process.
+        ray: the address of a cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
     """
 
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:
@@ -112,18 +116,20 @@ class RunQueue:
         self._inode = _inode(self._file)
         self.starts_workers = True
         self._execute = execute
-        self._queue_run = self._huey.task(name="work")(self._work)  # called, it puts a run into the queue
-        self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}  # by slot: start time, process
+        # This function puts a run into the queue.
+        self._queue_run = self._huey.task(name="work")(self._work)
+        self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._enqueueing, self._starting = threading.Lock(), threading.Lock()
-        self._started_by: dict[tuple[str, bool], list[str]] = {}  # visitor, grouped -> runs that may still be queued
+        # The runs of each visitor, grouped or not, that may still be queued.
+        self._started_by: dict[tuple[str, bool], list[str]] = {}
         if was_damaged:
             self._fill()
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a new run. InputError if too many are waiting, of this visitor or of all.
 
-        ``visitor``: who starts it, such as an address; "" for the owner of the home folder, who has no limit.
-        ``grouped``: whether it is one of several of an ablation or of folds.
+        ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. ``grouped`` runs are
+        those of an ablation or of folds.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
@@ -134,7 +140,7 @@ class RunQueue:
         return run
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
-        """InputError if so many more runs do not fit into the queue, or are too many of one visitor."""
+        """Raises InputError if so many more runs do not fit into the queue, or are too many of one visitor."""
         started = self._started_by.pop((visitor, grouped), [])
         most = MOST_GROUPED_OF_ONE if grouped else MOST_WAITING_OF_ONE
         if theirs := [run_id for run_id in started if self.store.state(run_id) == State.QUEUED]:
@@ -146,7 +152,8 @@ class RunQueue:
             )
         try:
             waiting = len(self.queued())
-        except sqlite3.Error:  # a disk that is full or read-only: what writes the run says so
+        except sqlite3.Error:
+            # The disk is full or read-only, which the error of writing the run says.
             return
         if waiting + runs > MOST_WAITING:
             raise InputError(
@@ -162,7 +169,7 @@ class RunQueue:
 
     @property
     def queue(self) -> Huey:
-        """The queue in the file that is there now, which another process may have made."""
+        """The queue in the current file, which another process may have replaced."""
         if _inode(self._file) != self._inode:
             self._open_again()
         return self._huey
@@ -178,14 +185,14 @@ class RunQueue:
         return [task.args[0] for task in pending]
 
     def mend(self) -> bool:
-        """Whether the queue was damaged: it is set aside then, and there is an empty one, which `reconcile` fills."""
+        """Replace a damaged queue by an empty one, which `reconcile` fills. Returns whether it was damaged."""
         self._huey.storage.close()
         was_damaged = _set_aside(self._file)
         self._open_again()
         return was_damaged
 
     def reconcile(self) -> None:
-        """Put runs into the queue whose folder says that they are queued, and start a worker for them."""
+        """Fill the queue with the runs that are queued by their folders, and start a worker for them."""
         with self._enqueueing:
             waiting = self._fill()
         if waiting:
@@ -198,12 +205,12 @@ class RunQueue:
         for slot in ["ray"] if self.ray else range(len(devices())):
             last, process = self._started.get(slot, (-math.inf, None))
             if process is not None:
-                process.poll()  # reap it if it has ended
+                process.poll()
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
                 self._started[slot] = time.monotonic(), self._launch(slot)
 
     def watch(self, seconds: float = WATCH_SECONDS) -> None:
-        """From now on, in a thread, start a worker whenever runs are queued and none is there: it may be killed."""
+        """Start a thread that replaces workers that were killed while runs are queued."""
         regularly(seconds, self.reconcile)
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
@@ -213,12 +220,13 @@ class RunQueue:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # not ended by Ctrl-C in the app's terminal
+                # Ctrl-C in the terminal of the app does not end it.
+                start_new_session=True,
                 env=child_environment(),
             )
 
     def _work(self, run_id: str) -> None:
-        """Execute the run of a message; the method has the same name in every process."""
+        """Execute the run of a message, whose task has the same name in every process."""
         if self._execute is None:
             raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
         self._execute(run_id)
@@ -234,7 +242,7 @@ class RunQueue:
         self.start_workers()
 
     def _fill(self) -> bool:
-        """Put all runs into the queue that are queued and not in it -> whether any is queued."""
+        """Put all queued runs into the queue. Returns whether there are any."""
         waiting = self.store.ids(State.QUEUED)
         in_queue = set(self.queued()) if waiting else set()
         for run_id in waiting:
@@ -253,11 +261,11 @@ def _inode(file: Path) -> int:
 
 
 def _set_aside(file: Path) -> bool:
-    """Rename a queue that is damaged, with SQLite's files beside it -> whether it was."""
+    """Rename a damaged queue with SQLite's files beside it. Returns whether it was damaged."""
     if not _damage(file):
         return False
     with FileLock(file.with_suffix(".lock")):
-        if damage := _damage(file):  # no other process was quicker
+        if damage := _damage(file):
             aside = f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
             for suffix in ("-wal", "-shm", ""):
                 with suppress(FileNotFoundError):
@@ -267,7 +275,7 @@ def _set_aside(file: Path) -> bool:
 
 
 def _damage(file: Path) -> str | None:
-    """The damage of a queue in words; None if it has none, or does not exist."""
+    """The damage of a queue in words; None if it is sound, or does not exist."""
     if not file.is_file():
         return "it is no file" if os.path.lexists(file) else None
     try:
@@ -275,7 +283,8 @@ def _damage(file: Path) -> str | None:
             database.text_factory = partial(str, encoding="utf-8", errors="replace")
             [result] = database.execute("pragma quick_check(1)").fetchone()
             columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
-    except sqlite3.OperationalError:  # it is locked, or may not be read
+    except sqlite3.OperationalError:
+        # It is locked, or may not be read.
         return None
     except DAMAGED as error:
         return str(error)

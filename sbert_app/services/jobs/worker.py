@@ -1,11 +1,10 @@
 """The worker: takes runs from the queue and executes them, one after another on one device, or several at once on Ray.
 
-``python -m sbert_app.services.jobs.worker HOME SLOT`` is started by `sbert_app.services.jobs.queue` when a run is
-queued, and does what ``sbert-lab worker`` does in a terminal. It runs at low priority, with
-idle threads that sleep, so that the page stays responsive on the same machine, and ends after some minutes without a
-run. On this machine each run has a process of its own, a fork of one that has imported what a run needs: as it ends,
-its memory, that of the GPU too, goes back to the system. On SIGTERM, as at a shutdown, the run writes a checkpoint,
-becomes interrupted, and can be resumed; the same if the worker is killed.
+``python -m sbert_app.services.jobs.worker HOME SLOT`` is started by `jobs.queue` when a run is queued, and does what
+``sbert-lab worker`` does in a terminal. It runs at low priority, with idle threads that sleep, so that the page stays
+responsive on the same machine, and ends after some minutes without a run. On this machine each run has a process of its
+own, whose memory, also that of the GPU, is free when it ends. On SIGTERM, or if the worker is killed, the run writes a
+checkpoint, becomes interrupted, and can be resumed.
 
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
 """
@@ -30,7 +29,7 @@ from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import RayCluster
-from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
@@ -42,15 +41,17 @@ from training.errors import InputError, UserFacingError
 
 log = logging.getLogger("sbert_lab.worker")
 
-IDLE_SECONDS = 600.0  # after which a worker that the app has started ends
+# A worker that the app has started ends after so much time without a run.
+IDLE_SECONDS = 600.0
 POLL_SECONDS = 0.2
 NICENESS = 5
 LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
-MOST_SUBMITTED = 256  # runs at once, each with a thread that waits
+# The most runs at once, each with a thread that waits.
+MOST_SUBMITTED = 256
 
 
 class Worker:
-    """One worker: on the device ``slot``, an index into `devices`, or of a Ray cluster; ends when idle so long."""
+    """A worker on the device ``slot``, an index into `devices`, or of a Ray cluster. It ends when idle so long."""
 
     def __init__(
         self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
@@ -73,7 +74,8 @@ class Worker:
         lock = worker_lock(self.home, self.slot)
         while not self.should_end.is_set():
             try:
-                lock.acquire(timeout=1)  # `has_worker` holds it for an instant
+                # `has_worker` holds it for an instant.
+                lock.acquire(timeout=1)
             except Timeout:
                 log.info("device %s has a worker already", self.slot)
                 return
@@ -86,15 +88,16 @@ class Worker:
                 return
 
     def execute(self, run_id: str) -> None:
-        """Execute one run. Its outcome is recorded in its folder."""
+        """Execute one run, whose folder records the outcome."""
         try:
             self._execute(self.store, run_id, should_end=self.should_end.is_set)
-        except UserFacingError as error:  # it was stopped or deleted meanwhile, or its input is wrong
+        except UserFacingError as error:
+            # It was stopped or deleted meanwhile, or its input is wrong.
             log.info("%s", error)
 
     def _work_until_idle(self) -> None:
         last = time.monotonic()
-        with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:  # of runs that are executed elsewhere
+        with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted = set[Future[None]]()
             while not self.should_end.is_set() and (submitted or time.monotonic() - last < self.idle_seconds):
                 submitted = {run for run in submitted if not run.done()}
@@ -112,18 +115,20 @@ class Worker:
                     last = time.monotonic()
 
     def _room(self, submitted: int) -> int:
-        """How many runs may be under way at once."""
+        """The number of runs that may be under way at once."""
         if self.cluster is None or not submitted:
             return 1
         try:
             return min(MOST_SUBMITTED, self.cluster.room())
-        except InputError:  # it is gone; the runs that are under way say so
+        except InputError:
+            # The cluster is gone, which the runs that are under way report.
             return 0
 
     def _work_on(self, task: Any) -> None:
         try:
             task.execute()
-        except Exception:  # a fault of the program fails the run, and the worker goes on
+        except Exception:
+            # A fault of the program fails the run, and the worker goes on.
             log.exception("the run ended with an error")
 
     def _next_task(self) -> Any:
@@ -135,17 +140,20 @@ class Worker:
                 self.jobs.reconcile()
             elif isinstance(error, sqlite3.Error):
                 raise
-            else:  # something else has written into the queue
+            else:
+                # Something else has written into the queue.
                 log.exception("a message of the queue cannot be read; it is left out")
             return None
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
-    """Execute a run in a process of its own. Its outcome stands in its folder; if it dies, the run is interrupted."""
-    windows = sys.platform == "win32"  # where nothing forks
+    """Execute a run in a process of its own. If that dies, the run is interrupted."""
+    # Windows cannot fork.
+    windows = sys.platform == "win32"
     processes: Any = multiprocessing.get_context("spawn" if windows else "forkserver")
     if not windows:
-        processes.set_forkserver_preload(["training.trainer.train"])  # once for all runs: it takes seconds
+        # The imports take seconds, once for all runs.
+        processes.set_forkserver_preload(["training.trainer.train"])
     process = processes.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
     process.start()
     while process.is_alive():
@@ -164,12 +172,12 @@ def _execute_alone(home: Path, run_id: str) -> None:
     with on_ending_signal(lambda *_: ending.set()):
         try:
             execute(RunStore(home), run_id, should_end=lambda: ending.is_set() or not (worker and worker.is_alive()))
-        except UserFacingError as error:  # it was stopped or deleted meanwhile, or its input is wrong
+        except UserFacingError as error:
             log.info("%s", error)
 
 
 def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None) -> None:
-    """Make this process a worker: low priority, passive waiting, and one visible device unless it is of a cluster."""
+    """Make this process a worker, of low priority and, unless it is of a cluster, with one visible device."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
@@ -181,9 +189,9 @@ def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: R
 
 
 def run_once(home: Path, slot: int, run_id: str) -> State:
-    """Execute one run in this process, whether it is queued or can be resumed -> the state in which it ended.
+    """Execute one run that is queued or can be resumed in this process. Returns the state in which it ended.
 
-    The same command again resumes what was interrupted; of a finished run it does nothing. Raises as `execute`.
+    The same command again resumes an interrupted run; a finished one stays as it is. Raises as `execute`.
     """
     _prepare_process(slot)
     store, ending = RunStore(home), threading.Event()
@@ -195,9 +203,10 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 
 
 def _prepare_process(slot: int | None) -> None:
-    """Passive waiting, and at most one visible device. Before torch is imported, which reads the variables."""
+    """Set passive waiting and at most one visible device, before torch is imported and reads the variables."""
     configure_process()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # it shares the machine with the app
+    # It shares the machine with the app.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if slot is None:
         return
     all_devices = devices()

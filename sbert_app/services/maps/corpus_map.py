@@ -17,8 +17,8 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, sample_of
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
+from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.store.cache import DiskCache, digest
 from training.names import ModelName
@@ -144,7 +144,7 @@ def place_between(
 
 @dataclass(frozen=True)
 class PairDistances:
-    """How close similar pairs are, one value for each model.
+    """The closeness of similar pairs, one value for each model.
 
     Attributes:
         count: the number of pairs with a gold score of 4 or more.

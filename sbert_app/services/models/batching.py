@@ -1,8 +1,8 @@
 """Dynamic batching of requests: small jobs of several threads are computed in the same batches.
 
 A pass of the transformer over two short sentences takes nearly as long as one over twenty, because the weights are
-fetched from memory either way. While one thread computes, the jobs of others queue up; the next thread computes all
-that are queued in one go. Adds no batching delay: a job that arrives alone is computed at once.
+fetched from memory either way. While one thread computes, the jobs of others queue up, and the next thread computes all
+of them at once. A job that arrives alone is computed without delay.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from sbert_app.services.models.metrics import BATCH, WAITING
+from sbert_app.services.access import BATCH, WAITING
 from training import parallel
 from training.errors import Stopped
 from training.inference.batching import Row
 from training.inference.runner import Hidden, InferenceRunner, Reduce, Text
 
-SMALL_JOB_TOKENS = 1_024  # a job of more tokens fills batches of its own
+# A job of more tokens fills batches of its own.
+SMALL_JOB_TOKENS = 1_024
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -39,7 +40,7 @@ class DynamicBatcher(Generic[Request, Response]):
 
     def __init__(self, process: Callable[[list[Request]], list[Response]]) -> None:
         self._process = process
-        self._processing = threading.Lock()  # held by the thread that calls process
+        self._processing = threading.Lock()
         self._queue_lock = threading.Lock()
         self._queue: list[tuple[Request, Future[Response]]] = []
 
@@ -49,7 +50,8 @@ class DynamicBatcher(Generic[Request, Response]):
             self._queue.append((request, future))
         WAITING.inc()
         with self._processing:
-            if not future.done():  # else another thread has processed it meanwhile
+            # Another thread may have processed it meanwhile.
+            if not future.done():
                 self._process_queue()
         return future.result()
 
@@ -76,7 +78,7 @@ class Job(Generic[Text]):
     reduce: Reduce[Any]
 
 
-BatchResults = list[tuple[list[int], Any]]  # what ``InferenceRunner.map`` yields
+BatchResults = list[tuple[list[int], Any]]
 
 
 class BatchingRunner(InferenceRunner[Text]):
@@ -104,12 +106,12 @@ class BatchingRunner(InferenceRunner[Text]):
         yield from self._batcher(Job(texts, reduce))
 
     def _compute(self, jobs: list[Job[Text]]) -> list[BatchResults]:
-        """For each job what ``map`` would have yielded for it alone."""
+        """The results that ``map`` would have yielded for each job alone."""
         texts = [text for job in jobs for text in job.texts]
         ends = list(accumulate(len(job.texts) for job in jobs))
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
-            """(job, its texts in this batch, what ``reduce`` returned for them)."""
+            """The number of each job in the batch, the numbers of its texts there, and their result of ``reduce``."""
             batch = [i for row in rows for i in row]
             by_job = sorted(range(len(batch)), key=batch.__getitem__)
             results = []

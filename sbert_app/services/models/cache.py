@@ -1,7 +1,7 @@
-"""ModelCache: loaded models by name. Loads each once however many threads ask, evicts the least recently used.
+"""The loaded models by name: each is loaded once for all threads, and the least recently used are evicted.
 
-It is bounded in number and in bytes; a model that alone is larger is kept until another one is asked for.
-Its encoders and cross-encoders compute small requests of several threads in the same batches.
+The cache is bounded in number and in bytes; a larger model stays until the next one is loaded. Encoders and
+cross-encoders compute small requests of several threads in the same batches.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.runs.record import slug
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
+from training.data.load import load_data
 from training.errors import InputError
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, find_opener, required
@@ -46,7 +49,7 @@ class ModelCache:
         check_name: Callable[[str], object] = lambda name: None,
         max_bytes: float = math.inf,
     ) -> None:
-        """``capacity``: models kept in memory. ``check_name`` raises InputError for a name that may not be loaded."""
+        """``capacity`` is a number of models. ``check_name`` raises InputError for a name that may not be loaded."""
         self.home = home
         self._check_name = check_name
         # name -> model, bytes
@@ -60,26 +63,26 @@ class ModelCache:
 
         Args:
             name: of any model, with its settings.
-            type_: what it has to be: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
+            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
             pooling: in place of the one in the name; an endpoint pools for itself.
             role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
 
         Raises:
             InputError: the model may not be loaded, cannot be opened, or is of another type.
         """
-        stated = self.canonical(name)
-        if stated.prompt_name == BY_ROLE:
+        settings = self.canonical(name)
+        if settings.prompt_name == BY_ROLE:
             if role is None:
                 raise InputError(
-                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {stated.weights}"
+                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
                 )
-            stated = replace(stated, prompt_name=None)
-        model = required(self._open(stated.weights), type_)
+            settings = replace(settings, prompt_name=None)
+        model = required(self._open(settings.weights), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
         if not model.sent_to:
-            stated = stated.with_pooling(pooling)
-        model = model.with_settings(stated)
-        is_for_role = role is not None and isinstance(model, VectorModel) and not stated.states_prompt
+            settings = settings.with_pooling(pooling)
+        model = model.with_settings(settings)
+        is_for_role = role is not None and isinstance(model, VectorModel) and not settings.states_prompt
         return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
 
     def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
@@ -91,10 +94,7 @@ class ModelCache:
         return self.get(name, CrossEncoder)
 
     def canonical(self, name: ModelName | str) -> ModelName:
-        """The name by which a model is kept: a run's id in place of its name.
-
-        Raises InputError if it may not be loaded, or there is no such run.
-        """
+        """The key of a model, with the id of a run. InputError if it may not be loaded, or there is no such run."""
         model = ModelName.parse(name)
         self._check_name(model.name)
         if model.run_id is None:
@@ -111,10 +111,7 @@ class ModelCache:
         return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
-        """Fetch and load those of the models that are not here, with progress in megabytes.
-
-        Raises InputError if a model cannot be found or opened.
-        """
+        """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""
         for name in names:
             if self.is_here(name):
                 continue
@@ -127,7 +124,7 @@ class ModelCache:
                 self.get(name, Model)
 
     def own_pooling(self, name: ModelName | str) -> str | None:
-        """The pooling that a name states, else that the model was made with; None if it takes a download to know it."""
+        """The pooling in a name, or else that of the model; None if only a download would tell it."""
         model = ModelName.parse(name)
         try:
             name = ModelName(model.name, pooling=model.pooling)
@@ -164,7 +161,7 @@ class ModelCache:
 
 
 def _with_batches(model: Model) -> Model:
-    """The model; where its weights are here, requests to it share batches."""
+    """The model, whose requests share batches if its weights are on this machine."""
     from sbert_app.services.models.batching import BatchingRunner
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -175,17 +172,17 @@ def _with_batches(model: Model) -> Model:
 
 
 def model_bytes(model: Model) -> int:
-    """Bytes of all arrays and tensors that the model refers to; those that are shared within it count once."""
+    """The bytes of all arrays and tensors of a model; those that it shares count once."""
     return sum(dict(_storages(model, set())).values())
 
 
-def _storages(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of each array below ``value``."""
+def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
+    """Yields the address and the bytes of each array below ``value``, without ``visited`` objects."""
     import torch
 
-    if id(value) in seen:
+    if id(value) in visited:
         return
-    seen.add(id(value))
+    visited.add(id(value))
     if isinstance(value, torch.Tensor):
         # Packed for oneDNN, it has no storage of its own.
         if value.is_mkldnn:
@@ -195,12 +192,12 @@ def _storages(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
             yield storage.data_ptr(), storage.nbytes()
     elif isinstance(value, torch.nn.Module):
         for tensor in (*value.parameters(), *value.buffers()):
-            yield from _storages(tensor, seen)
+            yield from _storages(tensor, visited)
     elif isinstance(value, np.ndarray):
         yield id(value), value.nbytes
     else:
         for part in _parts(value):
-            yield from _storages(part, seen)
+            yield from _storages(part, visited)
 
 
 def _parts(value: Any) -> list[Any]:
@@ -212,3 +209,39 @@ def _parts(value: Any) -> list[Any]:
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
         return [*getattr(value, "__dict__", {}).values(), *slots]
     return []
+
+
+PREFIX = "static/"
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A static model that was distilled: its name, its size, and the tokens of its table."""
+
+    model: str
+    teacher: str
+    dimension: int
+    tokens: int
+    megabytes: float
+    seconds: float
+
+
+def distill_to_home(
+    models: ModelCache, teacher: str, dimension: int, data: str = "", watch: Watch = UNWATCHED
+) -> Distilled:
+    """Distil an encoder into the home folder, in place of its static model of this dimension.
+
+    The frequencies of tokens are those in ``data``. InputError if the model or the data cannot be used.
+    """
+    from training.models.distill import distill
+    from training.models.encoder import Encoder
+
+    started = time.perf_counter()
+    corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
+    static = distill(models.get(teacher, Encoder), dimension, corpus, watch.on_progress, watch.should_stop)
+    name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
+    static.save(models.home / "models" / name)
+    models.forget(ModelName(name))
+    size = static.vocabulary_size * dimension * 4 / 1e6
+    seconds = time.perf_counter() - started
+    return Distilled(name, teacher, dimension, static.vocabulary_size, round(size, 1), round(seconds, 2))

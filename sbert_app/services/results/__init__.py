@@ -1,8 +1,10 @@
-"""Evaluation: models × data sets -> a table like the paper's Tables 1 and 2, with intervals and paired tests.
+"""Evaluation: models × data sets in tables like the paper's Tables 1 and 2, with intervals and paired tests.
 
-results                           one model on one data set, and many; estimates with intervals, paired tests
-grid                              measured now, filled while others read; kept on disk
-precomputed                       the tables that ship: ours, and the figures that the paper reports
-table                             rows and columns; as Markdown, LaTeX, CSV
-error_analysis, labels, transfer  where a model errs; triplets and NLI labels; classification of frozen vectors
+results         one model on one data set, and many: estimates with intervals, paired tests, rankings
+grid            results that are measured now and stored on disk
+precomputed     the tables that ship: our results, and the figures of the paper
+table           rows and columns, also as Markdown, LaTeX and CSV
+decisions       thresholds of several models; triplets and labels
+error_analysis  pairs on which a model errs
+transfer, cost  classification of frozen vectors; quality by the size of vectors
 """

@@ -1,4 +1,4 @@
-"""Cost: quality against the size of the vectors, for every number of dimensions and every precision.
+"""Quality against the size of the vectors, for every number of dimensions and every precision.
 
 A model's vectors are computed once; the first 384, 256, … 32 numbers of each are scaled to length 1 and stored in
 float32, bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ of the cosine of
@@ -30,43 +30,49 @@ from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 from training.similarities import cosine
 
-DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)  # tried, of those that are smaller than the model's own
-SEARCHED = 50_000  # vectors that a query is compared with
+# The numbers of dimensions below the model's own that are tried.
+DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)
+SEARCHED = 50_000
 QUERIES = 15
+# The names of exact indexes in the factory of FAISS.
+FAISS_NAMES = {"float32": "Flat", "bfloat16": "SQbf16", "int8": "SQ8"}
 NEAREST = 10
 MAX_PAIRS = 20_000
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One size of the vectors."""
+    """One size of the vectors: ρ ×100, its change against all dimensions in float32, and the time of a search."""
 
     dimension: int
     precision: str
-    bytes: int  # of a vector
-    rho: Estimate  # ×100
-    change: Estimate  # ×100, against all dimensions in float32
-    milliseconds: float  # of a search
+    bytes: int
+    rho: Estimate
+    change: Estimate
+    milliseconds: float
 
 
 @dataclass(frozen=True)
 class CostTable:
-    """Every size of the vectors of a model, on one data set."""
+    """Every size of the vectors of a model on one data set, the largest first.
+
+    int8 is calibrated on the distinct ``sentences``.
+    """
 
     model: str
     data: str
     n: int
-    sentences: int  # distinct ones; int8 is calibrated on them
-    cells: tuple[Cell, ...]  # the largest first; the first is the full one
+    sentences: int
+    cells: tuple[Cell, ...]
     searched: int
     machine: str
 
     def cell(self, dimension: int, precision: str) -> Cell:
-        return next(each for each in self.cells if (each.dimension, each.precision) == (dimension, precision))
+        return next(cell for cell in self.cells if (cell.dimension, cell.precision) == (dimension, precision))
 
     @property
     def dimensions(self) -> list[int]:
-        """The largest first."""
+        """The numbers of dimensions, the largest first."""
         return list(dict.fromkeys(cell.dimension for cell in self.cells))
 
     def smallest_within(self, points: float) -> Cell:
@@ -98,9 +104,9 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     for number, (dimension, precision) in enumerate(sizes):
         watch.check()
         watch.report(number / len(sizes), "Measuring sizes")
-        kept = normalize_rows(vectors[:, :dimension])
-        calibration = ranges(kept)
-        codes = quantize(kept, precision, calibration)
+        shortened = normalize_rows(vectors[:, :dimension])
+        calibration = ranges(shortened)
+        codes = quantize(shortened, precision, calibration)
         scores = cosine(*(restore(codes[rows], precision, calibration) for rows in pairs))
         value = spearman(scores, gold)
         replicates = bootstrap_replicates(scores, gold, resamples=affordable_resamples(len(gold)))
@@ -116,7 +122,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
                 bytes_per_vector(dimension, precision),
                 estimate_x100(value, replicates),
                 change,
-                _search_milliseconds(kept, precision),
+                _search_milliseconds(shortened, precision),
             )
         )
     return CostTable(model.name, data.name, len(data), len(place), tuple(cells), SEARCHED, describe_processor())
@@ -160,13 +166,10 @@ def _index(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
 
     dimension, queries = vectors.shape[1], vectors[:QUERIES]
     if precision == "binary":
-        index: Any = faiss.IndexBinaryFlat(8 * (-(-dimension // 8)))
-        vectors, queries = (quantize(each, precision, vectors[:2]) for each in (vectors, queries))
-    elif precision == "float32":
-        index = faiss.IndexFlatIP(dimension)
+        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
+        vectors, queries = (quantize(array, precision, vectors[:2]) for array in (vectors, queries))
     else:
-        kind = faiss.ScalarQuantizer.QT_bf16 if precision == "bfloat16" else faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
         index.train(vectors)
     index.add(vectors)
     return index, queries

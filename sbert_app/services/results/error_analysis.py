@@ -1,8 +1,8 @@
-"""Where a model errs: the pairs it scores far too high or too low, and the kinds of pairs on which it is weak.
+"""The errors of a model: pairs that it scores far too high or too low, and kinds of pairs on which it is weak.
 
-Spearman's ρ depends on ranks only, so an error is a difference of ranks: by the model's score minus by gold score,
-0 being the least similar pair of the data set and 1 the most similar. Slices are by length, negation and lexical
-overlap. Each has its n and ρ; ρ within a slice is lower wherever its gold scores vary less.
+Spearman's ρ depends on ranks only, so an error is the rank of a pair by score minus that by gold score, from 0 for the
+least similar pair of the data set to 1. Slices are by length, negation and lexical overlap; ρ within a slice is lower
+where its gold scores vary less.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from training.data.dataset import Dataset
 from training.evaluation.bootstrap import bootstrap_replicates
 from training.evaluation.metrics import spearman
 
-MAX_ERRORS = 15  # over- and underestimates each
-MIN_PAIRS = 10  # of a slice that has a ρ
+MAX_ERRORS = 15
+# The fewest pairs of a slice that has a ρ.
+MIN_PAIRS = 10
 NEGATIONS = frozenset(
     ["not", "no", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "without", "cannot"]
 )
@@ -28,23 +29,25 @@ WORD = re.compile(r"\w+(?:'\w+)?")
 
 
 class RankedError(NamedTuple):
-    """A pair whose rank by score is far from its rank by gold."""
+    """A pair whose rank by score, from 0 to 1, is far from its rank by gold score. Its row in the source is from 1."""
 
-    row: int  # in the source, from 1
+    row: int
     first: str
     second: str
-    gold: float  # 0–5
+    gold: float
     score: float
-    gold_rank: float  # 0–1
+    gold_rank: float
     score_rank: float
 
 
 @dataclass(frozen=True)
 class Slice:
-    by: str  # the property
-    name: str  # its value
+    """The pairs with one value of a property. ``rho`` is None for too few pairs, or constant scores."""
+
+    by: str
+    name: str
     n: int
-    rho: Estimate | None  # None for too few pairs, or constant scores
+    rho: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ErrorAnalysis:
 
 
 def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
-    """The errors in a result; ``data`` is the data set that was scored."""
+    """The errors in the result of a data set."""
     scores = result.scores_by("cosine")
     score_ranks, gold_ranks = _unit_ranks(scores), _unit_ranks(result.gold)
     differences = score_ranks - gold_ranks
@@ -106,7 +109,8 @@ def _overlap(a: list[str], b: list[str]) -> int:
     return 0 if jaccard < 0.25 else 1 if jaccard < 0.5 else 2
 
 
-Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]  # names, and which of them a pair belongs to
+# The names of the classes, and the function that gives the class of a pair.
+Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]
 SLICINGS: dict[str, Slicing] = {
     "mean length": (("up to 8 words", "9 to 15 words", "over 15 words"), _length),
     "negation": (("in neither sentence", "in one of the two", "in both"), lambda a, b: _is_negated(a) + _is_negated(b)),

@@ -4,9 +4,8 @@
     evaluate_grid(grid, models, home, watch)     in a task; others read the grid meanwhile
     grid.estimate("tfidf", "stsb:test", Metric())                       69.12 (66.24, 72.00)
 
-A result of the same model on the same data comes from the disk, with the speed that was measured then: it is kept in
-HOME/cache/evaluation by the fingerprints of both. A fingerprint is what a result depends on, as a short text, found
-without loading the model. A name is not enough: a run continues training, a folder is replaced, a file is edited. So a
+A result of the same model on the same data comes from HOME/cache/evaluation, with the speed that was measured then, by
+the fingerprints of both. A name is not enough: a run continues training, a folder is replaced, a file is edited. So a
 model is identified by its files (names, sizes, modification times), a data set by its sentences and gold scores.
 """
 
@@ -30,24 +29,25 @@ from sbert_app.services.results.results import (
     data_label,
     estimate_x100,
 )
-from sbert_app.services.runs.training_data import overlap_with
+from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.cache import DiskCache, digest
-from training.catalogue import GLOVE, LABELLED, NLI_LABELS, SCORED
+from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED
 from training.data.dataset import Dataset
 from training.data.gold import TOP_SCORE
 from training.data.load import load_data
-from training.data.overlap import Overlap
+from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
-from training.errors import InputError, summary_of
+from training.errors import InputError, UserFacingError, summary_of
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.folder import ModelFolder
-from training.models.model import Model, VectorModel, find_opener
-from training.names import ModelName
+from training.models.model import Model, VectorModel, default_encode, find_opener
+from training.names import DataName, ModelName
+from training.objectives import training_data
 from training.similarities import SIMILARITIES
 from training.sources.home import home_folder
-from training.sources.resolve import glove_folder
+from training.sources.resolve import find_run, glove_folder
 
-MAX_PAIRS = 20_000  # in a data set
+MAX_PAIRS = 20_000
 MAX_RESULTS = 100
 NEUTRAL = NLI_LABELS[1]
 WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
@@ -55,14 +55,14 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 
 @dataclass(eq=False)
 class ResultGrid:
-    """`Results` that grow: one thread fills them, any number read them."""
+    """`Results` that one thread fills and others read, with the ``overlaps`` of models whose training data is known."""
 
     models: list[str]
     data: list[str]
     results: dict[tuple[str, str], EvalResult] = field(default_factory=dict)
     failures: dict[tuple[str, str], str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    overlaps: dict[tuple[str, str], Overlap] = field(default_factory=dict)  # of models whose training data is known
+    overlaps: dict[tuple[str, str], Overlap] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -70,7 +70,7 @@ class ResultGrid:
         return len(self.results) + len(self.failures)
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """Of one result, or of the mean over a row."""
+        """The estimate of one result, or of the mean over a row."""
         measured = self._value_and_replicates(model, data, metric)
         return None if measured is None else estimate_x100(*measured)
 
@@ -131,13 +131,13 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 grid.failures[model, name] = summary_of(error)
             else:
                 grid.results[model, name] = result
-                if (found := overlap_with(ModelName.parse(model), data, home)) is not None:
-                    grid.overlaps[model, name] = found
+                if (overlap := overlap_with(ModelName.parse(model), data, home)) is not None:
+                    grid.overlaps[model, name] = overlap
     return grid
 
 
 def load_scored_pairs(name: str, home: Path) -> Dataset:
-    """Scored pairs by name or from a file; of a set with splits the test split. Raises InputError for other data."""
+    """Scored pairs by name (the test split) or from a file. Raises InputError for other data."""
     data = with_scores(load_data(name, home, split="test"))
     if data.kind != SCORED:
         raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
@@ -149,7 +149,7 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def with_scores(data: Dataset) -> Dataset:
-    """Labelled pairs as scored ones: 5 for a match, 0 for any other, 2.5 for a neutral one. Others as they are.
+    """Turn labelled pairs into scored ones: 5 for a match, 2.5 for a neutral pair, 0 for any other.
 
     InputError if the labels do not say which pairs match (`match_labels`).
     """
@@ -166,9 +166,9 @@ def with_scores(data: Dataset) -> Dataset:
 def evaluate_one(
     spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
-    """One model on one data set, from the cache if possible. Raises InputError if the model cannot be loaded."""
-    of_model = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
-    key = of_model, data_fingerprint(data)
+    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded."""
+    model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
+    key = model_key, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
         return cached
     result = timed_scores(models.get(spec, Model), data, watch)
@@ -189,25 +189,25 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     return EvalResult(scores, np.asarray(data.scores, dtype=np.float64), report.sentences, report.seconds)
 
 
-# ---------------------------------------------------------------- results on disk
-
-VERSION = "1"  # increase it when the same model would give other scores, e.g. after a change of a baseline's tokens
-MAX_BYTES = 100 << 20  # about 2,000 results
+# Increase it when the same model would give other scores, such as after a change of a baseline's tokens.
+VERSION = "1"
+# About 2,000 results.
+MAX_BYTES = 100 << 20
 
 
 def model_fingerprint(model: ModelName, home: Path) -> str:
-    """Changes with the model's files and the pooling. Raises InputError if the model cannot be resolved."""
+    """The key of the files and the pooling of a model. InputError if it cannot be resolved."""
     name = replace(model, pooling=None)
     return digest([VERSION, str(name), model.pooling or "", *_files(model, home_folder(home))])
 
 
 def data_fingerprint(data: Dataset) -> str:
-    """Changes with the sentences and the gold scores."""
+    """The key of the sentences and the gold scores."""
     return digest([*(text for column in data.columns for text in column), *map(repr, data.scores or ())])
 
 
 def _files(model: ModelName, home: Path) -> list[str]:
-    """One text for each file that the model is loaded from; none where the code alone decides."""
+    """A text for each file of a model; none where the code alone decides."""
     _, folder = find_opener(model, home)
     if folder is not None:
         return [*_stat(folder.path), *(_stat(ModelFolder.of(folder.base, home).path) if folder.base else ())]
@@ -217,7 +217,7 @@ def _files(model: ModelName, home: Path) -> list[str]:
 
 
 def _stat(path: Path) -> list[str]:
-    """Name, size and modification time of a folder's files, or of a file and those that share its stem."""
+    """The names, sizes and modification times of a folder's files, or of a file and those that share its stem."""
     try:
         same_stem = (file for file in path.parent.iterdir() if file.name.startswith(path.stem))
         files = path.rglob("*") if path.is_dir() else same_stem
@@ -234,7 +234,7 @@ class EvalResultCache:
         self.disk = DiskCache(home / "cache" / "evaluation", MAX_BYTES)
 
     def get(self, model: str, data: str) -> EvalResult | None:
-        """The stored result; None if there is none with each similarity that there is now."""
+        """The stored result; None if there is none with all current similarities."""
         arrays = self.disk.get_arrays(f"{model}-{data}")
         if arrays is None or not any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
             return None
@@ -244,3 +244,31 @@ class EvalResultCache:
     def put(self, model: str, data: str, result: EvalResult) -> None:
         cost = np.array([result.num_sentences, result.seconds])
         self.disk.put_arrays(f"{model}-{data}", {**result.scores, "gold": result.gold, "cost": cost})
+
+
+def trained_on(model: ModelName, home: Path) -> list[Dataset]:
+    """The rows that a model has learned from, with those of the runs that it started from.
+
+    Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
+    the Hub and deleted files are left out.
+    """
+    if model.name in CROSS_ENCODERS:
+        return [training_data("stsb:train", "regression", home=home)]
+    if model.run_id is None:
+        return []
+    config = RunStore(home).get(find_run(model.run_id, home)).config
+    before = trained_on(ModelName.parse(config.base), home)
+    names = DataName.parse_joined(config.train_data)
+    if any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
+        return before
+    try:
+        return before + [training_data(*part, config.seed, home) for part in config.parts]
+    except UserFacingError:
+        # It is an upload that was deleted.
+        return before
+
+
+def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
+    """The part of ``data`` that a model has learned from; None where that is unknown."""
+    rows = trained_on(model, home)
+    return overlap(data, rows, default_encode(home)) if rows else None

@@ -2,8 +2,8 @@
 figures of Reimers & Gurevych (EMNLP 2019) in ``assets/paper.json``.
 
 Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
-`scripts/measure_evaluation.py` writes the first from a `ResultGrid`, so it holds what the page would measure, and
-`scripts/measure_systems.py` the second. The models of the systems do not ship, and could not be evaluated by name.
+`scripts/measure_evaluation.py` writes the first from a `ResultGrid`, as the page would measure it, and
+`scripts/measure_systems.py` the second, whose models do not ship.
 """
 
 from __future__ import annotations
@@ -35,16 +35,24 @@ Numbers = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PrecomputedResults:
-    """`Results` read from a file, by `read_document`."""
+    """`Results` of a file.
 
-    sizes: Annotated[Mapping[str, int], Field(validation_alias="data")]  # pairs of each data set
-    speeds: Mapping[str, float]  # model -> distinct sentences of STSb test per second
-    figures: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Numbers]] | None]]  # by statistic and similarity
-    differences: Mapping[str, Mapping[str, Mapping[str, Numbers]]]  # data set -> first -> second -> a `Difference`
+    Attributes:
+        sizes: the pairs of each data set.
+        speeds: distinct sentences of STSb test per second, by model.
+        figures: estimates by model, data set, statistic and similarity.
+        differences: a `Difference` by data set, first and second model.
+        measured: the day, ISO 8601.
+    """
+
+    sizes: Annotated[Mapping[str, int], Field(validation_alias="data")]
+    speeds: Mapping[str, float]
+    figures: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Numbers]] | None]]
+    differences: Mapping[str, Mapping[str, Mapping[str, Numbers]]]
     machine: dict[str, str]
     command: str
-    measured: str  # ISO 8601
-    failures: ClassVar[Mapping[tuple[str, str], str]] = {}  # none are stored
+    measured: str
+    failures: ClassVar[Mapping[tuple[str, str], str]] = {}
     overlaps: ClassVar[Mapping[tuple[str, str], Overlap]] = {}
 
     @property
@@ -57,14 +65,14 @@ class PrecomputedResults:
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
         estimates = self.figures.get(model, {}).get(data)
-        found = estimates and estimates[metric.statistic].get(metric.similarity)
-        return Estimate(*found) if found else None
+        figures = estimates and estimates[metric.statistic].get(metric.similarity)
+        return Estimate(*figures) if figures else None
 
     def speed(self, model: str) -> float | None:
         return self.speeds.get(model)
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """Stored for Spearman ρ under the cosine only."""
+        """The difference of two models, which the file has for Spearman ρ under the cosine only."""
         stored = self.differences.get(data, {}) if metric == Metric() else {}
         if b in stored.get(a, {}):
             return Difference(*stored[a][b])
@@ -73,43 +81,48 @@ class PrecomputedResults:
 
 
 class ShippedScores(NamedTuple):
-    """The scores of a few models on `SCORED_DATA`, which the examples of the Evaluate page are made of."""
+    """The scores of a few models on `SCORED_DATA`, and when and where they were measured, for the Evaluate page."""
 
     results: dict[ModelName, EvalResult]
-    made: str  # when and where they were measured
+    origin: str
 
 
 def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
-    """The pairs, and the scores that `scripts/measure_examples.py` wrote. InputError if the data cannot be had."""
+    """The pairs and the scores of `scripts/measure_examples.py`. InputError if the data cannot be loaded."""
     data = load_data(SCORED_DATA, home)
     with np.load(SHIPPED_SCORES) as arrays:
-        of_model: dict[str, dict[str, np.ndarray]] = {}
+        scores_of: dict[str, dict[str, np.ndarray]] = {}
         for key in arrays:
             if "/" in key:
                 model, _, name = key.rpartition("/")
-                of_model.setdefault(model, {})[name] = arrays[key]
-        made = str(arrays["made"])
+                scores_of.setdefault(model, {})[name] = arrays[key]
+        origin = str(arrays["made"])
     gold, results = np.asarray(data.scores, dtype=np.float64), {}
-    for model, scores in of_model.items():
+    for model, scores in scores_of.items():
         sentences, seconds = scores.pop("cost")
         results[ModelName.parse(model)] = EvalResult(scores, gold, int(sentences), float(seconds), from_cache=True)
-    return data, ShippedScores(results, made)
+    return data, ShippedScores(results, origin)
 
 
 @dataclass(frozen=True)
 class System:
-    """A row beside the paper's."""
+    """A system beside those of the paper.
+
+    Attributes:
+        made_of: the data that it was trained on, in words.
+        figures: ρ ×100 by data set, one for each seed in the same order.
+    """
 
     label: str
-    made_of: str  # what it was trained on, in words
-    figures: Mapping[str, list[float]]  # data set -> ρ ×100, one a seed; the seeds in the same order everywhere
+    made_of: str
+    figures: Mapping[str, list[float]]
 
     def mean(self, data: Iterable[str]) -> float:
-        """The mean over seeds, and over several data sets."""
+        """The mean over seeds and data sets."""
         return statistics.fmean(self._by_seed(data))
 
     def deviation(self, data: Iterable[str]) -> float | None:
-        """The standard deviation over seeds; None of one."""
+        """The standard deviation over seeds; None for a single seed."""
         values = self._by_seed(data)
         return statistics.stdev(values) if len(values) > 1 else None
 
@@ -118,13 +131,13 @@ class System:
         return len(next(iter(self.figures.values())))
 
     def _by_seed(self, data: Iterable[str]) -> list[float]:
-        return [statistics.fmean(each) for each in zip(*(self.figures[name] for name in data), strict=True)]
+        return [statistics.fmean(figures) for figures in zip(*(self.figures[name] for name in data), strict=True)]
 
 
 @dataclass(frozen=True)
 class Systems:
     systems: list[System]
-    measured: str  # ISO 8601
+    measured: str
     command: str
 
 
@@ -133,8 +146,6 @@ def shipped_systems() -> list[System]:
     return read_document(SHIPPED_SYSTEMS, Systems).systems
 
 
-# ---------------------------------------------------------------- the paper
-
 PAPER = "Reimers & Gurevych 2019"
 PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sickr")
 PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186, "stsb:test": 1_379}
@@ -142,17 +153,17 @@ PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "
 
 @dataclass(frozen=True)
 class PaperRow:
-    """Spearman ρ ×100 of the cosine.
+    """Spearman ρ ×100 of the cosine in the paper.
 
-    Table 1 has models without STS training data, on the test sets of STS12–16, STSb and SICK-R. Table 2 is STSb test
-    alone, with some models trained on STSb. Table 7 is sentences per second on an Intel i7-5820K; here the fastest of
-    its rows for each model.
+    Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has STSb test
+    alone, with ``std`` over ten seeds and some models that were trained on STSb. Table 7 has sentences per second on an
+    Intel i7-5820K, of which ``speed`` is the fastest row of each model.
     """
 
     model: str
-    figures: dict[str, list[float]]  # data set -> [ρ ×100]
-    std: float | None = None  # over ten seeds, Table 2
-    speed: float | None = None  # sentences per second, Table 7
+    figures: dict[str, list[float]]
+    std: float | None = None
+    speed: float | None = None
 
 
 TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[PaperRow]]).values()
@@ -161,7 +172,7 @@ PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
 
 
 def paper_column(data: str, size: int | None) -> str | None:
-    """The paper's column that a data set is: by its name, or a file with the column's name and size. None otherwise."""
+    """The column of the paper for a data set, by its name, or by the name and size of a file; else None."""
     named = next((column for column in PAPER_COLUMNS if data in (column, f"{column}:test")), None)
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
     return named or (stem if PAPER_SIZES.get(stem) == size is not None else None)

@@ -1,27 +1,33 @@
-"""Results of models × data sets: what tables, figures and texts read, measured now or precomputed.
+"""Results of models × data sets for tables, figures and texts, measured now or precomputed, and their rankings.
 
-`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals.
+`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals. `AVERAGE` is
+an additional column, the mean over the data sets without the development sets (STSb train and dev).
 
-Names are those that the user gave, see `training.names`. AVERAGE is an additional column: the mean over the data sets,
-without the development sets (STSb train and dev).
+A ranking tests all pairs of systems by Holm's procedure (1979) at 5% together: the probability that any claim is false
+stays below that. A system lies below all that are significantly better, and above all that are significantly worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from itertools import combinations
+from math import isnan
+from statistics import NormalDist
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from training.data.overlap import Overlap
 from training.evaluation.bootstrap import (
+    ALPHA,
     Difference,
     Estimate,
     bootstrap_interval,
     bootstrap_replicates,
     percentile_interval,
 )
+from training.evaluation.metrics import pearson, spearman
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -29,20 +35,23 @@ STATISTICS = {"spearman": "Spearman ρ", "pearson": "Pearson r"}
 
 
 class Metric(NamedTuple):
-    """A similarity of the vectors and a correlation with the gold scores."""
+    """A key of `SIMILARITIES`, and one of `STATISTICS`, the correlations with the gold scores."""
 
-    similarity: str = "cosine"  # a key of SIMILARITIES
-    statistic: str = "spearman"  # a key of STATISTICS
+    similarity: str = "cosine"
+    statistic: str = "spearman"
 
 
 @dataclass(frozen=True, eq=False)
 class EvalResult:
-    """Scores of N pairs under each similarity, larger = more similar. A cross-encoder has one, named ``score``."""
+    """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has `SCORE` alone.
 
-    scores: dict[str, np.ndarray]  # (N,) float32 each
-    gold: np.ndarray  # (N,) float64
-    num_sentences: int  # distinct sentences that the model read
-    seconds: float  # time that reading them took
+    The model read ``num_sentences`` distinct sentences in so many ``seconds``.
+    """
+
+    scores: dict[str, np.ndarray]
+    gold: np.ndarray
+    num_sentences: int
+    seconds: float
     from_cache: bool = False
     _replicates: dict[Metric, np.ndarray] = field(default_factory=dict, repr=False)
 
@@ -52,8 +61,6 @@ class EvalResult:
 
     def value(self, metric: Metric) -> float:
         """The correlation in -1..1; NaN where the scores or the gold scores are constant."""
-        from training.evaluation.metrics import pearson, spearman
-
         correlate = spearman if metric.statistic == "spearman" else pearson
         return correlate(self.scores_by(metric.similarity), self.gold)
 
@@ -75,7 +82,7 @@ class EvalResult:
 
 
 def estimate_x100(value: float, replicates: np.ndarray) -> Estimate:
-    """A correlation in -1..1 and its bootstrap replicates (R,) -> the estimate ×100."""
+    """The estimate ×100 of a correlation in -1..1 and its bootstrap replicates, (R,)."""
     return Estimate(*(100 * figure for figure in percentile_interval(value, replicates)))
 
 
@@ -84,36 +91,36 @@ DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
 class Results(Protocol):
-    """Implemented by `ResultGrid` and `PrecomputedResults`."""
+    """The interface of `ResultGrid` and `PrecomputedResults`."""
 
     @property
     def models(self) -> Sequence[str]:
-        """In the order of the rows."""
+        """The models in the order of the rows."""
 
     @property
     def data(self) -> Sequence[str]:
-        """In the order of the columns, without AVERAGE."""
+        """The data sets in the order of the columns, without `AVERAGE`."""
 
     @property
     def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
-        """How much of the data a model was trained on, by (model, data), where that is known."""
+        """The part of the data that a model was trained on, by model and data, where that is known."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The pairs of each data set that could be read."""
+        """The number of pairs of each data set that could be read."""
 
     @property
     def failures(self) -> Mapping[tuple[str, str], str]:
-        """Why there is no estimate, by (model, data)."""
+        """The reasons why there is no estimate, by model and data."""
 
     def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """None if it is not measured yet, or cannot be (see `failures`)."""
+        """The estimate; None if it is not measured yet, or cannot be (see `failures`)."""
 
     def speed(self, model: str) -> float | None:
-        """Distinct sentences per second, over all data sets of the model."""
+        """The distinct sentences per second, over all data sets of the model."""
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """By how much ``a`` is better than ``b``; None if that is not known."""
+        """The lead of ``a`` over ``b``; None if it is unknown."""
 
 
 def averaged(data: Sequence[str]) -> list[str]:
@@ -130,3 +137,90 @@ def averaged_of(results: Results) -> list[str]:
 def data_label(name: str) -> str:
     """The name in tables; a path without its folders."""
     return DataName.parse(name).label
+
+
+NORMAL = NormalDist()
+
+
+class Comparison(NamedTuple):
+    """The probability that the first of two systems is better, and the two-sided p-value."""
+
+    above: float
+    p_value: float
+
+
+class Standing(NamedTuple):
+    """The bounds of the rank of a system, from 1. A ``tied`` system cannot be told apart from the first."""
+
+    name: str
+    tied: bool
+    highest: int
+    lowest: int
+
+
+class Ranking(NamedTuple):
+    """Standings, best first, and P(row > column), which is None where two systems cannot be compared."""
+
+    standings: list[Standing]
+    above: list[list[float | None]]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any two can be compared."""
+        return any(value is not None for row in self.above for value in row)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Each standing, with the probability that it is above each other system."""
+        names = [standing.name for standing in self.standings]
+        rows = zip(self.standings, self.above, strict=True)
+        return [{**standing._asdict(), "above": dict(zip(names, row, strict=True))} for standing, row in rows]
+
+
+def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:
+    """The standing of each of ``names``, which are best first."""
+    comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
+    apart = holm({pair: comparison.p_value for pair, comparison in comparisons.items()})
+    better = {pair if comparisons[pair].above > 0.5 else pair[::-1] for pair in apart}
+    standings = [
+        Standing(
+            name,
+            (names[0], name) not in better,
+            1 + sum((other, name) in better for other in names),
+            len(names) - sum((name, other) in better for other in names),
+        )
+        for name in names
+    ]
+    above = {pair: comparison.above for pair, comparison in comparisons.items()}
+    above |= {pair[::-1]: 1 - probability for pair, probability in above.items()}
+    return Ranking(standings, [[above.get((row, column)) for column in names] for row in names])
+
+
+def holm(p_values: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
+    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (number left) ≤ `ALPHA`."""
+    rejected: set[tuple[str, str]] = set()
+    for pair in sorted(p_values, key=lambda pair: p_values[pair]):
+        if p_values[pair] * (len(p_values) - len(rejected)) > ALPHA:
+            break
+        rejected.add(pair)
+    return rejected
+
+
+def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
+    """The ranking of models by their estimates on a data set, or on average, by the paired bootstrap.
+
+    The p-values are normal, with the standard error of the bootstrap: 1,000 resamples show none below 0.002, and Holm's
+    procedure needs smaller ones from eight models on.
+    """
+    estimates = {model: results.estimate(model, data, metric) for model in models or results.models}
+    values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
+    by_value = sorted(values, key=lambda name: -values[name])
+    return rank(by_value, lambda a, b: comparison_of(results.difference(a, b, data, metric)))
+
+
+def comparison_of(difference: Difference | None) -> Comparison | None:
+    """A paired bootstrap test as a comparison, by the normal distribution (`rank_models`)."""
+    if difference is None:
+        return None
+    error = difference.ci_half_width / NORMAL.inv_cdf(0.975)
+    above = NORMAL.cdf(difference.points / error) if error else 0.5
+    return Comparison(above, 2 * min(above, 1 - above))

@@ -1,6 +1,7 @@
 """The table: a row for each model, a column for each data set; below them systems made here, and the paper's rows.
 
-For the page, and as text to paste: Markdown, LaTeX, CSV. The best are in bold, and what is below states its source.
+It is shown on the page, and a text to paste: Markdown, LaTeX, CSV. The best are in bold, and rows below them state
+their source.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from training.names import ModelName
 from training.similarities import SIMILARITIES
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
-MARK = "†"  # after an estimate on pairs that were in the model's training data
+# Stands after an estimate on pairs from the model's training data.
+MARK = "†"
 
 
 class TableColumn(NamedTuple):
@@ -31,23 +33,30 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A model's estimates; None where there is none (yet), with the failure if there was one."""
+    """The estimates and failures of a model by column.
+
+    Attributes:
+        trained_on: the columns with pairs from the model's training data.
+        deviations: those over seeds, by column.
+        made_of: the training data of a system of our own.
+    """
 
     model: str
     label: str
     estimates: dict[str, Estimate | None]
     failures: dict[str, str]
     speed: float | None
-    seen: frozenset[str] = frozenset()  # columns with pairs from the model's training data
-    deviations: dict[str, float | None] = field(default_factory=dict)  # over seeds, by column
-    made_of: str = ""  # what a system made here was trained on
+    trained_on: frozenset[str] = frozenset()
+    deviations: dict[str, float | None] = field(default_factory=dict)
+    made_of: str = ""
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """``best``: for each column the models with the highest printed value, without those that were trained on it.
+    """A table of results.
 
-    Neither the systems nor the paper's rows take part.
+    ``best`` has the models with the highest printed value of each column, without those that were trained on it. The
+    systems and the paper's rows take no part. ``overlaps`` are sentences on the data that models have read.
     """
 
     metric: Metric
@@ -56,7 +65,7 @@ class ResultTable:
     system_rows: list[TableRow]
     paper_rows: list[TableRow]
     best: dict[str, set[str]]
-    overlaps: list[str]  # what models have read of the data, a sentence each
+    overlaps: list[str]
 
     @property
     def has_average(self) -> bool:
@@ -65,10 +74,7 @@ class ResultTable:
 
 
 def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
-    """The table of results under one metric. The paper's rows and the systems are added for the paper's metric only.
-
-    That is Spearman ρ of the cosine.
-    """
+    """The table of results under one metric; under Spearman ρ of the cosine also systems and the paper's rows."""
     names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
     rows = [
@@ -78,30 +84,34 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
             {name: results.estimate(model, name, metric) for name in names},
             {name: reason for name in names if (reason := results.failures.get((model, name)))},
             results.speed(model),
-            seen=frozenset(name for name in names if _has_seen(results, model, name)),
+            trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
         )
         for model in results.models
     ]
     best: dict[str, set[str]] = {}
     for name in names:
-        estimates = {row.model: row.estimates[name] for row in rows if name not in row.seen}
-        values = {model: round(each.value, 2) for model, each in estimates.items() if each and not isnan(each.value)}
+        estimates = {row.model: row.estimates[name] for row in rows if name not in row.trained_on}
+        values = {
+            model: round(estimate.value, 2)
+            for model, estimate in estimates.items()
+            if estimate and not isnan(estimate.value)
+        }
         best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
     overlaps = [
-        f"{ModelName.parse(model).label}: {each}"
-        for (model, _), each in results.overlaps.items()
-        if each.shared or each.near
+        f"{ModelName.parse(model).label}: {overlap}"
+        for (model, _), overlap in results.overlaps.items()
+        if overlap.shared or overlap.near
     ]
     if metric != Metric():
         return ResultTable(metric, columns, rows, [], [], best, overlaps)
-    shown = PAPER_TABLES[papers]
-    systems = [_reported_row(results, system) for system in shipped_systems()] if shown else []
-    reported = [_reported_row(results, System(each.model, "", each.figures), each.speed, each.std) for each in shown]
+    paper = PAPER_TABLES[papers]
+    systems = [_reported_row(results, system) for system in shipped_systems()] if paper else []
+    reported = [_reported_row(results, System(row.model, "", row.figures), row.speed, row.std) for row in paper]
     system_rows, paper_rows = ([row for row in part if row.estimates] for part in (systems, reported))
     return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
 
 
-def _has_seen(results: Results, model: str, name: str) -> bool:
+def _was_trained_on(results: Results, model: str, name: str) -> bool:
     """Whether column ``name`` has pairs that the model was trained on.
 
     STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on STSb.
@@ -109,11 +119,11 @@ def _has_seen(results: Results, model: str, name: str) -> bool:
     if model not in CROSS_ENCODERS:
         return False
     sets = averaged_of(results) if name == AVERAGE else [name]
-    return any(paper_column(each, results.sizes.get(each)) in SEMEVAL for each in sets)
+    return any(paper_column(data, results.sizes.get(data)) in SEMEVAL for data in sets)
 
 
 def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
-    """A row that was not measured now, under our columns; its average only if it has all data sets of ours."""
+    """A row of other measurements under our columns, with an average only if it has all data sets."""
     own = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
     columns = {name: [key] for name, key in own.items() if key in system.figures}
     names = averaged_of(results)
@@ -125,8 +135,6 @@ def _reported_row(results: Results, system: System, speed: float | None = None, 
     }
     return TableRow(system.label, system.label, estimates, {}, speed, deviations=deviations, made_of=system.made_of)
 
-
-# ---------------------------------------------------------------- as text
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -185,7 +193,7 @@ FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX
 
 
 def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
-    """Every row, and what it is from; "" for those that were measured."""
+    """Every row and its source, which is "" for those that were measured."""
     return [
         *((row, "") for row in table.rows),
         *((row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows),
@@ -206,7 +214,7 @@ def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, boun
     if estimate is None or isnan(estimate.value):
         return "–"
     value = f"{estimate.value:.2f}"
-    value += MARK if name in row.seen else ""
+    value += MARK if name in row.trained_on else ""
     value = bold.format(value) if row.model in table.best[name] and row in table.rows else value
     return value if isnan(estimate.low) else value + bounds.format(estimate.low, estimate.high)
 

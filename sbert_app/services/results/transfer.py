@@ -1,12 +1,12 @@
-"""Transfer: what a classifier can learn from sentence vectors that were not trained for its task (paper, section 5).
+"""Transfer: classifiers on sentence vectors that were not trained for their task (paper, section 5).
 
 As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its vectors is scored by
-stratified k-fold cross-validation, as the paper says of all tasks (SentEval has test sets for SST, TREC and MRPC).
-The regularisation strength (1/C) is chosen on the training part of each fold, never on the rows that are scored. The
-features of a pair of sentences are |u − v| and u * v.
+stratified k-fold cross-validation, as in the paper (SentEval has test sets for SST, TREC and MRPC). The regularisation
+strength (1/C) is selected on the training part of each fold, never on the rows that are scored. The features of a pair
+of sentences are |u − v| and u * v.
 
-The data: a file with labels, the genres of the STS benchmark (news, captions, forums: data that everyone has), or the
-tasks of section 5 as data sets on the Hub, of which the training splits are read.
+The data are a file with labels, the genres of the STS benchmark (news, captions, forums), or the training splits of the
+tasks of section 5 on the Hub.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
@@ -40,21 +41,25 @@ if TYPE_CHECKING:
 
 
 FOLDS, SEED = 10, 0
-MEAN_SQUARED_NORM = 400.0  # of the features: about 1 for each dimension of a small encoder
-C_VALUES = (0.01, 0.1, 1.0)  # candidates for C, on features of that norm
+# The mean squared norm of the features, about 1 for each dimension of a small encoder.
+MEAN_SQUARED_NORM = 400.0
+C_VALUES = (0.01, 0.1, 1.0)
 MAX_ROWS = 50_000
 MAX_CLASSES = 100
 
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """Sentences, or pairs of sentences, each with a class."""
+    """Sentences, in one column, or pairs of sentences, in two, each with a class.
+
+    ``pairs`` are rows that are related, such as the two sentences of a pair.
+    """
 
     name: str
-    columns: tuple[list[str], ...]  # one or two
+    columns: tuple[list[str], ...]
     labels: list[str]
     notes: tuple[str, ...] = ()
-    pairs: tuple[tuple[int, int], ...] = ()  # rows that are related, such as the two sentences of a pair
+    pairs: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,19 +70,23 @@ class ClassificationData:
 
     @property
     def groups(self) -> np.ndarray:
-        """The group of each row, int (N,). Related rows, and rows that share a sentence, are in the same group."""
+        """The group of each row, int (N,): that of related rows and of rows that share a sentence."""
         return sentence_groups(self.columns, self.pairs)
 
 
 @dataclass(frozen=True)
 class TransferScore:
-    """Cross-validated accuracies in 0–1."""
+    """The accuracies of the folds in 0–1.
+
+    ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times to encode, and to fit
+    and score.
+    """
 
     model: str
     pooling: str | None
-    accuracies: tuple[float, ...]  # one for each fold
-    majority: float  # the accuracy of always predicting the largest class
-    seconds: tuple[float, float]  # to encode; to fit and score
+    accuracies: tuple[float, ...]
+    majority: float
+    seconds: tuple[float, float]
 
     @property
     def mean(self) -> float:
@@ -85,7 +94,7 @@ class TransferScore:
 
     @property
     def std(self) -> float:
-        """Standard deviation over the folds."""
+        """The standard deviation over the folds."""
         return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
 
 
@@ -105,7 +114,7 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     if not {*texts, label} <= set(cells):
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
     columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
-    # Each row is its texts and, last, its class. Those that can be learned from are kept.
+    # Each row is its texts and, last, its class.
     rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
     dropped = len(rows) - len(complete)
@@ -122,8 +131,8 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     if len(sizes) - len(single) < 2:
         raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
     usable = [row for row in complete if row[-1] not in single]
-    *of_texts, labels = (list(column) for column in zip(*usable, strict=True))
-    return ClassificationData(name, tuple(of_texts), labels, tuple(notes))
+    *text_columns, labels = (list(column) for column in zip(*usable, strict=True))
+    return ClassificationData(name, tuple(text_columns), labels, tuple(notes))
 
 
 def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
@@ -134,8 +143,6 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
-    from threadpoolctl import threadpool_limits
-
     started = time.perf_counter()
     features = _features(model, data, watch)
     encoded = time.perf_counter()
@@ -145,7 +152,8 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     for number, (train, test) in enumerate(_splits(targets, data.groups, folds)):
         watch.check()
         watch.report(number / folds, "Classifying")
-        with threadpool_limits(1, user_api="blas"):  # the matrices are too small for a second thread to help
+        # The matrices are too small for a second thread to help.
+        with threadpool_limits(1, user_api="blas"):
             classifier = _fit(features[train], targets[train])
         accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
     majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
@@ -154,7 +162,7 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
 
 
 def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows to train and rows to test, stratified by class; a group is never divided."""
+    """Yields rows to train and rows to test, stratified by class and without dividing a group."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     # Without groups the folds are the same, and made many times faster.
@@ -182,7 +190,7 @@ def _features(model: VectorModel | SparseModel, data: ClassificationData, watch:
 
 
 def _fit(features: Vectors, targets: np.ndarray) -> Any:
-    """Logistic regression; a tenth of the training rows is held out to choose C."""
+    """Fit logistic regression, with C selected on a tenth of the training rows."""
     from sklearn.linear_model import LogisticRegression
 
     held_out = np.random.default_rng(SEED).random(len(targets)) < 0.1
@@ -223,14 +231,14 @@ def load_task(name: str, home: Path) -> ClassificationData:
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
     task = TRANSFER_TASKS[name]
-    # Of the training split; cross-validation makes its own test rows.
+    # Cross-validation makes its own test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
     roles = canonical_names(list(columns))
     return _labelled(task.title, {roles[column]: cells for column, cells in columns.items()}, task.label)
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
-GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6  # columns of the published files
+GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6
 
 
 def sentences_by_genre(home: Path) -> ClassificationData:
@@ -263,7 +271,7 @@ def pairs_by_genre(home: Path) -> Path:
 
 
 def _rows(home: Path) -> list[list[str]]:
-    """Raises InputError for the Hub's copy of the benchmark, which has no genres."""
+    """The rows of STSb dev. InputError for the Hub's copy of the benchmark, which has no genres."""
     lines = (stsb_folder(home).path / "sts-dev.csv").read_text(encoding="utf-8").split("\n")
     rows = [line.split("\t") for line in lines if line.strip()]
     if not all(row[GENRE] in NAMES for row in rows):

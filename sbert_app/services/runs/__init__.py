@@ -1,1 +1,1 @@
-"""Runs: what they would do (estimate.py) and what they did, on disk (store.py, record.py, events.py)."""
+"""Runs: what they would do (`estimate`, `rate`), how they are executed, and what they did, on disk (`store`)."""

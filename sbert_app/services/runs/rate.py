@@ -1,7 +1,6 @@
-"""How long a run takes, by a measured rate.
+"""The duration of a run, by the rate of the newest run from the same base on this machine.
 
-The rate is that of the newest run from the same base on this machine, or of a few training steps that are made for
-this purpose, once, in some seconds.
+Without such a run a few training steps measure the rate, once, in some seconds.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs.estimate import RunEstimate, dev_data, is_on_hub
-from sbert_app.services.runs.events import Event
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Event, Run
 from sbert_app.services.runs.store import RunStore
 from training.assets import plain_sentences
 from training.catalogue import RAW_BERT, WORD_ENCODERS
@@ -35,14 +33,14 @@ _measuring = threading.Lock()
 
 
 class TrainingRate(NamedTuple):
-    """How fast this machine trains, and in ``source`` how that was measured."""
+    """The speed of training on this machine, and its ``source`` in words."""
 
     sentences_per_second: float
     evaluation_seconds: float
     source: str
 
     def seconds(self, estimate: RunEstimate) -> float | None:
-        """The duration of a run; None if the number of steps is not known."""
+        """The duration of a run; None if the number of steps is unknown."""
         config, steps = estimate.config, estimate.steps
         if steps is None:
             return None
@@ -66,7 +64,7 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
 
 
 def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
-    """Whether `measure_rate` can run now: base and data are on this machine, and none of all ``runs`` is running."""
+    """Whether `measure_rate` can run: base and data are on this machine, and none of the ``runs`` is running."""
     model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
     is_here = model.is_scratch or model.run_id is not None or model.name == RAW_BERT
     has_base = is_here or any(folder.is_dir() for folder in folders)
@@ -77,7 +75,7 @@ def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) ->
 
 
 def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
-    """Train a few steps without saving anything. Takes seconds, once for each kind of run."""
+    """Train a few steps without saving anything, for some seconds, once for each kind of run."""
     from training.trainer.train import train
 
     with _measuring:
@@ -85,11 +83,11 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
             config = estimate.config.replace(
                 max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, report_to=(), mine_negatives=False
             )
-            # Of the same speed, without what precedes the steps: a teacher's targets, the mining of negatives.
+            # This run has the same speed, but no targets of a teacher and no negatives before its first step.
             if config.teacher:
                 objective = "triplet" if estimate.columns == 3 else "simcse"
-                taught = next(part.data for part in config.parts if part.facts.needs_teacher())
-                changes = {"objective": objective, "train_data": taught, "teacher": None}
+                data = next(part.data for part in config.parts if part.facts.needs_teacher())
+                changes = {"objective": objective, "train_data": data, "teacher": None}
                 config = config.replace(**changes, batch_size=max(2, config.batch_size))
             events: list[Event] = []
             train(config, on_event=events.append, home=store.home)
@@ -104,7 +102,7 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
 
 
 def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
-    """About how many sentences an evaluation encodes: random ones, plain ones, the evaluation data."""
+    """The approximate number of sentences of an evaluation: random ones, plain ones, the evaluation data."""
     distinct = {text for data in dev_data(eval_data, home) for column in data.columns for text in column}
     return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
 

@@ -1,32 +1,37 @@
-"""Run: a snapshot of one run on disk, and why one cannot be used as asked.
+"""A run on disk: its record, its events and the progress that they describe; and presets to start from.
 
-Plain values; `sbert_app.services.runs.store` reads and changes them. The messages are shown to users as they are.
+`runs.store` reads and changes these plain values. The messages of the errors are shown to users.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from os import fstat
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.background.state import State
-from sbert_app.services.runs.events import Event, RunProgress
-from sbert_app.services.store.documents import Timestamp, read_document
+from sbert_app.services.background.watch import State
+from sbert_app.services.store.documents import Timestamp, read_document, unreadable
+from training.assets import asset
 from training.atomic import write_bytes
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError, without_folders
 from training.names import ModelName
 from training.trainer.config import RunConfig
+from training.trainer.events import Event, parse_events
+from training.trainer.health import warnings
+from training.trainer.run_metrics import RUN_METRICS, main_metric
 
 QUEUED = frozenset({State.QUEUED})
 LONGEST_NAME = 80
 
 
 class RunError(UserFacingError):
-    """A run cannot be used as asked."""
+    """A run cannot be used for this purpose."""
 
 
 class RunNotFound(RunError):  # noqa: N818 - reads as a state
@@ -38,22 +43,22 @@ class RunBusy(RunError):  # noqa: N818
 
 
 class RunStateError(RunError):
-    """The run's state does not allow what was asked, such as stopping one that is finished."""
+    """The run's state does not allow this, such as stopping a finished run."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """``run.json``, written only by the holder of the run's lock. Times are seconds since 1970."""
+    """``run.json``, which only the holder of the run's lock writes. Times are seconds since 1970."""
 
     state: State
     created: Timestamp
-    started: Timestamp | None = None  # None until a process works on it
+    started: Timestamp | None = None
     ended: Timestamp | None = None
     reason: str | None = None
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """What other versions add is ignored. Raises RunNotFound if the file does not exist or is damaged."""
+        """Read the record of a folder. RunNotFound if it does not exist or is damaged."""
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
@@ -62,22 +67,23 @@ class RunRecord:
             raise RunNotFound(error, error.public) from error
 
     def write(self, folder: Path) -> None:
-        """Atomically. Raises OSError if the disk is full."""
+        """Write the record atomically. Raises OSError if the disk is full."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-        write_bytes(folder / "run.json", text.encode(errors="replace"))  # a reason quotes what was wrong
+        # A reason quotes the wrong input.
+        write_bytes(folder / "run.json", text.encode(errors="replace"))
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it was when it was read; it may have been deleted since."""
+    """A run as it was when it was read. Users can change its ``name``; ``progress`` sums up the events."""
 
     id: str
     folder: Path
-    name: str  # can be changed by the user
+    name: str
     config: RunConfig
     record: RunRecord
     events: Sequence[Event]
-    progress: RunProgress  # what the events say
+    progress: RunProgress
 
     @property
     def state(self) -> State:
@@ -85,7 +91,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why it ended early, for visitors; empty if it did not."""
+        """The reason why the run ended early, for visitors; "" if it did not."""
         return without_folders(self.record.reason or "")
 
     @cached_property
@@ -116,7 +122,7 @@ class Run:
 
 
 def default_name(config: RunConfig) -> str:
-    """The name of a run that was given none: objectives, concatenation, pooling, base."""
+    """The name of a run without one: objectives, concatenation, pooling, base."""
     concatenation = f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
     objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
@@ -124,9 +130,152 @@ def default_name(config: RunConfig) -> str:
 
 
 def slug(text: str) -> str:
-    """``text`` as part of a file name: lower-case letters, digits and hyphens, at most 40; may be empty."""
+    """A text as part of a file name: at most 40 lower-case letters, digits and hyphens, or none."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
 
 
 def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+NLI = ("nli", "snli", "mnli", "all-nli")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A starting point of a run (``assets/presets.json``): fields of a `RunConfig`, and what it teaches.
+
+    The recipes of the paper (sections 3.1 and 4) start from a raw BERT of the Hub. Presets start from the model that
+    ships, which was already trained on sentence pairs, so that they work anywhere and the curves rise less; each states
+    the base of the paper.
+    """
+
+    title: str
+    lesson: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def config(self) -> RunConfig:
+        return RunConfig(**self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """A value for each field of a run, except data that the user has to select."""
+        return RunConfig("regression", pooling="mean").to_dict() | self.values
+
+
+PRESETS = read_document(asset("presets.json"), dict[str, Preset])
+
+
+def two_stage_base(runs: Iterable[Run]) -> str:
+    """The newest run on NLI data that has a model, or else the default base."""
+    for run in runs:
+        if run.has_model and run.config.train_data.partition(":")[0] in NLI:
+            return str(ModelName.of_run(run.id))
+    return DEFAULT_MODEL
+
+
+class EventReader:
+    """The events of a file ``events.jsonl`` that another process may be writing. Not thread-safe.
+
+    Each call reads only new lines; an incomplete last line waits for the next call, and a line that a crash truncated
+    is skipped. A run that is resumed withdraws events (`training.trainer.events`): its file is then another one or
+    shorter, and is read again from its beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._events: list[Event] = []
+        self._position = 0
+        self._inode = 0
+
+    def read(self) -> list[Event]:
+        """All events, the oldest first; none while there is no file. InputError if it cannot be read."""
+        if self._path.exists() and not self._path.is_file():
+            raise unreadable(self._path, "it is no file")
+        try:
+            with self._path.open("rb") as file:
+                status = fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._position:
+                    self._restart(status.st_ino)
+                file.seek(self._position)
+                complete, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            self._restart(0)
+            return self._events
+        except OSError as error:
+            # It may be a link to itself.
+            raise unreadable(self._path, error) from None
+        self._position += len(complete) + len(newline)
+        self._events += parse_events(complete)
+        return self._events
+
+    def _restart(self, inode: int) -> None:
+        self._events, self._position, self._inode = [], 0, inode
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """The progress of a run by its events. Figures are None until an event has them.
+
+    Attributes:
+        memory_gb: the most memory of a GPU so far.
+        notes: the transformations of the data.
+        baseline, latest, best: evaluations before the first step, at last, and the best after the first step.
+        warnings: those of `training.trainer.health`.
+        test: the evaluation of the best model on the test split of the dev data.
+    """
+
+    step: int = 0
+    steps: int | None = None
+    loss: float | None = None
+    sentences_per_second: float | None = None
+    seconds_left: float | None = None
+    rows: int | None = None
+    device: str | None = None
+    memory_gb: float | None = None
+    dtype: str | None = None
+    pooling: str | None = None
+    notes: tuple[str, ...] = ()
+    baseline: Event | None = None
+    latest: Event | None = None
+    best: Event | None = None
+    warnings: tuple[str, ...] = ()
+    test: Event | None = None
+
+    @classmethod
+    def from_events(cls, events: Sequence[Event]) -> RunProgress:
+        start = _last(events, "state", lambda event: event.get("state") == State.RUNNING) or {}
+        train = _last(events, "train") or {}
+        timed = _last(events, None, lambda event: event.get("seconds_left") is not None) or {}
+        return cls(
+            step=events[-1].get("step", 0) if events else 0,
+            **{key: start.get(key) for key in ("steps", "rows", "device", "dtype", "pooling")},
+            **{key: train.get(key) for key in ("loss", "sentences_per_second", "memory_gb")},
+            seconds_left=timed.get("seconds_left"),
+            notes=tuple(start.get("notes") or ()),
+            baseline=next((event for event in events if event["kind"] == "eval" and event["step"] == 0), None),
+            latest=_last(events, "eval"),
+            best=_last(events, "eval", lambda event: bool(event.get("best")) and event["step"] > 0),
+            test=_last(events, "test"),
+            warnings=tuple(warnings(events)),
+        )
+
+    @property
+    def measure(self) -> str | None:
+        """The main metric of the run, a key of `RUN_METRICS`; None before the first evaluation."""
+        return main_metric(self.latest or {})
+
+    @property
+    def collapsed(self) -> str | None:
+        """The reason, if the embeddings had collapsed in the last evaluation."""
+        return (self.latest or {}).get("collapsed")
+
+    def figure(self, event: Event | None) -> float | None:
+        """The metric of one evaluation on the scale of pages (ρ ×100)."""
+        value = (event or {}).get(self.measure or "")
+        return None if value is None else value * RUN_METRICS[self.measure or "loss"].factor
+
+
+def _last(
+    events: Sequence[Event], kind: str | None, matches: Callable[[Event], bool] = lambda event: True
+) -> Event | None:
+    return next((event for event in reversed(events) if kind in (None, event["kind"]) and matches(event)), None)

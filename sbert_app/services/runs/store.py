@@ -1,4 +1,4 @@
-"""RunStore: the runs on disk. A run's folder is the truth; any process that can read it can show the run.
+"""The runs on disk. A run's folder is the truth; any process that can read it can show the run.
 
     home/runs/<id>/config.json     the settings, a `training.trainer.config.RunConfig`; never changed
                    name.txt        its name, which the user can change
@@ -12,8 +12,8 @@
     queued -> running -> finished | failed | stopped | interrupted
 
 The process that works on a run holds a file lock on ``lock``, which the operating system releases when the process
-ends, however it ends. A run whose state is "running" and whose lock is free was interrupted. This needs no heartbeat
-and no process ids, which are reused. Any process may create the file ``stop``; the training loop looks for it.
+ends in any way. A run whose state is "running" and whose lock is free was interrupted. Any process may create the file
+``stop``, which ends the training loop.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from sbert_app.services.background.state import AT_WORK, RESUMABLE, State
-from sbert_app.services.runs.events import Event, EventReader, RunProgress
+from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
 from sbert_app.services.runs.record import (
     LONGEST_NAME,
     QUEUED,
+    Event,
+    EventReader,
     Run,
     RunBusy,
     RunNotFound,
+    RunProgress,
     RunRecord,
     RunStateError,
     default_name,
@@ -57,7 +59,8 @@ if TYPE_CHECKING:
 
 PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
-RESERVED_BYTES = 64 * 1024  # on the disk while a run is running, so that its end can be recorded on a full disk
+# So many bytes of the disk are held while a run is running, to record its end on a full disk.
+RESERVED_BYTES = 64 * 1024
 
 
 class RunStore:
@@ -73,12 +76,13 @@ class RunStore:
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
         self._listing = threading.Lock()
-        self._readings = 0  # how many times `list` has begun to read the runs
+        # The number of times that `list` has begun to read the runs.
+        self._readings = 0
         self._damaged: Sequence[UserFacingError] = ()
-        self._listed: tuple[int, Sequence[Run]] = (0, ())  # the number of the last complete reading, and its runs
-        self._ended: dict[str, tuple[object, Run]] = {}  # those not at work, with the `_stamp` of their folders
-
-    # ------------------------------------------------------------ reading
+        # The number of the last complete reading, and its runs.
+        self._listed: tuple[int, Sequence[Run]] = (0, ())
+        # The runs that are not at work, with the `_stamp` of their folders.
+        self._ended: dict[str, tuple[object, Run]] = {}
 
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
@@ -91,7 +95,7 @@ class RunStore:
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
-        """The state of a run as it is now; None if there is no such run. Quicker than `get`."""
+        """The state of a run, or None if there is none of that id. It is quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
         except RunNotFound:
@@ -100,8 +104,7 @@ class RunStore:
     def list(self) -> list[Run]:
         """Every run, the newest first.
 
-        Calls that arrive during a reading all get the result of the next one, which is not older than any of them:
-        a page that opens asks for the runs in several places at once.
+        Calls during a reading share the next one, as a page that opens asks for the runs in several places at once.
         """
         begun_before = self._readings
         with self._listing:
@@ -113,7 +116,7 @@ class RunStore:
             return [*runs]
 
     def damaged(self) -> Sequence[UserFacingError]:
-        """Why the last reading of `list` has left out runs, one error for each."""
+        """The errors of the runs that the last `list` has left out."""
         return self._damaged
 
     def _read_all(self) -> Sequence[Run]:
@@ -122,28 +125,30 @@ class RunStore:
         for file in self._records():
             try:
                 stamp = _stamp(file.parent)
-                kept, run = before.get(file.parent.name, (None, None))
-                if run is None or kept != stamp:
+                old_stamp, run = before.get(file.parent.name, (None, None))
+                if run is None or old_stamp != stamp:
                     run = self.get(file.parent.name)
                 if run.state not in AT_WORK:
                     self._ended[run.id] = stamp, run
                 runs.append(run)
             except (UserFacingError, OSError) as error:
-                if os.path.lexists(file):  # else it was deleted meanwhile
+                # It may have been deleted meanwhile.
+                if os.path.lexists(file):
                     damaged.append(error if isinstance(error, UserFacingError) else unreadable(file.parent, error))
         self._damaged = damaged
         return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
 
     def ids(self, state: State) -> Sequence[str]:
-        """The ids of the runs in this state, the oldest first. Quicker than `list`."""
-        found = []
+        """The ids of the runs in this state, the oldest first. It is quicker than `list`."""
+        ids = []
         for file in self._records():
-            with suppress(UserFacingError, OSError):  # deleted meanwhile, or damaged, so that nothing can execute it
+            # A damaged run cannot be executed, and others may be deleted meanwhile.
+            with suppress(UserFacingError, OSError):
                 record = self._current_record(file.parent)
                 self._config(file.parent.name, file.parent)
                 if record.state == state:
-                    found.append((record.created, file.parent.name))
-        return [run_id for _, run_id in sorted(found)]
+                    ids.append((record.created, file.parent.name))
+        return [run_id for _, run_id in sorted(ids)]
 
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
@@ -160,14 +165,11 @@ class RunStore:
             log.seek(max(0, file.stat().st_size - 200 * lines))
             return "\n".join(log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:])
 
-    # ------------------------------------------------------------ changing
-
     def create(self, config: RunConfig, queue: bool = True) -> Run:
-        """A new run. Its id is date, time and a few words: 20261121-034512-regression-mean.
+        """Create a run. Its id is date, time and a few words: 20261121-034512-regression-mean.
 
-        Its state is queued, so that any worker may take it; with ``queue`` False it is stopped, for the caller to
-        execute. Raises InputError if the disk is full or the home folder is not writable, and for a config with objects
-        of another program.
+        It is queued for any worker, or stopped, for the caller to execute. InputError if the disk is full or the home
+        folder is not writable, and for a config with objects of another program.
         """
         check_queueable(config)
         words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
@@ -194,7 +196,7 @@ class RunStore:
         return self.get(run_id)
 
     def stop(self, run_id: str) -> Run:
-        """Stop a queued run at once, a running one at its next step. Raises RunStateError if it is neither."""
+        """Stop a queued run at once, a running one at its next step. RunStateError for any other."""
         folder = self._run_folder(run_id)
         state = self._current_record(folder).state
         if state not in AT_WORK:
@@ -226,17 +228,18 @@ class RunStore:
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
             deleted = self.folder / f".deleted-{run_id}"
-            folder.rename(deleted)  # at once, however long the removal takes
+            # The run is gone at once, however long the removal takes.
+            folder.rename(deleted)
         shutil.rmtree(deleted)
         self._event_readers.pop(run_id, None)
         self._configs.pop(run_id, None)
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
-        """Work on a run that is in one of ``states``: it is running inside the block and has ended after it.
+        """Work on a run in one of ``states``, which is running inside the block and has ended after it.
 
-        An exception in the block makes it failed (KeyboardInterrupt and SystemExit: interrupted) and is raised again.
-        RunStateError if it is in another state, and is left alone; RunBusy if another process works on it.
+        After an exception in the block it has failed, or is interrupted by KeyboardInterrupt and SystemExit.
+        RunStateError if it is in another state; RunBusy if another process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -244,7 +247,8 @@ class RunStore:
             if record.state not in states:
                 raise RunStateError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
             if record.state != State.QUEUED:
-                (folder / "stop").unlink(missing_ok=True)  # left from the last time
+                # It may be left from the last time.
+                (folder / "stop").unlink(missing_ok=True)
             lease = RunLease(self.get(run_id), resume=record.started is not None)
             record = replace(record, state=State.RUNNING, started=time.time(), ended=None, reason=None)
             record.write(folder)
@@ -259,10 +263,8 @@ class RunStore:
                 (folder / "reserve").unlink(missing_ok=True)
                 replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
 
-    # ------------------------------------------------------------ internal
-
     def _current_record(self, folder: Path) -> RunRecord:
-        """The record; a running run whose lock is free becomes interrupted here."""
+        """The record, after a running run whose lock is free has become interrupted."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
             with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
@@ -270,7 +272,7 @@ class RunStore:
         return record
 
     def _locked_record(self, folder: Path) -> RunRecord:
-        """The record, for the holder of the lock: nobody else works on the run, whatever its state says."""
+        """The record for the holder of the lock, as whom nobody else works on the run, whatever its state."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
             record = replace(record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time())
@@ -287,7 +289,8 @@ class RunStore:
         except Timeout as error:
             raise RunBusy(message) from error
         try:
-            if not os.path.lexists(folder / "run.json"):  # deleted meanwhile: the lock has made its folder anew
+            # It was deleted meanwhile, and the lock has created its folder anew.
+            if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
             self._run_folder(folder.name)
             yield
@@ -298,16 +301,16 @@ class RunStore:
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
             missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
-            raise RunNotFound(missing, missing)  # whatever was asked for, also a path
+            raise RunNotFound(missing, missing)
         return folder
 
     def _records(self) -> Sequence[Path]:
-        """The file run.json of each run, also one that is a link that leads nowhere, which a glob leaves out."""
+        """The file run.json of each run, also a link that leads nowhere, which a glob would leave out."""
         files = [folder / "run.json" for folder in self.folder.glob("[!.]*")]
         return [file for file in files if os.path.lexists(file)]
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
-        config = self._configs.get(run_id)  # of a run that another thread may be deleting
+        config = self._configs.get(run_id)
         if config is None:
             try:
                 config = self._configs[run_id] = read_document(folder / "config.json", RunConfig)
@@ -316,7 +319,7 @@ class RunStore:
         return config
 
     def _create_folder(self, stem: str) -> tuple[str, Path]:
-        """A new folder, also when two runs are created in the same second."""
+        """Create a folder, even when two runs are created in the same second."""
         for number in count(1):
             run_id = stem if number == 1 else f"{stem}-{number}"
             with suppress(FileExistsError):
@@ -326,26 +329,30 @@ class RunStore:
 
 
 def _stamp(folder: Path) -> object:
-    """What changes whenever what a `Run` says of a run that is not at work does."""
-    found = []
+    """A value that changes with the folder of a run that is not at work."""
+    stats = []
     for name in ("run.json", "name.txt", "events.jsonl", "model"):
-        with suppress(OSError):  # it is not there, or cannot be read, and whoever reads it says why
+        # A file that cannot be read is reported by its reader.
+        with suppress(OSError):
             status = (folder / name).stat()
-            found.append((status.st_ino, status.st_ctime_ns))
-    return found
+            stats.append((status.st_ino, status.st_ctime_ns))
+    return stats
 
 
 @dataclass
 class RunLease:
-    """A run that this process works on. ``state`` and ``reason`` at the end of the block are how the run ended."""
+    """A run that this process works on, and that ends with ``state`` and ``reason``.
+
+    ``resume`` says that a process has worked on it before.
+    """
 
     run: Run
-    resume: bool  # whether a process has worked on it before
+    resume: bool
     state: State = State.INTERRUPTED
     reason: str | None = None
 
     def end(self, result: RunResult) -> RunResult:
-        """The run has ended with this result: stopped by a user, or interrupted, as its process was asked to end."""
+        """End the run with a result. Without the file ``stop`` its process was asked to end, and it is interrupted."""
         self.state, self.reason = State(result.status), result.reason
         if self.state == State.STOPPED and not (self.run.folder / "stop").exists():
             self.state, self.reason = State.INTERRUPTED, PROCESS_ENDED

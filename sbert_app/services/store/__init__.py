@@ -1,7 +1,7 @@
 """The home folder, and the one reader and writer of its records (`documents`).
 
-`HOME` lists every kind of file in a home folder: docs/settings.md shows the list, `home backup` saves what is people's
-work, and a test damages each kind.
+`HOME` lists every kind of file in a home folder. docs/settings.md has the list, `home backup` saves people's work, and
+a test damages each kind.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ from typing import NamedTuple
 
 
 class HomeEntry(NamedTuple):
-    """A folder or file of the home folder. Patterns of its files stand by what becomes of one that is damaged.
+    """A folder or file of the home folder, with patterns of its files by the fate of a damaged one.
 
     In a pattern * is also a slash.
+
+    Attributes:
+        reported: a sentence names the file, and what to do.
+        skipped: its damaged parts count as missing.
+        recomputed: it is computed again.
+        is_work: whether it is people's work, and not rebuilt or fetched again.
     """
 
     name: str
     what: str
-    reported: tuple[str, ...] = ()  # one sentence names it, and what to do
-    skipped: tuple[str, ...] = ()  # what is damaged in it counts as not there
+    reported: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     recomputed: tuple[str, ...] = ()
-    is_work: bool = False  # people's work; everything else is rebuilt or fetched again
+    is_work: bool = False
 
 
 HOME = (
@@ -64,9 +70,9 @@ HOME = (
 
 
 def home_entry(path: str) -> HomeEntry | None:
-    """The part of the home folder that a file belongs to, by its path there; None if no part of the app writes it."""
+    """The part of the home folder that a file belongs to, by its path there; None for files of others."""
     for entry in HOME:
         if path.startswith(entry.name):
             patterns = (*entry.reported, *entry.skipped, *entry.recomputed)
-            return entry if any(fnmatchcase(path.removeprefix(entry.name), each) for each in patterns) else None
+            return entry if any(fnmatchcase(path.removeprefix(entry.name), pattern) for pattern in patterns) else None
     return None

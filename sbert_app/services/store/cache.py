@@ -24,7 +24,7 @@ from training.atomic import open_atomic, sweep
 log = logging.getLogger("sbert_lab.cache")
 
 MAX_BYTES = 4 << 30
-SINGLE = "array"  # the name of an array that is stored alone
+SINGLE = "array"
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -34,11 +34,11 @@ class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
     Arrays are stored by name as KEY.npz, with checksums. Files are written atomically and never unpickled. A file that
-    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent; what is computed in
-    its place is written over it.
+    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent, and a new one replaces
+    it.
 
-    ``folder`` is created when the first entry is stored, ``shipped`` is a second one that is only read; ``max_bytes``
-    is the total size of the files, and a larger entry is not stored.
+    ``folder`` is created with the first entry; ``shipped`` is a second one that is only read. A larger entry than
+    ``max_bytes``, the total size of the files, is not stored.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
@@ -53,7 +53,7 @@ class DiskCache:
         self.put_arrays(key, {SINGLE: array})
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The array stored under ``key``; if there is none, it is computed and stored."""
+        """The array of a key, which is computed and stored if there is none."""
         array = self.get(key)
         if array is None:
             array = compute()
@@ -93,22 +93,23 @@ class DiskCache:
             log.warning("%s.npz cannot be stored in the cache: %s", key, error)
 
 
-def remove_least_used(files: Iterable[Path], max_bytes: int, kept: Path | None = None) -> None:
-    """Remove files, the least recently used first, until all together have at most ``max_bytes``; ``kept`` stays."""
+def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None = None) -> None:
+    """Remove the least recently used files, but not ``spared``, until all together have at most ``max_bytes``."""
     entries = []
     for file in files:
-        with suppress(FileNotFoundError):  # evicted by another process
+        # Another process may have evicted it.
+        with suppress(FileNotFoundError):
             stat = file.stat()
             entries.append((stat.st_mtime_ns, stat.st_size, file))
     excess = sum(size for _, size, _ in entries) - max_bytes
     for _, size, file in sorted(entries):
-        if excess > 0 and file != kept:
+        if excess > 0 and file != spared:
             file.unlink(missing_ok=True)
             excess -= size
 
 
 class KeyedLocks(Generic[K]):
-    """A lock for each key: of threads that want the same, one computes and the others wait. Thread-safe."""
+    """A lock for each key, so that one of several threads computes and the others wait. Thread-safe."""
 
     def __init__(self) -> None:
         self._locks: dict[K, threading.Lock] = {}
@@ -120,9 +121,9 @@ class KeyedLocks(Generic[K]):
 
 
 class LRUCache(Generic[K, V]):
-    """Objects in memory up to a total size. Thread-safe. The newest entry is kept even if it alone is larger.
+    """Objects in memory up to a total size and number. Thread-safe. The newest entry stays even if it is larger.
 
-    By default the size of each is 1, so that ``max_size`` is a number of objects; ``max_count`` is one in any case.
+    By default the size of each object is 1.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class LRUCache(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The object stored under ``key``, now the most recently used; None if there is none."""
+        """The object of a key, which is now the most recently used; None if there is none."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -142,7 +143,7 @@ class LRUCache(Generic[K, V]):
             return self._entries[key]
 
     def put(self, key: K, value: V) -> bool:
-        """Store an object and evict others until both limits hold -> whether there were any."""
+        """Store an object and evict others until both limits hold. Returns whether any was evicted."""
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)
@@ -154,7 +155,7 @@ class LRUCache(Generic[K, V]):
             return len(self._entries) < before
 
     def __iter__(self) -> Iterator[K]:
-        """The keys as they are now, the least recently used first."""
+        """Yields the current keys, the least recently used first."""
         with self._lock:
             return iter(list(self._entries))
 

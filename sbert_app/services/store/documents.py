@@ -1,14 +1,14 @@
 """Records on disk: a JSON file each, of one dataclass or pydantic model, in a folder of their own.
 
     projects = DocumentStore(home / "annotations", ProjectInfo, "/project.json", what="project")
-    projects.get(key)                                an error in one sentence if there is none, or it is damaged
+    projects.get(key)                                an error of one sentence if there is none, or it is damaged
     projects.change(key, lambda project: ...)        read, changed and written by one process at a time
     projects.create("20261121-news", project)        under an id that no other process gets
     projects.list()                                  every record that can be read, and an error for each other
 
-A file is written at once (`training.atomic`): a killed process leaves the old record or the new one. A file that holds
-no such record, whatever it holds instead, is one `InputError` that names it and says what to do; it is never written
-over, and it hides no other. Fields of later versions are ignored; missing ones have their defaults, if they have any.
+A file is written atomically: a killed process leaves the old record or the new one. A damaged file is one `InputError`
+that names it and says what to do; it is never written over, and hides no other. Unknown fields are ignored, and missing
+ones have their defaults.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
+from filelock import FileLock
 from pydantic import Field, TypeAdapter, ValidationError
 
 from training.atomic import write_bytes
@@ -30,15 +31,17 @@ from training.names import is_id
 
 Document = TypeVar("Document")
 HALF_A_CHARACTER = "{} has half a character (a lone surrogate), and cannot be saved; replace it"
-Timestamp = Annotated[float, Field(ge=0, le=253_402_300_799)]  # seconds since 1970, up to the year 9999
+# Seconds since 1970, up to the year 9999.
+Timestamp = Annotated[float, Field(ge=0, le=253_402_300_799)]
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 
 
 def read_document(path: Path, kind: type[Document]) -> Document:
-    """The record in a file. FileNotFoundError if there is none of that name, InputError if it cannot be read."""
+    """The record in a file. FileNotFoundError if there is no file, InputError if it cannot be read."""
     try:
-        if not path.is_file() and path.exists():  # a pipe would block
+        # A pipe would block.
+        if not path.is_file() and path.exists():
             raise unreadable(path, "it is no file")
         return _adapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as error:
@@ -53,17 +56,18 @@ def read_document(path: Path, kind: type[Document]) -> Document:
 
 
 def write_document(path: Path, document: object) -> None:
-    """Write a record at once, in place of an older one. Raises InputError if it cannot be written."""
+    """Write a record atomically, in place of an older one. InputError if it cannot be written."""
     try:
         write_bytes(path, _adapter(type(document)).dump_json(document, indent=1) + b"\n")
     except OSError as error:
         raise unwritable(path, error) from error
-    except ValueError as error:  # what pydantic cannot serialise
+    except ValueError as error:
+        # pydantic cannot serialise half a character.
         raise InputError(HALF_A_CHARACTER.format("the text")) from error
 
 
 def check_text(text: str, what: str) -> str:
-    """``text``, which is to be saved as ``what``. InputError if it has a lone surrogate, which no file can hold."""
+    """Returns a text that is to be saved as ``what``. InputError for a lone surrogate, which no file can hold."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -72,7 +76,7 @@ def check_text(text: str, what: str) -> str:
 
 
 def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document | None]]:
-    r"""(number, record) of each line of a JSON Lines file, which "\n" alone ends; None for a line that is no record.
+    r"""Yields number and record of each line of a JSON Lines file, which "\n" alone ends; None for a damaged line.
 
     Raises InputError if there is no such file, or it cannot be read.
     """
@@ -89,7 +93,7 @@ def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document
 
 
 class Listing(NamedTuple, Generic[Document]):
-    """The records of a store by id, in the order of the ids, and why each of the others cannot be read."""
+    """The records of a store in the order of their ids, and the errors of those that cannot be read."""
 
     documents: dict[str, Document]
     damaged: tuple[InputError, ...]
@@ -99,11 +103,11 @@ class DocumentStore(Generic[Document]):
     """Records of one kind in a folder, which is created with the first. Safe for several threads and processes.
 
     Args:
-        folder: of the records.
+        folder: the folder of the records.
         kind: a dataclass or a pydantic model.
-        suffix: of a record's file behind its id: ".json", or "/job.json" where each record has a folder.
+        suffix: the end of a file after its id: ".json", or "/job.json" where each record has a folder.
         what: one record in words.
-        default: what stands for a record that does not exist.
+        default: stands for a record that does not exist.
     """
 
     def __init__(
@@ -117,13 +121,13 @@ class DocumentStore(Generic[Document]):
         self.folder, self.kind, self.suffix, self.what, self.default = folder, kind, suffix, what, default
 
     def path(self, key: str) -> Path:
-        """The file of a record. Raises InputError if there can be none of that id."""
+        """The file of a record. InputError if no record can have that id."""
         if not is_id(str(key)):
             raise InputError(f"there is no {self.what} {key!r:.82}")
         return self.folder / f"{key}{self.suffix}"
 
     def get(self, key: str) -> Document:
-        """The record of that id, or the default. Raises InputError if it is damaged, or there is neither."""
+        """The record of that id, or the default. InputError if it is damaged, or there is neither."""
         try:
             return read_document(self.path(key), self.kind)
         except FileNotFoundError:
@@ -132,7 +136,7 @@ class DocumentStore(Generic[Document]):
             return self.default
 
     def list(self) -> Listing[Document]:
-        """All records. One that is deleted meanwhile is left out."""
+        """All records, without those that are deleted meanwhile."""
         documents, damaged = {}, []
         for key in self.ids():
             try:
@@ -144,7 +148,7 @@ class DocumentStore(Generic[Document]):
         return Listing(documents, tuple(damaged))
 
     def create(self, stem: str, document: Document) -> str:
-        """Keep a new record; its id is ``stem``, with -2, -3, … behind it if there is one. InputError as `put`."""
+        """Store a new record under the id ``stem``, ``stem``-2, … and return the id. InputError as `put`."""
         with self.locked():
             names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
             key = next(name for name in names if not os.path.lexists(self._place(self.path(name))))
@@ -152,7 +156,7 @@ class DocumentStore(Generic[Document]):
         return key
 
     def put(self, key: str, document: Document) -> None:
-        """Keep a record in place of the one of that id. Raises InputError if the disk is full or not writable."""
+        """Store a record in place of the one of that id. InputError if the disk is full or not writable."""
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,15 +174,14 @@ class DocumentStore(Generic[Document]):
     def delete(self, key: str) -> None:
         """Remove a record, and its folder if it has one."""
         path = self.path(key)
-        path.unlink(missing_ok=True)  # first: what is left of a folder is no record
+        # The file goes first, as the rest of a folder is no record.
+        path.unlink(missing_ok=True)
         if self._place(path) != path:
             shutil.rmtree(self._place(path), ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """No other thread or process creates or changes a record of this store meanwhile. Not reentrant."""
-        from filelock import FileLock
-
+        """Keep all other threads and processes from creating or changing records. Not reentrant."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock"):
@@ -187,11 +190,11 @@ class DocumentStore(Generic[Document]):
             raise unwritable(self.folder, error) from error
 
     def _place(self, path: Path) -> Path:
-        """The file or the folder that a record has for itself."""
+        """The file or the folder of a record."""
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
-        """The ids of all records, damaged ones too, in their order. Raises InputError if the folder cannot be read."""
+        """Yields the ids of all records in order, also of damaged ones. InputError if the folder cannot be read."""
         file_suffix, _, inner = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())

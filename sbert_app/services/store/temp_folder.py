@@ -1,7 +1,7 @@
-"""The folder of uploads and results: how much it may hold, and that what nobody has used for a day leaves it.
+"""The folder of uploads and results, with a limit of its size and of the age of its parts.
 
-It holds *things*: an upload, a scored file with its record and its results, a file that was made for a download. A
-thing is removed as a whole, a day after the last of its files was written, so that what is still in use loses no part.
+A part is an upload, a scored file with its record and its results, or a file for a download. It is removed as a whole,
+a day after the last of its files was written, so that nothing in use loses a file.
 """
 
 from __future__ import annotations
@@ -21,37 +21,38 @@ from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
 
-RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports")  # each the folder of one kind of things
+RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports")
 KEPT_SECONDS = 24 * 3600.0
-UNTOUCHED_SECONDS = 300.0  # a half-written file of a process that has ended; one that is written is younger
+# An older half-written file belongs to a process that has ended.
+UNTOUCHED_SECONDS = 300.0
 
 
 class TempFolder:
-    """``path`` and the bytes it may hold. Results are refused when it is full, as uploads are."""
+    """A folder and the bytes that it may hold. Uploads and results are refused when it is full."""
 
     def __init__(self, path: Path, most: float = math.inf) -> None:
         self.path, self.most = path, most
 
     def check_room(self, more: int = 0) -> None:
-        """InputError if so many more bytes do not fit."""
+        """Raises InputError if so many more bytes do not fit."""
         if more + folder_size(self.path) > self.most:
             raise InputError(is_full(self.most))
 
     def results(self, kind: str) -> Path:
-        """The folder of one kind of results, of `RESULTS`. InputError if there is no room for more of them."""
+        """The folder of one kind of `RESULTS`. InputError if there is no room for more of them."""
         if kind not in RESULTS:
             raise ValueError(kind)
         self.check_room()
         return self.path / kind
 
     def new_folder(self, kind: str) -> Path:
-        """A folder for one result, which nobody guesses. InputError as `results`."""
+        """Create a folder for one result, whose name nobody guesses. InputError as `results`."""
         folder = self.results(kind) / token_hex(8)
         folder.mkdir(parents=True)
         return folder
 
     def clean(self) -> None:
-        """Remove uploads and results that are older than a day, and what ended processes have left half-written."""
+        """Remove uploads and results that are older than a day, and half-written files of ended processes."""
         for folder in (*(self.path / kind for kind in RESULTS), self.path):
             if folder.is_dir():
                 for thing in folder.iterdir():
@@ -61,7 +62,7 @@ class TempFolder:
 
 
 def _remove_unused(thing: Path) -> None:
-    """Remove a thing after a day. What cannot be removed, as on a disk that may only be read, is logged and stays."""
+    """Remove a part after a day. One that cannot be removed, as on a read-only disk, is logged and stays."""
     try:
         is_folder = thing.is_dir() and not thing.is_symlink()
         parts = [thing, *(thing.rglob("*") if is_folder else [])]
@@ -72,14 +73,15 @@ def _remove_unused(thing: Path) -> None:
             shutil.rmtree(thing)
         else:
             thing.unlink()
-    except FileNotFoundError:  # somebody else has removed it, or a part of it is being written
+    except FileNotFoundError:
+        # Somebody else has removed it, or one of its files is being written.
         return
     except OSError as error:
         log.warning("%s is old and cannot be removed: %s", thing, error.strerror or error)
 
 
 def keep_copy(source: Path, target: Path) -> Path:
-    """Link a visitor's file, which takes no room, or copy it where that is impossible. InputError if it cannot be."""
+    """Link a visitor's file, which takes no room, or else copy it. InputError if neither is possible."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -99,6 +101,6 @@ def is_full(most: float) -> str:
 def folder_size(folder: Path) -> int:
     total = 0
     for file in folder.rglob("*"):
-        with suppress(OSError):  # removed meanwhile
+        with suppress(OSError):
             total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
     return total

@@ -11,9 +11,8 @@ from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.search import Hit, SearchResult
-from sbert_app.services.corpus.similar_pairs import NearDuplicates, Nearest, SimilarPairs
-from sbert_app.services.corpus.unusual import Unusual
+from sbert_app.services.corpus.neighbours import Unusual
+from sbert_app.services.corpus.search import Hit, NearDuplicates, Nearest, SearchResult, SimilarPairs
 from sbert_app.services.maps.corpus_map import MapResult
 
 HOSTILE = "<script>alert(1)</script>"

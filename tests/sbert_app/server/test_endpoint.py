@@ -18,8 +18,8 @@ from sbert_app.server.endpoint import (
     Between,
     endpoint,
 )
+from sbert_app.services.access import visitor_of
 from sbert_app.services.container import Services
-from sbert_app.services.quota import visitor_of
 from sbert_app.settings import Settings
 from training.errors import unwritable
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from sbert_app.server import mcp
 from sbert_app.server.endpoint import Endpoint, endpoint, endpoints
 from sbert_app.server.mcp import MCP, McpServer
-from sbert_app.services.quota import visitor_of
+from sbert_app.services.access import visitor_of
 
 ACCEPTED = {"Accept": "application/json, text/event-stream"}
 Registered = Callable[[Callable[..., Any]], None]

@@ -18,8 +18,8 @@ from waiting import wait_until
 from sbert_app.server import documents, v1
 from sbert_app.server.login import Account, LoginRequired
 from sbert_app.server.metrics import CountRequests
+from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
-from sbert_app.services.models.metrics import REGISTRY
 from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank
 from sbert_app.settings import Settings
 from training.data.load import load_data

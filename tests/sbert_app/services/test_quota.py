@@ -6,8 +6,8 @@ from math import inf
 import pytest
 
 from sbert_app.server.login import FORGET_AFTER, FREE_ATTEMPTS, LONGEST_DELAY
-from sbert_app.services import quota
-from sbert_app.services.quota import Quota
+from sbert_app.services import access
+from sbert_app.services.access import Quota
 from training.errors import InputError
 
 
@@ -46,7 +46,7 @@ class TestWindow:
         assert bytes_in_an_hour.take("a", 20) == 0
 
     def test_visitors_are_forgotten_when_there_are_too_many(self, monkeypatch):
-        monkeypatch.setattr(quota, "MOST_VISITORS", 3)
+        monkeypatch.setattr(access, "MOST_VISITORS", 3)
         bytes_in_an_hour, at_once = Quota(100, 3600), Quota(100)
         for n in range(10):
             bytes_in_an_hour.take(str(n), 100)

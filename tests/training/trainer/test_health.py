@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from run_helpers import run
 
-from sbert_app.services.runs.events import RunProgress
+from sbert_app.services.runs.record import RunProgress
 from training.data.dataset import Dataset
 from training.trainer.config import RunConfig
 from training.trainer.health import warnings

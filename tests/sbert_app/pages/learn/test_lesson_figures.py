@@ -8,7 +8,7 @@ from sbert_app.pages.learn.lesson import Lesson, lessons
 from sbert_app.pages.learn.samples import SIMILAR_FROM
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.results.precomputed import TABLE_1, TABLE_2
-from sbert_app.services.runs.presets import PRESETS
+from sbert_app.services.runs.record import PRESETS
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 POOLING, CONCATENATION = ABLATIONS["pooling"].variants, ABLATIONS["concat"].variants

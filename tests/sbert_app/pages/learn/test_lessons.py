@@ -32,7 +32,7 @@ from sbert_app.pages.learn.lessons import (
 from sbert_app.services.compare.throughput import Throughput
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.runs.presets import PRESETS
+from sbert_app.services.runs.record import PRESETS
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from sbert_app.services.clusters.clustering import ClusterSettings
-from sbert_app.services.clusters.edits import edit_store, edited, edits_key, merge, rename
+from sbert_app.services.clusters.edits import (
+    MAX_GROUPS,
+    delete_group,
+    edit_store,
+    edited,
+    edits_key,
+    group_store,
+    groups_of,
+    merge,
+    rename,
+    save_group,
+)
 from sbert_app.services.clusters.summary import (
     containing,
     describe_clusters,
@@ -16,8 +27,7 @@ from sbert_app.services.clusters.summary import (
 )
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.groups import MAX_GROUPS, delete_group, group_store, groups_of, save_group
-from sbert_app.services.corpus.shared_sentences import SharedSentences
+from sbert_app.services.corpus.open_corpora import SharedSentences
 from training.errors import InputError
 
 SENTENCES = ["A cat sleeps.", "The cat is asleep.", "=SUM(1)", "Stocks fell.", "Shares fell.", "A dog barks."]
@@ -152,7 +162,7 @@ class TestSharedSentences:
             shared.pairs(shared.put([str(n) for n in range(501)]))
 
     def test_pairs_of_long_sentences_do_not_fill_the_disk(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.corpus.shared_sentences.MOST_CHARACTERS", 60_000)
+        monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MOST_CHARACTERS", 60_000)
         shared = SharedSentences(tmp_path)
         fits, long = (shared.put([f"{n} " + "word " * length for n in range(10)]) for length in (100, 200))
         assert len(shared.pairs(fits).read_text().splitlines()) == 45

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sbert_app.services.compare.calibration import error_of_model, load_calibration
+from sbert_app.services.compare.calibration import load_calibration
 from sbert_app.services.compare.comparison import compare
-from sbert_app.services.compare.examples import example_of, pairs
+from sbert_app.services.compare.examples import error_of_model, example_of, pairs
 from sbert_app.services.models.function_words import other_language
 from training.data.load import load_data
 from training.models.cross_encoder import CrossEncoder

@@ -8,7 +8,7 @@ from bag_encoder import BagEncoder
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from training.errors import InputError, Stopped
 
 TEXT = "A man sleeps.\nA dog barks.\nA man is asleep."

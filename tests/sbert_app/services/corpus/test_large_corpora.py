@@ -23,7 +23,7 @@ from sbert_app.services.corpus.embedded import (
     rows_done,
     sample_of,
 )
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.store.cache import DiskCache, remove_least_used
 from training.errors import InputError, Stopped

@@ -6,7 +6,7 @@ import pytest
 from bag_encoder import BagEncoder
 
 from sbert_app.services.corpus import Corpus, encode
-from sbert_app.services.corpus.similar_pairs import (
+from sbert_app.services.corpus.search import (
     find_near_duplicates,
     first_of_each_text,
     save_pairs,
@@ -52,7 +52,7 @@ def test_the_file_of_pairs_counts_rows_from_one_and_runs_no_formula(embedded, tm
 def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
     found = find_near_duplicates(embedded, 0.99)
     assert found.original.tolist() == [0, 0, 2, 3, 4, 5]
-    path = save_rows(embedded.corpus, found.kept, tmp_path, "kept.csv")
+    path = save_rows(embedded.corpus, found.originals, tmp_path, "kept.csv")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.clusters.topics import find_topics
+from sbert_app.services.clusters.summary import find_topics
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.corpus.similar_pairs import nearest_in
-from sbert_app.services.corpus.unusual import find_unusual
+from sbert_app.services.corpus.neighbours import find_unusual
+from sbert_app.services.corpus.search import nearest_in
 from sbert_app.services.store.cache import DiskCache
 from training.errors import InputError, Stopped
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
-from sbert_app.services.runs.presets import PRESETS
+from sbert_app.services.runs.record import PRESETS
 from training.assets import asset
 from training.catalogue import DATA_SETS
 

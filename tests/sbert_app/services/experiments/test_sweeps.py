@@ -17,10 +17,13 @@ from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
     SHIPPED,
+    Paired,
     PrecomputedRun,
     PrecomputedTable,
+    Summary,
     ablation,
     precomputed,
+    variant_rows,
 )
 from sbert_app.services.experiments.experiment import (
     SWEEP,
@@ -31,7 +34,6 @@ from sbert_app.services.experiments.experiment import (
     new_sweep,
     records,
 )
-from sbert_app.services.experiments.statistics import Paired, Summary, rows
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.record import RunRecord
@@ -207,7 +209,7 @@ def test_one_value_has_no_spread_and_none_has_no_summary():
 
 def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     grid = ABLATIONS["pooling"]
-    table = rows(grid, {("mean", 0): 88.0, ("max", 0): 70.0}, {("mean", 0): 86.0})
+    table = variant_rows(grid, {("mean", 0): 88.0, ("max", 0): 70.0}, {("mean", 0): 86.0})
     assert [row.label for row in table] == ["mean", "max", "CLS"]
     assert [row.summary and row.summary.mean for row in table] == [88.0, 70.0, None]
     assert (table[0].is_default, table[0].against, table[0].before) == (True, None, 86.0)
@@ -498,7 +500,7 @@ def test_the_shipped_pooling_table_shows_the_papers_order():
     table = precomputed("pooling")
     assert table is not None
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
-    mean, highest, cls = (row.summary.mean for row in rows(ABLATIONS["pooling"], after))
+    mean, highest, cls = (row.summary.mean for row in variant_rows(ABLATIONS["pooling"], after))
     assert mean > cls > highest
     assert math.isfinite(mean)
 

@@ -63,7 +63,7 @@ def test_groups_are_connected_components_the_largest_first(scored):
     summary = applied(scored)
     rows = [(row["group"], row["size"], row["sentence"]) for row in read(scored.with_name("g.csv"))]
     assert rows == [("1", "3", "d"), ("1", "3", "e"), ("1", "3", "f"), ("2", "2", "b"), ("2", "2", "c")]
-    assert (summary.groups, summary.sentences, summary.kept) == (2, 9, 6)
+    assert (summary.groups, summary.sentences, summary.remaining) == (2, 9, 6)
     assert [(group.size, group.sentences) for group in summary.largest] == [(3, ("d", "e", "f")), (2, ("b", "c"))]
 
 
@@ -81,7 +81,7 @@ def test_the_first_sentence_of_each_group_is_kept_in_the_order_of_the_file(score
 
 
 def test_nothing_matches_and_everything_matches(scored):
-    assert (applied(scored, 2).groups, applied(scored, 2).kept) == (0, 9)
+    assert (applied(scored, 2).groups, applied(scored, 2).remaining) == (0, 9)
     everything = applied(scored, -1)
     assert (everything.groups, everything.matches) == (3, 5)
 
@@ -113,7 +113,7 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
     found = apply_threshold(
         path, PairColumns("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv")
     )
-    assert found.kept == len({root(text) for text in parents})
+    assert found.remaining == len({root(text) for text in parents})
     members = {row["sentence"]: row["group"] for row in read(folder / "g.csv")}
     for text, other in ((a, b) for a in parents for b in parents):
         if f"t{text}" in members and f"t{other}" in members:

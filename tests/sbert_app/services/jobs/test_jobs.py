@@ -18,11 +18,11 @@ import psutil
 import pytest
 from paths import ROOT
 
-from sbert_app.services.background.state import AT_WORK
+from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import JsonSerializer, RunQueue, devices
+from sbert_app.services.runs.archives import export
 from sbert_app.services.runs.execution import PROCESS_ENDED
-from sbert_app.services.runs.export import export
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from scripts.workers import end_workers, workers_of

@@ -9,7 +9,7 @@ from bag_encoder import BagEncoder
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
-from sbert_app.services.corpus.embedding_cache import SHIPPED, EmbeddingCache
+from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import (
     COMPILING,

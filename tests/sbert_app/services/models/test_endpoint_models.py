@@ -15,7 +15,7 @@ from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
+from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_grid, make_grid

@@ -52,7 +52,7 @@ def test_resampled_average_precision_is_that_of_the_pairs_that_were_drawn():
 
 
 def test_where_no_threshold_has_the_precision_the_best_f1_is_the_default():
-    found = decide_results({ModelName("poor"): result(3.0)}, PAIRS, CRITERIA).to_take.found.decision
+    found = decide_results({ModelName("poor"): result(3.0)}, PAIRS, CRITERIA).to_take.on_data.decision
     assert not found.choice("precision=0.95").exists
     assert safest(found.choices).criterion == "best-f1"
 

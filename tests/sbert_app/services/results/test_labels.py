@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sbert_app.services.results.labels import LabelScore, TripletScore, score_labels
+from sbert_app.services.results.decisions import LabelScore, TripletScore, score_labels
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.bootstrap import wilson_interval

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sbert_app.services.results.grid import EvalResult, ResultGrid
-from sbert_app.services.results.ranking import Comparison, holm, rank, rank_models
-from sbert_app.services.results.results import Metric
+from sbert_app.services.results.results import Comparison, Metric, holm, rank, rank_models
 
 
 def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:

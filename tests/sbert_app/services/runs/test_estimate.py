@@ -6,8 +6,8 @@ import pytest
 
 from sbert_app.services.runs import estimate, rate
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
-from sbert_app.services.runs.presets import PRESETS, two_stage_base
 from sbert_app.services.runs.rate import TrainingRate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.record import PRESETS, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError

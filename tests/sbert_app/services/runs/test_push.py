@@ -13,7 +13,7 @@ import pytest
 from hub_server import HubServer
 from huggingface_hub import ModelCard
 
-from sbert_app.services.runs.export import push
+from sbert_app.services.runs.archives import push
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError, UserFacingError
 from training.models.encoder import Encoder

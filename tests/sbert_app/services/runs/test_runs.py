@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from paths import ROOT
 from waiting import wait_until
 
-from sbert_app.services.runs.events import EventReader, RunProgress
-from sbert_app.services.runs.export import export
-from sbert_app.services.runs.record import Run, RunBusy, RunNotFound, RunStateError
+from sbert_app.services.runs.archives import export
+from sbert_app.services.runs.record import EventReader, Run, RunBusy, RunNotFound, RunProgress, RunStateError
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError, UserFacingError
 from training.trainer.config import RunConfig

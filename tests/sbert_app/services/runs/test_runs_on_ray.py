@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from sbert_app.cli import main
 from sbert_app.services.background.ray_cluster import Lost, RayCluster
-from sbert_app.services.background.state import RESUMABLE, State
+from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import RunQueue, has_worker
 from sbert_app.services.jobs.worker import Worker

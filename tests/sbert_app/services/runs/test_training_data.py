@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sbert_app.services.results.grid import overlap_with, trained_on
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.runs.training_data import overlap_with, trained_on
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.names import ModelName

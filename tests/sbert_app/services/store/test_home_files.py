@@ -15,7 +15,7 @@ import pytest
 from written_home import Answers, look_at, open_home, write_home
 
 from sbert_app.services.container import Services
-from sbert_app.services.runs.backup import files_of
+from sbert_app.services.runs.archives import files_of
 from sbert_app.services.store import HOME, HomeEntry, home_entry
 
 FOLDER, LOOP = "a folder", "a loop of links"

@@ -22,9 +22,9 @@ from tiny_models import make_model
 from waiting import wait_until
 
 from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.blocks import FILE_ROWS, Block, ShardJob, find_files, read_blocks
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import FILE_ROWS, Block, ShardJob, find_files, read_blocks
-from sbert_app.services.shards.run import OutputFolder, compute_here, run_job
+from sbert_app.services.files.shards import OutputFolder, compute_here, run_job
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 

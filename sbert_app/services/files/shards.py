@@ -1,14 +1,18 @@
-"""Many files into a folder of Parquet parts, on this machine: blocks one after the other, by all cores or the GPU.
+"""Many files into a folder of Parquet parts, on this machine or on a Ray cluster.
 
-    result = run_job(ShardJob("score", output="scored/", model="all-MiniLM-L6-v2"), "pairs/*.parquet")
+    job = ShardJob("score", output="scored/", model="all-MiniLM-L6-v2")
+    run_job(job, "pairs/*.parquet")
+    run_job(job, "s3://bucket/pairs/*.parquet", RayEngine("auto", concurrency=8, gpus_per_worker=1))
 
-A part is finished when its file is there. A job that was killed at any point and is started again computes those that
-are missing. `on_ray.RayEngine` does the same on a cluster.
+A part is finished when its file exists, so that a job that was killed and is started again computes the missing parts.
+Ray Data reads the files by tasks and hands their blocks to actors, to others where an actor or a node dies. An actor
+writes its part itself, as the Parquet writer of Ray Data neither gives it a predictable name nor makes it appear whole.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,23 +24,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from sbert_app.formats import format_count, format_duration
+from sbert_app.process import configure_process
+from sbert_app.services.background.ray_cluster import RayCluster, disconnect
+from sbert_app.services.background.tasks import Task
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
 from sbert_app.services.files.encode import encode_file
 from sbert_app.services.files.score import score_file
-from sbert_app.services.shards.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
 from training.atomic import sweep, write_text
 from training.data.tables.rows import changed_while_read
-from training.errors import InputError, unwritable
+from training.errors import InputError, first_line, unwritable
+from training.models.model import VectorModel, open_model, required
+from training.sources.home import set_offline
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import VectorModel
 
 DESCRIPTION = "_job.json"
 
 
 class OutputFolder:
-    """A folder for parts, local or remote. `DESCRIPTION` in it says which job they belong to."""
+    """A folder for parts, local or remote, with the job that they belong to in `DESCRIPTION`."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/") or "/"
@@ -45,8 +53,7 @@ class OutputFolder:
     def start(self, description: dict[str, Any]) -> set[str]:
         """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
 
-        InputError if it cannot be created, or holds other files, or the parts of another job; then it names the first
-        setting that differs.
+        InputError if it cannot be created, holds other files, or the parts of a job with another setting.
         """
         if self._is_local and Path(self._path).is_file():
             raise InputError(f"{self.url} is a file; name a folder for the parts")
@@ -73,7 +80,7 @@ class OutputFolder:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
-        """A path to write a part to. The writer makes it appear whole; a remote one is uploaded when it is."""
+        """The path to which the block writes a part whole. A remote part is uploaded after the block."""
         if self._is_local:
             yield Path(self._path) / name
             return
@@ -100,7 +107,7 @@ class OutputFolder:
         return len(rows), sum(rows)
 
     def sweep(self, **options: float) -> bool:
-        """Remove what processes that died have begun, see `training.atomic.sweep`; returns whether more is begun."""
+        """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
         return self._is_local and sweep(Path(self._path), **options)
 
     def _names(self) -> list[str]:
@@ -110,12 +117,12 @@ class OutputFolder:
 
 
 class Worker:
-    """Computes the blocks of one job. Loads the models when the first block is computed."""
+    """The models of one job, loaded with the first block that it computes."""
 
     _models: tuple[VectorModel, CrossEncoder | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
-        """Write the part of a block. A part that is not complete never appears. Raises Stopped after a stop."""
+        """Write the part of a block. Raises Stopped after a stop."""
         job, table, outcome = block.job, block.table(), replace(block, rows=())
         if block.error:
             return outcome
@@ -134,8 +141,6 @@ class Worker:
     def load(self, job: ShardJob) -> tuple[VectorModel, CrossEncoder | None]:
         """The models of a job."""
         from training.models.cross_encoder import CrossEncoder
-        from training.models.model import VectorModel, open_model, required
-        from training.sources.home import set_offline
 
         if job.offline:
             set_offline(True)
@@ -144,14 +149,14 @@ class Worker:
         return required(model, VectorModel), cross_encoder or None
 
 
-# Takes the job, its files, the names of the finished parts, and a watch that is told the rows of the block at hand.
+# A function of the job, its files, the names of the finished parts, and a watch for the rows of the current block.
 Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
 
 
 def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
     """The engine of one machine, which yields each block before and after it is computed.
 
-    It leaves out the remaining blocks of a file that cannot be read.
+    After an error it leaves out the remaining blocks of a file.
     """
     worker = Worker()
     for number, file in enumerate(files):
@@ -164,7 +169,7 @@ def compute_here(job: ShardJob, files: list[str], finished: Collection[str], wat
 
 @dataclass
 class JobResult:
-    """A job that has ended. ``rows`` are those of all parts, ``computed`` and the seconds those of this start."""
+    """A job that has ended: the rows of all parts, and those that this start computed in so many seconds."""
 
     output: str
     kind: str
@@ -188,11 +193,11 @@ class JobResult:
 
 
 def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
-    """Compute all parts that are not there yet of a file, a folder, a glob or a URL of these.
+    """Compute the missing parts of a file, a folder, a glob or a URL of these.
 
-    ``engine`` computes blocks and yields what became of each, in any order. After a stop what is finished stays, and
-    the block at hand is lost. InputError if there is no file, the output belongs to another job, or a model cannot be
-    loaded; also, at the end, if files could not be read or changed meanwhile: all others are finished then.
+    The engine yields the computed blocks in any order. A stop loses only the current block. InputError if there is no
+    file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
+    some could not be read or were changed meanwhile.
     """
     started, files = time.perf_counter(), find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
@@ -202,7 +207,7 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
 
     def report(rows: float, _: float = 0) -> None:
-        """``rows`` of the block at hand are done. Files that nobody has opened yet count as the others on average."""
+        """Report the rows of the current block. Files that are not open yet count as the others on average."""
         total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
         watch.report(computed + rows, None, max(computed + rows, total))
 
@@ -224,3 +229,100 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     rates = round(seconds, 3), round(computed / max(seconds, 1e-9), 1)
     parts, rows = output.count()
     return JobResult(job.output, job.kind, len(files), parts, len(finished), rows, computed, *rates)
+
+
+# Workers in a row that may die while they start, as with their node.
+INIT_DEATHS = 3
+# Seconds in which workers end that have lost their node.
+END_SECONDS = 10.0
+
+
+def read(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A task, which yields the blocks of one file."""
+    for block in read_blocks(**row, collect=list):
+        yield {"block": block}
+
+
+class Compute:
+    """An actor, which computes one block after the other."""
+
+    def __init__(self) -> None:
+        configure_process()
+        self.worker = Worker()
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"block": self.worker.compute(row["block"])}
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """The address of Ray and the resources of its ``concurrency`` actors, by default as many as fit."""
+
+    address: str = "local"
+    concurrency: int | None = None
+    gpus_per_worker: float = 0
+    cpus_per_worker: float = 1
+
+    def __call__(self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
+        """Compute the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
+        cluster = RayCluster(self.address)
+        cluster.connect()
+        import ray.data
+        from ray.exceptions import RayError, RayTaskError
+
+        # Errors are raised, too.
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.max_consecutive_actor_init_deaths = INIT_DEATHS
+        # Each block of ours is one of Ray Data's, and so is scheduled by itself.
+        context.target_max_block_size = 1
+        # The job travels in the rows: the arguments of an actor's constructor are lost with the node that holds them.
+        job = replace(
+            job,
+            output=_absolute(job.output),
+            model=_absolute(job.model),
+            cross_encoder=job.cross_encoder and _absolute(job.cross_encoder),
+            home=job.home and _absolute(job.home),
+        )
+        rows = [
+            {"job": job, "number": number, "file": file, "finished": parts_of(number, finished)}
+            for number, file in enumerate(files)
+        ]
+        pool = {"size": self.concurrency} if self.concurrency else {"min_size": 1, "max_size": None}
+        resources = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker or None}
+        # A reader for each node keeps its actors busy.
+        blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(
+            read, num_cpus=0, compute=ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows)))
+        )
+        computed = iter(blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows())
+        try:
+            while row := _next(computed, cluster, watch):
+                yield row["block"]
+        except (RayError, ConnectionError) as error:
+            # A fault in what a worker does.
+            if isinstance(error, RayTaskError):
+                raise
+            disconnect()
+            ended_by = time.monotonic() + END_SECONDS
+            # Until the workers that have begun parts notice that Ray is gone.
+            while OutputFolder(job.output).sweep(seconds=0) and time.monotonic() < ended_by:
+                time.sleep(0.2)
+            raise InputError(
+                f"Ray at {self.address} cannot go on: {first_line(error).rstrip('.')}. The parts that are finished "
+                f"stay in {job.output}; the same command goes on."
+            ) from error
+
+
+def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
+    """The next row; None after the last. Stopped after a stop; ConnectionError if Ray is gone."""
+    waiting = Task("Waiting for Ray", lambda _: next(rows, None)).start()
+    for _ in waiting.follow():
+        watch.check()
+        cluster.check()
+    return waiting.result().value
+
+
+def _absolute(name: str) -> str:
+    """The absolute path of a file or folder, after which settings of a model may follow; URLs and other names stay."""
+    return str(Path(name).absolute()) if "://" not in name and Path(name.partition("?")[0]).exists() else name

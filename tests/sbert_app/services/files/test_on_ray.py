@@ -22,10 +22,9 @@ from shard_files import pairs, parts, together
 from tiny_models import make_model
 from waiting import wait_until
 
-from sbert_app.services.shards import on_ray
-from sbert_app.services.shards.blocks import ShardJob
-from sbert_app.services.shards.on_ray import RayEngine
-from sbert_app.services.shards.run import run_job
+from sbert_app.services.files import shards
+from sbert_app.services.files.blocks import ShardJob
+from sbert_app.services.files.shards import RayEngine, run_job
 from training.errors import InputError
 from training.models.distill import distill
 from training.models.encoder import Encoder
@@ -110,8 +109,8 @@ def test_a_cluster_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch, in
             raise ActorDiedError
             yield
 
-    monkeypatch.setattr(on_ray.RayCluster, "connect", lambda self: None)
-    monkeypatch.setattr(on_ray.RayCluster, "nodes", lambda self: [{"CPU": 1}])
+    monkeypatch.setattr(shards.RayCluster, "connect", lambda self: None)
+    monkeypatch.setattr(shards.RayCluster, "nodes", lambda self: [{"CPU": 1}])
     monkeypatch.setattr(data, "from_items", lambda *_, **__: Ended())
     with pytest.raises(InputError, match=r"Ray at auto cannot go on: .+ the same command goes on"):
         run_job(job, str(inputs), RayEngine("auto"))
@@ -181,14 +180,14 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(
 
     died = tmp_path / "died"
 
-    class DiesOnce(on_ray.Compute):
+    class DiesOnce(shards.Compute):
         def __init__(self) -> None:
             if not died.exists():
                 died.touch()
                 os._exit(1)
             super().__init__()
 
-    monkeypatch.setattr(on_ray, "Compute", DiesOnce)
+    monkeypatch.setattr(shards, "Compute", DiesOnce)
     try:
         result = run_job(job, str(inputs), RayEngine(nodes.address, concurrency=1))
     finally:

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sbert_app.services.corpus.corpus import OWN, Corpus, read_vectors, vector_columns
-from sbert_app.services.corpus.embedding_cache import EmbeddingCache
-from sbert_app.services.corpus.kept import KeptCorpora, KeptCorpus
+from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, KeptCorpus
 from sbert_app.services.store.temp_folder import TempFolder
 from training.data.tables.table import open_table
 from training.errors import InputError

@@ -1,18 +1,23 @@
-"""People's work in a home folder as one archive, and back again. What that is, `services.store.HOME` says.
+"""Archives: people's work in a home folder, and the model of a run, which can also be pushed to the Hub.
 
-    back_up(home, Path("lab.zip"))       runs, experiments, projects, groups, uploads that runs need
-    restore(home, Path("lab.zip"))       those of them that the home folder lacks; nothing in it is written over
+    back_up(home, Path("lab.zip"))       what `services.store.HOME` calls work: runs, experiments, projects, groups
+    restore(home, Path("lab.zip"))       the parts that the home folder lacks; nothing in it is written over
 
 Each run, experiment, … is restored as a whole, under its name at once. An archive is checked whole before that: its
 checksums, its size, and that each of its files is one that a home folder may have.
+
+The archive of a model has a folder in the format of sentence-transformers with its card and ``run.json``, all settings
+and the figures of every evaluation.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -20,35 +25,46 @@ from typing import NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from sbert_app.formats import format_bytes
-from sbert_app.services.background.state import State
+from sbert_app.services.background.watch import AT_WORK, State
+from sbert_app.services.runs.record import Run, RunBusy, RunStateError, slug
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store import home_entry
-from training.atomic import replace_file, replace_folder
-from training.errors import InputError
+from training.atomic import replace_file, replace_folder, write_text
+from training.errors import InputError, unwritable
 from training.sources.home import make_home
+from training.sources.hub import push_folder
+from training.trainer.model_card import with_model_index
 
-NOT_SAVED = {"lock", "stop", "reserve"}  # and what is hidden: locks, and what is being written
-BLOCK = 4096  # bytes that a file takes at least
-_NAME = re.compile(r"(?:[^/\\:.][^/\\:]*/)+[^/\\:.][^/\\:]*")  # a path that leads down, to nothing that is hidden
+# Locks and files that are being written, beside hidden files, are no work.
+NOT_SAVED = {"lock", "stop", "reserve"}
+# The least bytes that a file takes.
+BLOCK = 4096
+# A path that leads down, to no hidden file.
+_NAME = re.compile(r"(?:[^/\\:.][^/\\:]*/)+[^/\\:.][^/\\:]*")
 
 
 class Saved(NamedTuple):
-    """The outcome of `back_up`."""
+    """The outcome of `back_up`.
+
+    Attributes:
+        left_out: a sentence for each file that could not be read.
+        at_work: the runs that were running, which begin anew, without checkpoint and model.
+    """
 
     files: int
-    left_out: tuple[str, ...]  # why files could not be read, one sentence for each
-    at_work: tuple[str, ...]  # runs that were, whose checkpoint and model are left out: they begin anew
+    left_out: tuple[str, ...]
+    at_work: tuple[str, ...]
 
 
 class Restored(NamedTuple):
-    """The outcome of `restore`, as "runs/<id>", "experiments/<id>.json", …"""
+    """The parts that were restored, as "runs/<id>", "experiments/<id>.json", …, and those that were there before."""
 
     restored: tuple[str, ...]
-    there: tuple[str, ...]  # what the home folder had, which stays as it is
+    there: tuple[str, ...]
 
 
 def back_up(home: Path, target: Path) -> Saved:
-    """Write people's work into a new ZIP file. InputError if there is such a file; OSError if it cannot be written."""
+    """Write people's work into a new ZIP file. InputError if the file exists; OSError if it cannot be written."""
     if os.path.lexists(target):
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
@@ -63,7 +79,8 @@ def back_up(home: Path, target: Path) -> Saved:
                 continue
             try:
                 _check_readable(file)
-            except FileNotFoundError:  # deleted meanwhile
+            except FileNotFoundError:
+                # It was deleted meanwhile.
                 continue
             except OSError as error:
                 left_out.append(f"{file} cannot be read: {error.strerror or error}")
@@ -74,7 +91,7 @@ def back_up(home: Path, target: Path) -> Saved:
 
 
 def restore(home: Path, source: Path) -> Restored:
-    """Write what the home folder lacks. InputError, before anything is written, if the archive cannot be used."""
+    """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive."""
     make_home(home)
     try:
         with ZipFile(source) as archive:
@@ -86,32 +103,34 @@ def restore(home: Path, source: Path) -> Restored:
     except InputError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:  # bz2 raises one without a number on damaged data
+        # bz2 raises an error without a number on damaged data.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(f"{source} is damaged, or no backup ({error}); nothing of it is restored") from error
     return Restored(tuple(thing for thing in things if thing not in there), there)
 
 
 def files_of(home: Path) -> Iterator[Path]:
-    """The files of a home folder, without links and what is hidden, in the order of their names."""
+    """Yields the files of a home folder in the order of their names, without links and hidden ones."""
     for folder, folders, names in os.walk(home):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             file = Path(folder, name)
-            with suppress(FileNotFoundError):  # deleted meanwhile
+            # It may be deleted meanwhile.
+            with suppress(FileNotFoundError):
                 if not name.startswith(".") and stat.S_ISREG(file.lstat().st_mode):
                     yield file
 
 
 def _check_readable(file: Path) -> None:
-    """OSError if a part of it is not, as on a disk that is damaged: half a file is not saved."""
+    """Raises OSError if a part of a file cannot be read, as on a damaged disk."""
     with file.open("rb") as opened:
         while opened.read(1 << 20):
             pass
 
 
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:
-    """The members of each run, experiment, …, if all can be restored."""
+    """The members of each run, experiment, … InputError unless all can be restored."""
     things: dict[str, list[ZipInfo]] = {}
     members = [member for member in archive.infolist() if not member.is_dir()]
     names = [member.filename for member in members]
@@ -139,3 +158,52 @@ def _write(archive: ZipFile, place: Path, thing: str, members: list[ZipInfo]) ->
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(member) as packed, target.open("xb") as file:
                 shutil.copyfileobj(packed, file)
+
+
+def export(store: RunStore, run_id: str, folder: Path) -> Path:
+    """Write ``folder``/<name of the run>.zip and return its path. The folder inside has the same name.
+
+    It is not compressed, as weights hardly shrink. InputError as `_with_model`, and if it cannot be written.
+    """
+    run = _with_model(store, run_id, "export")
+    name = slug(run.name) or run.id
+    target = folder / f"{name}.zip"
+    evaluations = [event for event in run.events if event["kind"] == "eval"]
+    values = {"id": run.id, "name": run.name, "config": run.config.to_dict(), "evaluations": evaluations}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replace_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(run.folder.joinpath("model").rglob("*")):
+                if file.is_file():
+                    archive.write(file, f"{name}/{file.relative_to(run.folder / 'model')}")
+            archive.writestr(f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise unwritable(target, error) from error
+    return target
+
+
+def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
+    """The run, if it has a model. RunBusy while it is queued or running, else RunStateError."""
+    run = store.get(run_id)
+    if run.state in AT_WORK:
+        raise RunBusy(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
+    if not run.has_model:
+        raise RunStateError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
+    return run
+
+
+def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = True) -> str:
+    """Upload the model with its card to ``repo`` (org/name), which is created if needed. Returns its address.
+
+    InputError as `push_folder` and `_with_model`.
+    """
+    run = _with_model(store, run_id, "push")
+    repo = repo.strip()
+
+    def write(model: Path) -> None:
+        shutil.copytree(run.folder / "model", model)
+        card = model / "README.md"
+        text = card.read_text(encoding="utf-8") if card.exists() else ""
+        write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
+
+    return push_folder(write, repo, token, private, f"{run.name}, trained with SBERT Lab")

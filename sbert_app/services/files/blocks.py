@@ -1,10 +1,7 @@
-"""A sharded job, its files, and the blocks of rows that they are read in. A block becomes one part of the output.
+"""A sharded job, its files, and the blocks of rows in which they are read. A block becomes one part of the output.
 
-    find_files("corpus/*.parquet")              the files of a path, a folder, a glob or a URL of these
-    read_blocks(job, 3, file, finished)         a file in blocks, without those whose part is finished
-
-The name of a part, part-00003-00012.parquet for block 12 of file 3, does not depend on who computes it or when: a job
-is resumed by the names that are there.
+The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it and whenever, so that a job is resumed
+by the names of its parts.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ FILE_ROWS = 10**12
 
 @dataclass(frozen=True)
 class ShardJob:
-    """Scoring of pairs or encoding of sentences: plain data, which can be sent to another machine.
+    """The scoring of pairs or the encoding of sentences, as plain data for another machine.
 
-    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; if they are
-    empty, they are found in each file by their names. ``encoding`` is that of text files; None to find out.
+    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; by default the
+    names in each file decide. ``encoding`` is that of text files; None detects it.
     """
 
     kind: str
@@ -53,7 +50,7 @@ class ShardJob:
     encoding: str | None = None
 
     def description(self, files: list[str]) -> dict[str, Any]:
-        """The settings that have to be the same for a job to be resumed, as its results depend on them."""
+        """The settings on which the results depend, and which a resumed job has to share."""
         where = ("output", "home", "offline", "device")
         settings = {key: value for key, value in asdict(self).items() if key not in where}
         return {**settings, "files": files}
@@ -61,10 +58,10 @@ class ShardJob:
 
 @dataclass
 class Block:
-    """Consecutive rows of a file with their ids; or, with ``error``, why the file cannot be read on.
+    """Consecutive rows of a file with their ids; or the ``error`` by which the file cannot be read on.
 
-    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. Of a block
-    that is computed ``rows`` are gone, and ``done`` is their number.
+    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. A computed
+    block has no ``rows`` but their number, ``done``.
     """
 
     job: ShardJob
@@ -86,7 +83,7 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockTable(OpenedTable):
-    """The rows of a block, which can be read once, as the file's own reader batches them."""
+    """The rows of a block, which can be read once, in the batches of the reader of the file."""
 
     block: Block
 
@@ -104,9 +101,9 @@ def read_blocks(
     finished: Collection[str],
     collect: Callable[[Iterator[RowBatch]], Iterable[RowBatch]] = iter,
 ) -> Iterator[Block]:
-    """The blocks of a file whose parts are not finished, in order, and at last an error if the file has one.
+    """Yields the blocks of a file whose parts are not finished, in order, and at last an error if the file has one.
 
-    The rows of a block are read when they are used, which has to be before the next block; at once by ``collect=list``.
+    The rows of a block have to be used before the next block; ``collect=list`` reads them at once.
     """
     import pyarrow as pa
 
@@ -135,7 +132,7 @@ def parts_of(number: int, names: Iterable[str]) -> list[str]:
 
 
 def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[RowBatch]:
-    """The rows in batches none of which belongs to two blocks, with a column of ids unless ``first_id`` is None."""
+    """Yields the rows in batches within blocks, with a column of ids unless ``first_id`` is None."""
     import pyarrow as pa
 
     for batch in table.batches():
@@ -150,14 +147,11 @@ def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[
             start = stop
 
 
-# ---------------------------------------------------------------- files
-
-
 def find_files(source: str) -> list[str]:
     """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
 
-    For a folder these are all tables in it and below it. Names that begin with . or _, as .git and _SUCCESS do, are no
-    data. InputError if there is no file.
+    A folder stands for all tables in it and below it, but names that begin with . or _ are no data. InputError if there
+    is no file.
     """
     files, name, is_local = filesystem(source)
     try:
@@ -177,7 +171,7 @@ def find_files(source: str) -> list[str]:
 
 @contextmanager
 def _local_copy(file: str) -> Iterator[Path]:
-    """A path under which a file can be read; a remote one is downloaded for the time of the block."""
+    """The path of a file in the block; a remote file is downloaded."""
     files, name, is_local = filesystem(file)
     if is_local:
         yield Path(name)

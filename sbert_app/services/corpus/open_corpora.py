@@ -1,0 +1,257 @@
+"""Open corpora with their vectors under any model, and the files of corpora and sentences that visitors opened.
+
+    key = embeddings.add(Corpus.from_text("…"))                     equal corpora have equal keys
+    embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
+
+Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte; those of a corpus of
+more than 100,000 sentences are a file that is mapped into memory. The corpora in memory have at most two million
+sentences; an evicted one has to be opened again.
+
+    key, corpus = corpora.keep(Path("/tmp/x/reviews.csv"), KeptCorpus("reviews.csv", time()))
+    corpora.read(key)                          after a reload or a restart, and for a colleague
+    token = shared.put(["A man sleeps.", "A dog barks."])      /?tab=many&sentences=TOKEN, /train?sentences=TOKEN
+
+A visitor's corpus is stored for a day under an id that nobody guesses. Sentences that one page hands to another are a
+file too, as servers and browsers refuse addresses of more than a few thousand characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.corpus.corpus import EXAMPLE, OWN, Corpus, CorpusLimits, read_vectors
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
+from sbert_app.services.store.documents import DocumentStore, Timestamp
+from sbert_app.services.store.temp_folder import TempFolder, keep_copy
+from training.assets import asset
+from training.atomic import open_atomic
+from training.errors import InputError, unwritable
+from training.models.model import VectorModel
+from training.names import ModelName
+
+SHIPPED = asset("maps")
+MAX_SENTENCES = 2_000_000
+# The most bytes of vectors in memory: 100,000 sentences of all-mpnet-base-v2 are 307 MB.
+MAX_BYTES = 1 << 30
+
+
+class EmbeddingCache:
+    """The open corpora and their vectors. Thread-safe.
+
+    ``max_sentences`` and ``max_bytes`` bound the corpora and the vectors in memory.
+    """
+
+    def __init__(
+        self,
+        models: ModelCache,
+        home: Path,
+        max_sentences: int = MAX_SENTENCES,
+        max_bytes: int = MAX_BYTES,
+        limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
+    ) -> None:
+        self.limits = limits
+        self.models = models
+        self.home = home
+        self.cache = DiskCache(home / "cache", shipped=SHIPPED)
+        self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
+        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
+        self._locks: KeyedLocks[str] = KeyedLocks()
+        self._example: str | None = None
+        # The keys of data sets, whose content stays the same.
+        self._named: dict[str, str] = {}
+
+    def add(self, corpus: Corpus) -> str:
+        """Open a corpus and return its key, which is equal for equal names, sentences and columns."""
+        columns = (f"{name}={values}" for name, values in corpus.columns.items())
+        own = [] if corpus.vectors is None else [corpus.own_key]
+        key = digest([corpus.name, corpus.digest, *columns, *own])
+        self._corpora.put(key, corpus)
+        return key
+
+    def example(self) -> str:
+        """The key of the corpus that ships with the app."""
+        if self._example is None or self._example not in self._corpora:
+            self._example = self.add(Corpus.from_file(EXAMPLE))
+        return self._example
+
+    def named(self, data: str) -> str:
+        """Open the corpus of a data set, if it is not open, and return its key. InputError as `Corpus.from_data`."""
+        if self._named.get(data) not in self._corpora:
+            self._named[data] = self.add(Corpus.from_data(data, self.home))
+        return self._named[data]
+
+    def corpus(self, key: str) -> Corpus:
+        """The open corpus with that key. Raises InputError if it has been evicted."""
+        corpus = self._corpora.get(key)
+        if corpus is None:
+            raise InputError("this corpus is not open any more: others were opened since. Open it again.")
+        return corpus
+
+    def embed(
+        self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
+    ) -> EmbeddedCorpus:
+        """A corpus under a model and a pooling, or with its `OWN` vectors; encoded if it is in no cache.
+
+        Concurrent requests for the same vectors encode once, and others continue when one is stopped. Raises InputError
+        if the corpus has been evicted, or the model cannot be loaded.
+        """
+        corpus = self.corpus(corpus_key)
+        if model == OWN:
+            if corpus.vectors is None:
+                raise InputError(f"{corpus.name} has no vectors of its own.")
+            key = corpus.own_key
+            own = self._embedded.get(key) or EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
+            self._embedded.put(key, own)
+            return own if own.corpus is corpus else replace(own, corpus=corpus)
+        encoder = self.models.get(model, VectorModel, pooling, "document")
+        key = embedding_key(corpus, encoder)
+        with watch.holding(self._locks[key]):
+            embedded = self._embedded.get(key)
+            if embedded is None:
+                folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
+                embedded = encode(corpus, encoder, self.cache, watch, folder)
+                self._embedded.put(key, embedded)
+        return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
+
+
+def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:
+    """The bytes of the vectors; the operating system reclaims the pages of a memory map by itself."""
+    return 0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes
+
+
+FOLDER = "corpora"
+
+
+@dataclass(frozen=True)
+class KeptCorpus:
+    """``corpus.json``: the name of a file, and how it is read.
+
+    ``vectors`` is the column of its vectors, ``array`` the name of a .npy file of them.
+    """
+
+    name: str
+    created: Timestamp
+    column: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    vectors: str | None = None
+    array: str | None = None
+    sentences: int = 0
+
+
+class KeptCorpora:
+    """The corpora in the folder of temporary files, each of ``most`` sentences at most."""
+
+    def __init__(self, temp: TempFolder, most: int) -> None:
+        self.temp, self.most = temp, most
+        self.records = DocumentStore(temp.path / FOLDER, KeptCorpus, "/corpus.json", "corpus")
+
+    def keep(self, source: Path, record: KeptCorpus, vectors: Path | None = None) -> tuple[str, Corpus]:
+        """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
+
+        InputError if it cannot be read or stored, which leaves nothing behind.
+        """
+        folder = self.temp.new_folder(FOLDER)
+        try:
+            keep_copy(source, folder / "input" / record.name)
+            if vectors is not None:
+                record = replace(record, array=keep_copy(vectors, folder / "input" / vectors.name).name)
+            corpus = self._read(folder.name, record)
+            self.records.put(folder.name, replace(record, sentences=len(corpus)))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return folder.name, corpus
+
+    def read(self, key: str) -> Corpus:
+        """The corpus of that id. InputError if it is gone, or cannot be read."""
+        record = self.list([key]).get(key)
+        if record is None:
+            raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
+        return self._read(key, record)
+
+    def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
+        """The records that still exist under these ids."""
+        records = {}
+        for key in keys:
+            with suppress(InputError):
+                records[key] = self.records.get(key)
+        return records
+
+    def _read(self, key: str, record: KeptCorpus) -> Corpus:
+        folder = self.records.folder / key / "input"
+        own = read_vectors(folder / record.array) if record.array else record.vectors
+        return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, own)
+
+
+# The most sentences whose pairs are written: 124,750 pairs.
+MAX_PAIRED = 500
+# The most characters of all pairs together, as sentences may be long.
+MOST_CHARACTERS = 100_000_000
+TOKEN = re.compile(r"[0-9a-f]{32}")
+SENTENCES, PAIRS = "selected-sentences.jsonl", "selected-pairs.jsonl"
+
+
+class SharedSentences:
+    """Files of sentences in ``folder``, which is emptied like the other temporary files of the home folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, sentences: Sequence[str]) -> str:
+        """Write sentences to a file and return its token, the same for equal sentences. InputError if that fails."""
+        token = digest(sentences)
+        _write(self.folder / token / SENTENCES, ({"sentence": sentence} for sentence in sentences))
+        return token
+
+    def path(self, token: str) -> Path:
+        """The file of the sentences, with the column ``sentence``. InputError if there is none of this token."""
+        path = self.folder / token / SENTENCES if TOKEN.fullmatch(token) else None
+        if path is None or not path.exists():
+            raise InputError("the sentences of this link are not kept any more: select them again in Explore.")
+        return path
+
+    def sentences(self, token: str) -> list[str]:
+        """The sentences in their order. InputError as `path`."""
+        with self.path(token).open(encoding="utf-8") as file:
+            return [json.loads(line)["sentence"] for line in file]
+
+    def pairs(self, token: str) -> Path:
+        """A file of all pairs, with the columns ``sentence1`` and ``sentence2``.
+
+        Raises InputError as `path`, or if there are not 2 to 500 sentences, or they are too long.
+        """
+        sentences = self.sentences(token)
+        if not 2 <= len(sentences) <= MAX_PAIRED:
+            raise InputError(f"{len(sentences):,} sentences were sent; pairs are made of 2 to {MAX_PAIRED}.")
+        characters = (len(sentences) - 1) * sum(map(len, sentences))
+        if characters > MOST_CHARACTERS:
+            raise InputError(
+                f"the pairs of these sentences have {characters:,} characters, and at most {MOST_CHARACTERS:,} are "
+                "made; select fewer or shorter ones."
+            )
+        path = self.folder / token / PAIRS
+        if not path.exists():
+            _write(path, ({"sentence1": first, "sentence2": second} for first, second in combinations(sentences, 2)))
+        return path
+
+
+def _write(path: Path, rows: Iterable[dict[str, str]]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(path) as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+    except OSError as error:
+        raise unwritable(path, error) from error
