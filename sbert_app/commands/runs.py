@@ -244,8 +244,8 @@ def report(
     It holds results, curves, settings, versions, the machine and the command.
     """
     place = options.prepare(home, offline=False)
-    from sbert_app.pages.ablation.report import experiment_report
-    from sbert_app.pages.train.report import run_report
+    from sbert_app.pages.ablation.page import experiment_report
+    from sbert_app.pages.train.runs import run_report
     from sbert_app.services.experiments.experiment import Experiments, is_experiment
     from sbert_app.services.files.writers import check_output
     from sbert_app.services.jobs.queue import RunQueue

@@ -1,4 +1,4 @@
-"""Figures of a comparison: attribution of a cosine to words, and the cosines of many sentences."""
+"""Figures of comparisons: a cosine by words, the cosines of many sentences, and the scores of a file."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import DIVERGING, apply_style, short_label
+from sbert_app.figures.style import DIVERGING, PALETTE, apply_style, short_label
 from sbert_app.formats import format_number
+from sbert_app.services.files.report import ScoreReport
 
-MOST_HEIGHT = 900  # pixels of a word map, however many words there are
-MOST_LABELS = 40  # words beside one another that can be read
-TOP = {"side": "top", "showgrid": False}  # the horizontal axis of a matrix
-DOWNWARDS = {"autorange": "reversed", "showgrid": False}  # its vertical axis
-MOST_NUMBERS = 12  # numbers beside one another that can be read, on a phone too
+# The largest height of a word map, in pixels, and the most words that can be read beside one another.
+MOST_HEIGHT, MOST_LABELS = 900, 40
+# The horizontal and the vertical axis of a matrix.
+TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
+# The most numbers that can be read beside one another, on a phone too.
+MOST_NUMBERS = 12
+# The bins that make a bar of a histogram, by the number of pairs.
+BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
-    """Heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
+    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
     bound = max(float(np.abs(matrix).max()), 1e-6)
     below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6}
     figure = go.Figure(
@@ -44,7 +48,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
 
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
-    """Heat map of the similarities (N, N) of all sentences."""
+    """A heat map of the similarities (N, N) of all sentences."""
     n = len(labels)
     short = [short_label(label) for label in labels]
     figure = go.Figure(
@@ -65,24 +69,78 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
             ygap=1 if n <= 60 else 0,
         )
     )
-    # Every line has its number; of many lines Plotly numbers as many as there is room for.
+    # Few lines are all numbered; of many lines Plotly numbers those that fit.
     numbers: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
     alt, below = f"{title}: every pair of {n} sentences", {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     return apply_style(figure, 480, alt, TOP | numbers, DOWNWARDS | numbers, title=below, margin_b=44)
 
 
 def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
-    """The numbers in the cells, with a minus sign, where Plotly's own format has a hyphen."""
+    """The numbers in the cells, with a minus sign in place of the hyphen of Plotly's own format."""
     return {"text": [[format_number(value, digits) for value in row] for row in matrix], "texttemplate": "%{text}"}
 
 
 def _scale(bound: float) -> dict[str, Any]:
-    """Numbers at both ends and in the middle of a scale around 0."""
+    """The numbers at both ends and in the middle of a scale around 0."""
     end = f"{bound:.2g}"
     return {"tickvals": [-bound, 0, bound], "ticktext": [f"−{end}", "0", f"+{end}"], "tickangle": 0}
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    """Every word as a label; of many words, as many at equal distances as can be read."""
+    """The words as labels; of many words, as many as can be read, at equal distances."""
     step = 1 + len(words) // MOST_LABELS
     return {"tickvals": list(range(0, len(words), step)), "ticktext": [short_label(word, 16) for word in words[::step]]}
+
+
+def histogram(report: ScoreReport) -> go.Figure:
+    """A histogram of the cosines of a file from zero, or the lowest one, with a line at their mean."""
+    counts, edges = np.array(report.counts), np.array(report.edges)
+    merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
+    counts, edges = counts.reshape(-1, merged).sum(1), edges[::merged]
+    first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
+    left = min(edges[first], 0.0)
+    in_range = edges[:-1] >= left - 1e-9
+    lows, highs, counts = edges[:-1][in_range], edges[1:][in_range], counts[in_range]
+    figure = go.Figure(
+        go.Bar(
+            x=((lows + highs) / 2).round(4).tolist(),
+            y=counts.tolist(),
+            width=(highs - lows).tolist(),
+            marker={"color": PALETTE["blue"], "line": {"width": 0}},
+            customdata=np.stack([lows, highs], axis=1).round(3).tolist(),
+            hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
+        )
+    )
+    _titled(
+        figure,
+        "Distribution of the cosines",
+        x={"title": "cosine", "range": [left - 0.02, 1.02], "showgrid": False},
+        y={"title": "pairs", "rangemode": "tozero"},
+        bargap=0.08,
+    )
+    if report.mean is not None:
+        figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
+        figure.add_annotation(
+            x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor="center"
+        )
+    return figure
+
+
+def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
+    """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
+    few = len(report.scatter) < 300
+    figure = go.Figure(
+        go.Scatter(
+            x=[gold for gold, _ in report.scatter],
+            y=[cosine for _, cosine in report.scatter],
+            mode="markers",
+            marker={"color": PALETTE["blue"], "size": 8 if few else 4, "opacity": 0.75 if few else 0.4},
+            hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
+        )
+    )
+    return _titled(figure, "Gold score and cosine", x={"title": f"gold score ({gold_name})"}, y={"title": "cosine"})
+
+
+def _titled(figure: go.Figure, title: str, **style: Any) -> go.Figure:
+    above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
+    return apply_style(figure, 320, title=above, margin_t=64, **style)

@@ -17,7 +17,8 @@ from training.evaluation.thresholds import Choice, Decision
 from training.quantization import PRECISIONS
 
 THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
-CURVE_COLOURS = ("green", "sky", "grey", "yellow")  # of further models
+# The colours of the curves of further models.
+CURVE_COLOURS = ("green", "sky", "grey", "yellow")
 PRECISION_MARKERS = {
     "float32": ("blue", "circle"),
     "bfloat16": ("sky", "diamond"),
@@ -32,29 +33,34 @@ GROUPS = {
     "late interaction": ("late interaction", "green", "cross"),
     "sparse encoder": ("sparse encoder", "vermillion", "x"),
 }
-WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}  # margins in which the labels of the axes' ends fit
-PLOT_SIZE = (1_050, 290)  # pixels of the plot area on a wide screen
-SPEED_NOISE = 0.1  # relative
-LETTER_WIDTH = 6.5  # pixels, approximately
-# Where a label may stand: its anchor, and its offset upwards in pixels. The first that overlaps no other is taken.
+# The margins have room for the labels at the ends of the axes.
+WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
+# The plot area on a wide screen and the approximate width of a letter, in pixels.
+PLOT_SIZE, LETTER_WIDTH = (1_050, 290), 6.5
+# The relative difference between two measurements of the speed of one model.
+SPEED_NOISE = 0.1
+# The anchors of a label and its offsets upwards in pixels; the first position that overlaps no other label is taken.
 LABEL_POSITIONS = (("left", 9), ("left", -9), ("right", 9), ("right", -9), ("left", 22), ("left", -22))
 
-Box = tuple[float, float, float, float]  # left, bottom, right, top in pixels
+# Left, bottom, right and top, in pixels.
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Point:
+    """A model: its group, a key of GROUPS, its speed in sentences per second, its quality, a correlation ×100."""
+
     label: str
-    group: str  # a key of GROUPS
-    speed: float  # sentences per second
-    quality: float  # a correlation ×100
+    group: str
+    speed: float
+    quality: float
     is_paper: bool = False
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
     """The Pareto-optimal points, from slow to fast: no other is better and at least as fast, or as good and faster.
 
-    Speeds that differ by less than ``SPEED_NOISE`` count as equal: measured twice, one model differs as much.
+    Speeds that differ by less than ``SPEED_NOISE`` count as equal.
     """
 
     def is_beaten(point: Point) -> bool:
@@ -68,7 +74,7 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 
 
 def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
-    """Scatter plot with a logarithmic speed axis; ``quality`` is the title of the other axis.
+    """A scatter plot with a logarithmic axis of speed; ``quality`` is the title of the other axis.
 
     The paper's points, measured on another machine, are grey and hollow.
     """
@@ -101,18 +107,19 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
                 hovertemplate="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
             )
     decades = [log10(point.speed) for point in points] or [2.0]
-    x_range = (min(decades) - 0.25, max(decades) + 0.8)  # with space for labels on the right
+    # The space on the right is for labels.
+    x_range = (min(decades) - 0.25, max(decades) + 0.8)
     _add_labels(figure, points, x_range)
     x = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
     return apply_style(figure, 420, x=x, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24)
 
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
-    """Label each point at the first of LABEL_POSITIONS where it overlaps no earlier label."""
+    """Labels each point at the first of LABEL_POSITIONS where it overlaps no earlier label."""
     lowest = min((point.quality for point in points), default=0.0)
     height = max((point.quality for point in points), default=1.0) - lowest or 1.0
     placed: list[Box] = []
-    for point in sorted(points, key=lambda each: (each.is_paper, -each.quality)):
+    for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
         label = short_label(point.label, 34)
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         y = PLOT_SIZE[1] * (point.quality - lowest) / height
@@ -144,7 +151,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
-    """Overlaid histograms of the similarities of each label."""
+    """The histograms of the similarities of each label, one over another."""
     figure = go.Figure()
     colours = ("blue", "orange", "vermillion")
     for (label, values), colour in zip(by_label.items(), colours, strict=False):
@@ -195,9 +202,9 @@ def quality_and_size(table: CostTable) -> go.Figure:
 
 
 def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figure:
-    """Mean predicted score, mean gold score and pairs of each bin; a perfect calibration lies on the diagonal.
+    """Plots mean gold score against mean predicted score for bins (predicted, gold, count) of ``pairs``.
 
-    ``pairs`` says which they are.
+    A perfect calibration lies on the diagonal.
     """
     figure = go.Figure()
     figure.add_scatter(
@@ -228,7 +235,7 @@ def precision_recall(
 ) -> go.Figure:
     """The curve of all pairs, and each choice with its intervals; ``names`` are those of the criteria.
 
-    ``curves``: the decisions of several models on the same pairs, by the names of the models; this one among them.
+    ``curves`` has the decisions of several models on the same pairs, this one among them, by the names of the models.
     """
     figure, colours = go.Figure(), iter(cycle(CURVE_COLOURS))
     for model, other in (curves or {"all pairs": decision}).items():
@@ -242,7 +249,7 @@ def precision_recall(
             line={"color": PALETTE[colour], "width": 2 if other is decision else 1.5, "shape": "linear"},
             hovertemplate="from %{customdata:.3f}: precision %{y:.1%}, recall %{x:.1%}<extra>%{fullData.name}</extra>",
         )
-    for choice, colour in _shown(decision):
+    for choice, colour in _reached(decision):
         figure.add_scatter(
             x=[choice.recall.value],
             y=[choice.precision.value],
@@ -286,7 +293,7 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
             line={"color": PALETTE[colour], "width": 2, "dash": "dot" if name == "F1" else "solid"},
             hovertemplate=f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>",
         )
-    for choice, colour in _shown(decision):
+    for choice, colour in _reached(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
     return apply_style(
         figure,
@@ -298,8 +305,8 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
     )
 
 
-def _shown(decision: Decision) -> list[tuple[Choice, str]]:
-    """The choices that a threshold fulfils, each with its colour."""
+def _reached(decision: Decision) -> list[tuple[Choice, str]]:
+    """The choices that some threshold fulfils, each with its colour."""
     return [
         (choice, colour) for choice, colour in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if choice.exists
     ]

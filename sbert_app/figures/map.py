@@ -1,7 +1,7 @@
-"""Figures of the map of a corpus: points in two or three dimensions; one map, two maps, or an animation.
+"""Figures of the map of a corpus in two or three dimensions: one map, two maps, or an animation.
 
-``customdata`` of each point holds its row in the corpus, and of two maps its coordinates on both. The page's script
-(assets/explore.js) reads them when a point is clicked or the slider moves the points, and writes the names.
+``customdata`` of each point has its row in the corpus and, of two maps, its coordinates on both. The script of the page
+(assets/explore.js) reads them at a click on a point or a move of the slider, and writes the names.
 """
 
 from __future__ import annotations
@@ -19,20 +19,29 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import LEGEND, PALETTE, apply_style, short_label
 
 COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky", "yellow")
-SHAPES = ("circle", "diamond", "square")  # available in 2-D and in 3-D
-MAX_LABELS = len(COLOURS) * len(SHAPES)  # distinguishable ones; the others are grey
-MIN_NUMBERS = 8  # distinct values from which on a column of numbers is a scale instead of labels
+# The symbols that exist both in 2-D and in 3-D.
+SHAPES = ("circle", "diamond", "square")
+# The number of labels that can be told apart; the others are grey.
+MAX_LABELS = len(COLOURS) * len(SHAPES)
+# A column of numbers with so many distinct values is a scale; with fewer, the values are labels.
+MIN_NUMBERS = 8
 OTHER, BLANK = "other", "(none)"
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The group of each point."""
+    """The group of each point.
+
+    Attributes:
+        names: the groups, the largest first or numbers in their order, then OTHER and BLANK.
+        groups: (N,) int32, indices in ``names``.
+        colours: colours of the palette for the first groups, the others being grey; by default a colour for each group.
+    """
 
     title: str
-    names: list[str]  # of the groups, the largest first, numbers in their order; then OTHER and BLANK
-    groups: np.ndarray  # (N,) int32, index in ``names``
-    colours: Sequence[str] | None = None  # of the palette, where they are chosen; groups beyond them are grey
+    names: list[str]
+    groups: np.ndarray
+    colours: Sequence[str] | None = None
 
     def style(self, group: int) -> dict[str, str]:
         if self.colours is not None:
@@ -46,31 +55,36 @@ class Labels:
         return replace(self, groups=self.groups[rows])
 
     def is_rest(self, group: int) -> bool:
-        """Whether a group is what belongs to none."""
+        """Whether a group holds the points that belong to none."""
         return group >= len(self.colours) if self.colours is not None else self.names[group] in (OTHER, BLANK)
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A number for each point."""
+    """A number for each point: (N,) float32, NaN where it is missing."""
 
     title: str
-    values: np.ndarray  # (N,) float32; NaN = missing
+    values: np.ndarray
 
     def of(self, rows: np.ndarray) -> Scale:
         return replace(self, values=self.values[rows])
 
 
 HEIGHT = 580
-HOVER_WIDTH, HOVER_LINES = 64, 3  # characters and lines of a hover text
-FEW_POINTS = 1_000  # up to which a map in 2-D is SVG: WebGL takes longer to start than they take to draw
-MANY_POINTS = 20_000  # from which on hover texts have one line: 50,000 points are 7 MB
-POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))  # (up to so many points, pixels)
+# The characters and lines of a hover text.
+HOVER_WIDTH, HOVER_LINES = 64, 3
+# Up to so many points a map in 2-D is SVG: WebGL would take longer to start than they take to draw.
+FEW_POINTS = 1_000
+# Above so many points a hover text has one line: 50,000 points are 7 MB.
+MANY_POINTS = 20_000
+# (largest number of points, size of a point in pixels)
+POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))
 COLOUR_SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]
 STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
-NAME_LENGTH = 26  # characters of a group's name on the map
+# The characters of a name on the map.
+NAME_LENGTH = 26
 NAME_STYLE = {
     "showarrow": False,
     "font": {"size": 12, "color": "white"},
@@ -79,19 +93,20 @@ NAME_STYLE = {
     "captureevents": False,
 }
 
-
 Colouring = Labels | Scale | None
 
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
+    """Lines between the points of pairs, rows (P, 2); faint ones are hidden until the legend switches them on."""
+
     title: str
-    rows: np.ndarray  # (P, 2)
-    strong: bool  # visible and clear from the start; others are faint and switched on in the legend
+    rows: np.ndarray
+    strong: bool
 
 
 class Name(NamedTuple):
-    """A name on a map. ``depth``: 0 is always there, 1 when the map is zoomed in."""
+    """A name at a place of a map; names of depth 0 are always visible, those of depth 1 after zooming in."""
 
     at: list[float]
     text: str
@@ -100,26 +115,36 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MapData:
-    maps: Sequence[np.ndarray]  # one (N, 2 or 3) float32, or two
-    titles: Sequence[str]  # of the maps
+    """The content of a figure.
+
+    Attributes:
+        maps: the coordinates of the points, (N, 2 or 3) float32, on one map or two.
+        key: figures with the same key share zoom and position, such as after a change of colours.
+        rows: (N,) the rows of a sample of the corpus; None for the whole corpus.
+        names: the names on each map.
+    """
+
+    maps: Sequence[np.ndarray]
+    titles: Sequence[str]
     sentences: Sequence[str]
     colouring: Colouring = None
     lines: Sequence[PairLines] = ()
-    key: str = ""  # figures with the same key share zoom and position, e.g. after a change of colours
-    rows: np.ndarray | None = None  # (N,): the points' rows in the corpus, of which they are a sample; None: all
-    names: Sequence[Sequence[Name]] = ()  # of each map: what is written onto it
+    key: str = ""
+    rows: np.ndarray | None = None
+    names: Sequence[Sequence[Name]] = ()
 
 
 def single_map(data: MapData) -> go.Figure:
-    """One map; of two, the first, whose points can be moved to the second."""
+    """One map, or the first of two, whose points can move to the second."""
     figure = _styled(go.Figure(_traces(data, 0)), data, 1)
-    if len(data.maps) == 2:  # axis ranges that contain both, so that the frame stays while points move
+    if len(data.maps) == 2:
+        # The axes contain both maps, so that the frame stays while points move.
         points = np.concatenate(data.maps)
         low, high = points.min(axis=0), points.max(axis=0)
         margin = 0.05 * (high - low)
         ranges = dict(zip("xyz", np.stack([low - margin, high + margin], axis=1).tolist(), strict=False))
         if len(ranges) == 3:
-            figure.update_layout(scene={f"{axis}axis": {"range": each} for axis, each in ranges.items()})
+            figure.update_layout(scene={f"{axis}axis": {"range": bounds} for axis, bounds in ranges.items()})
         else:
             figure.update_layout(xaxis_range=ranges["x"], yaxis_range=ranges["y"])
     return figure
@@ -134,15 +159,16 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     alt = f"Map of {len(data.maps[0]):,} sentences in {data.maps[0].shape[1]} dimensions{colours}"
     apply_style(figure, HEIGHT, alt)
     names = data.names if panels == len(data.maps) and data.names else [[]] * panels
-    if data.maps[0].shape[1] == 2:  # written and kept apart by assets/explore.js
-        figure.update_layout(meta={"alt": alt, "names": [list(map(list, each)) for each in names]})
+    if data.maps[0].shape[1] == 2:
+        # assets/explore.js writes the names, and keeps them from overlapping.
+        figure.update_layout(meta={"alt": alt, "names": [list(map(list, on_map)) for on_map in names]})
     hidden = {"visible": False, "showgrid": False}
     for panel in range(panels):
         suffix = "" if panel == 0 else "2"
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
         if data.maps[0].shape[1] == 3:
             axis = {"visible": False, "showspikes": False}
-            written = [each for each in names[panel] if not each.depth]
+            written = [name for name in names[panel] if not name.depth]
             notes = [
                 {**dict(zip("xyz", at, strict=True)), "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
                 for at, text, _ in written
@@ -162,7 +188,8 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
         showlegend=has_legend,
         legend=LEGEND | {"y": -0.02, "yanchor": "top", "itemsizing": "constant", "font": {"size": 12}},
         uirevision=data.key,
-        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",  # assets/explore.js sets lasso and box
+        # assets/explore.js sets lasso and box.
+        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
         modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
     )
@@ -170,22 +197,23 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
 
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
-    """The name of each group at the point that is most in its middle, the largest group first."""
-    sizes, found = np.bincount(labels.groups, minlength=len(labels.names)), []
+    """The name of each group at its most central point, the largest group first."""
+    sizes, middles = np.bincount(labels.groups, minlength=len(labels.names)), []
     for group in np.argsort(-sizes, kind="stable").tolist():
         if sizes[group] and labels.names[group] and not labels.is_rest(group):
             members = points[labels.groups == group]
             middle = members[np.abs(members - np.median(members, axis=0)).sum(axis=1).argmin()]
-            found.append(Name(middle.tolist(), labels.names[group], depth))
-    return found
+            middles.append(Name(middle.tolist(), labels.names[group], depth))
+    return middles
 
 
 def _traces(data: MapData, panel: int) -> list[Any]:
     points, colouring = data.maps[panel], data.colouring
-    lines = HOVER_LINES if len(points) <= MANY_POINTS else 1  # what the browser has to load
+    lines = HOVER_LINES if len(points) <= MANY_POINTS else 1
     texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
     rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
-    moved = data.maps if len(data.maps) > 1 else []  # where a point stands is said once
+    # On a single map the coordinates of a point are in the trace already.
+    moved = data.maps if len(data.maps) > 1 else []
     custom = np.concatenate([rows_of_points[:, None], *moved], axis=1).astype(np.float32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
@@ -220,7 +248,7 @@ def _scatter(
 
 
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
-    """All lines as one trace: start, end, NaN, start, end, NaN, …"""
+    """Draws all lines as one trace: start, end, NaN, start, end, NaN, …"""
 
     def with_gaps(values: np.ndarray) -> np.ndarray:
         ends = values[lines.rows]  # (P, 2, d)
@@ -259,13 +287,14 @@ def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
 
 def hover_text(sentence: str, most: int = HOVER_LINES) -> str:
     """A sentence wrapped to at most so many lines, HTML-escaped."""
-    start = sentence[: HOVER_WIDTH * (most + 1)]  # wrapping takes time
+    # Wrapping a long text would take time.
+    start = sentence[: HOVER_WIDTH * (most + 1)]
     lines = textwrap.wrap(start, HOVER_WIDTH, max_lines=most, placeholder=" …")
     return "<br>".join(short_label(line, HOVER_WIDTH + 2) for line in lines)
 
 
 def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
-    """A scale for numbers with many distinct values, else labels."""
+    """The colouring by a column: a scale for numbers with many distinct values, else labels."""
     numbers = _as_numbers(values)
     if numbers is not None and len(np.unique(numbers[np.isfinite(numbers)])) >= MIN_NUMBERS:
         return Scale(title, numbers)
@@ -273,7 +302,7 @@ def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
 
 
 def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> Labels:
-    """Group points by label; if there are more than ``limit``, the smallest groups are merged into OTHER."""
+    """Groups points by label; of more than ``limit`` groups, the smallest are merged into OTHER."""
     counts = Counter(values)
     ranked = [name for name, _ in counts.most_common() if name != BLANK]
     numbers = _as_numbers(ranked)
@@ -288,7 +317,7 @@ def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> L
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:
-    """The values as float32 (N,), NaN where missing; None if one is not a number, or all are missing."""
+    """The values as float32 (N,), NaN where missing; None if one is no number, or all are missing."""
     numbers = np.full(len(values), np.nan, dtype=np.float32)
     for i, value in enumerate(values):
         if value is None or value == "" or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The look that all figures share: palette, layout, and labels in which no HTML is interpreted."""
+"""The look of all figures: palette, layout, and labels in which no HTML is interpreted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PALETTE = {
 }
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
-LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}  # in a line above the plot
+# The legend is a line above the plot.
+LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
@@ -32,15 +33,15 @@ def apply_style(
     y: dict[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
-    """Apply the shared look: transparent background, legible in light and dark mode. Returns the figure.
+    """Applies the shared look: transparent background, legible in light and dark mode. Returns the figure.
 
     Args:
-        figure: has its traces.
-        height: in pixels.
-        alt: the text alternative; without one, the titles of the figure are read out (``assets/app.js``).
-        x: of the horizontal axes.
-        y: of the vertical axes.
-        layout: of the whole figure.
+        figure: a figure with its traces.
+        height: the height in pixels.
+        alt: the text alternative; without one, screen readers get the titles of the figure (``assets/app.js``).
+        x: settings of the horizontal axes.
+        y: settings of the vertical axes.
+        layout: settings of the whole figure.
     """
     figure.update_layout(
         meta={"alt": alt} if alt else None,
@@ -64,7 +65,7 @@ def apply_style(
 def error_bars(
     estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:
-    """Intervals (value, low, high) as error bars of a trace; ``colour`` is of the palette."""
+    """Intervals (value, low, high) as error bars of a trace, in a colour of the palette."""
     return {
         "type": "data",
         "symmetric": False,

@@ -1,54 +1,67 @@
-"""Training curves: events of one or several runs -> Plotly figures. A run has the same colour in every figure.
+"""Figures of training: the curves of one or several runs from their events, and the variants of an ablation.
 
-measure   the run's metric on the dev data: ρ ×100 or triplet accuracy
-loss      of the training batches (thin; bold: running mean), by data set if each has an objective, and of the dev
-          data (dotted)
-random    mean cosine of random pairs, of the training data (solid) and of sentences from other domains (dashed);
-          above 0.9 the vectors have collapsed
+A run has the same colour in each of the three figures of curves:
+
+- measure: the metric of the run on the dev data, ρ ×100 or triplet accuracy
+- loss: of the training batches (thin; bold: running mean), by data set if each has an objective, and of the dev data
+  (dotted)
+- random: the mean cosine of random pairs of the training data (solid) and of sentences from other domains (dashed);
+  above 0.9 the vectors have collapsed
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import cycle
+from typing import Any
 
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
+from sbert_app.services.experiments.ablations import VariantRow
 from sbert_app.services.runs.record import Event
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-DASHES = ("solid", "dash", "dashdot", "longdash")  # of the losses of several data sets
-LEAST_SPAN = 6.0  # points of ρ ×100 that the axis shows at least
+# The lines of the losses of several data sets.
+DASHES = ("solid", "dash", "dashdot", "longdash")
+# The axis of ρ ×100 spans at least so many points.
+LEAST_SPAN = 6.0
 PERCENT = 100
-SMOOTHING = 0.9  # the weight of the past in the running mean of the loss
+# The weight of the past in the running mean of the loss.
+SMOOTHING = 0.9
+# The height of a variant of an ablation, and the space for legend and axis.
+ROW_PIXELS, MARGIN_PIXELS = 46, 104
 
 
 @dataclass(frozen=True)
 class Curve:
+    """The events of a run, with the total of its steps and its metric, a key of RUN_METRICS."""
+
     name: str
     colour: str
     events: Sequence[Event]
-    steps: int | None  # in total
-    measure: str | None  # a key of RUN_METRICS
+    steps: int | None
+    measure: str | None
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with another metric are left out."""
-    chosen = next((curve.measure for curve in curves if curve.measure), "spearman")
-    title, factor, _ = RUN_METRICS[chosen]
+    metric = next((curve.measure for curve in curves if curve.measure), "spearman")
+    title, factor, _ = RUN_METRICS[metric]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        steps, values = _points(curve.events, "eval", chosen)
+        steps, values = _points(curve.events, "eval", metric)
         yield _line(curve, steps, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
 
-    shown = [curve for curve in curves if curve.measure in (None, chosen)]
-    figure = _figure(f"{title} on the dev data", shown, traces, height=290)
+    comparable = [curve for curve in curves if curve.measure in (None, metric)]
+    figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = [value for trace in figure.data for value in trace.y]
-    if values and factor == PERCENT:  # half a point is no cliff
+    if values and factor == PERCENT:
+        # A change of half a point must not look like a cliff.
         middle, half = (min(values) + max(values)) / 2, max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
         figure.update_yaxes(range=[middle - half, middle + half])
     return figure
@@ -80,7 +93,8 @@ def random(curves: Sequence[Curve]) -> go.Figure:
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
-    where = {"x": 1, "xref": "paper", "xanchor": "right", "y": COLLAPSED_FROM, "yanchor": "top"}  # without curves
+    # The place does not depend on the curves, of which there may be none yet.
+    where = {"x": 1, "xref": "paper", "xanchor": "right", "y": COLLAPSED_FROM, "yanchor": "top"}
     figure.add_annotation(**where, text="collapsed above", showarrow=False, font_size=12)
     figure.update_yaxes(range=[-0.1, 1.05])
     return figure
@@ -92,21 +106,23 @@ FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {"measure": measure
 def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
-    drawn = [trace for curve in curves for trace in traces(curve)]
-    names = dict.fromkeys(trace.name for trace in drawn)
-    for name in names:  # a run has several traces, and one entry in the legend
-        shown = [trace for trace in drawn if trace.name == name and trace.opacity in (None, 1.0)]
-        for trace in drawn:
+    lines = [trace for curve in curves for trace in traces(curve)]
+    names = dict.fromkeys(trace.name for trace in lines)
+    # A run has several traces, but one entry in the legend.
+    for name in names:
+        opaque = [trace for trace in lines if trace.name == name and trace.opacity in (None, 1.0)]
+        for trace in lines:
             if trace.name == name:
-                trace.update(showlegend=trace is next(iter(shown), None), legendgroup=name)
-    figure = apply_style(go.Figure(drawn), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
+                trace.update(showlegend=trace is next(iter(opaque), None), legendgroup=name)
+    figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
         title_pad={"l": 12, "t": 10},
         margin={"l": 8, "r": 12, "t": 34, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
-        uirevision="keep",  # new points do not reset the zoom
+        # New points do not reset the zoom.
+        uirevision="keep",
         showlegend=len(curves) > 1,
         legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
     )
@@ -125,7 +141,7 @@ def _line(
     width: float = 2.2,
     opacity: float = 1.0,
 ) -> go.Scatter:
-    """A trace with a hover text, or without one if ``hover`` is None."""
+    """A trace with the hover text ``hover``, or without hover."""
     name = short_label(curve.name, 40)
     return go.Scatter(
         x=steps,
@@ -146,10 +162,70 @@ def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], li
 
 
 def _running_mean(values: Sequence[float]) -> list[float]:
-    """Exponential moving average, bias-corrected."""
+    """The exponential moving average of the values, bias-corrected."""
     mean, weight, means = 0.0, 0.0, []
     for value in values:
         mean = SMOOTHING * mean + (1 - SMOOTHING) * value
         weight = SMOOTHING * weight + (1 - SMOOTHING)
         means.append(round(mean / weight, 5))
     return means
+
+
+def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
+    """The variants of an ablation: a dot with the 95% interval of its mean, the paper's figure, and the base before.
+
+    The axis is Spearman ρ ×100 on STSb dev. ``measured`` is the legend entry of the dots. Variants without a run keep
+    an empty row.
+    """
+    figure, summaries = go.Figure(), [row.summary for row in rows]
+    mark = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["vermillion"], "width": 3}}
+    _add_marks(figure, rows, [row.before for row in rows], "before training", mark)
+    ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
+    _add_marks(figure, rows, [row.paper for row in rows], "the paper", ring)
+    means = [summary.mean if summary else None for summary in summaries]
+    ends = [
+        (summary.mean, summary.low or summary.mean, summary.high or summary.mean) if summary else (0, 0, 0)
+        for summary in summaries
+    ]
+    _add_marks(
+        figure,
+        rows,
+        means,
+        measured,
+        {"size": 12, "color": PALETTE["blue"]},
+        mode="markers+text",
+        text=["" if mean is None else f"{mean:.1f}" for mean in means],
+        textposition="top center",
+        error_x=error_bars(ends, "blue", thickness=2.5, width=0),
+    )
+    labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
+    return apply_style(
+        figure,
+        ROW_PIXELS * len(rows) + MARGIN_PIXELS,
+        x={"title": "Spearman ρ ×100 on STSb dev"},
+        y={"tickvals": list(range(len(rows))), "ticktext": labels, "range": [len(rows) - 0.5, -0.7], "ticks": ""},
+        showlegend=True,
+        legend_traceorder="reversed",
+    )
+
+
+def _add_marks(
+    figure: go.Figure,
+    rows: Sequence[VariantRow],
+    values: Sequence[float | None],
+    name: str,
+    marker: dict[str, Any],
+    **more: Any,
+) -> None:
+    """Adds a mark to each row that has a value; without any value it adds no entry to the legend either."""
+    if all(value is None for value in values):
+        return
+    figure.add_scatter(
+        **{"mode": "markers", **more},
+        x=values,
+        y=list(range(len(rows))),
+        customdata=[escape(row.label) for row in rows],
+        name=name,
+        marker=marker,
+        hovertemplate="%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>",
+    )

@@ -1,6 +1,7 @@
-"""The pages. A folder each, whose page.py has a ``build(services)`` that lays it out and wires it to services.
+"""The pages, a folder each. Their page.py has a function ``build(services)``; `sbert_app.server` puts them together.
 
-Nothing here imports torch: the first paint does not wait for it. `sbert_app.server` puts them together.
+Nothing here imports torch, so that the first paint does not wait for it.
 """
 
-PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")  # the first is the front page
+# The first one is the front page.
+PAGES = ("compare", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")

@@ -28,7 +28,7 @@ def cosine(page):
 def test_the_page_opens_with_an_example_already_computed(open_page):
     page = open_page("/")
     expect(page.locator("#answer .card")).to_have_count(3)
-    expect(page.locator("#answer")).to_contain_text("on the gold scale")
+    expect(page.locator("#answer")).to_contain_text("on people’s 0–5 scale")
     expect(page.locator("#answer")).to_contain_text("Spearman 8")  # the cross-encoder's measured figure
     expect(page.locator("#answer .card").first).to_contain_text("The model is wrong here")
     expect(page.locator("#answer .card").nth(1)).not_to_contain_text("The model is wrong here")
@@ -59,7 +59,7 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     page.get_by_role("radio", name="mean").first.focus()
     page.keyboard.press("ArrowLeft")  # from the first to the last
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
-    expect(page.locator("#answer")).to_contain_text("the model was made with mean pooling")
+    expect(page.locator("#answer")).to_contain_text("trained with mean pooling")
     expect(page.locator("#word-map")).to_be_hidden()
     assert cosine(page) != mean
     expect(page.locator("#map-note")).to_contain_text("Integrated gradients, 32 steps, remainder")
@@ -154,17 +154,17 @@ def test_a_second_model_stands_beside_the_first_with_its_own_pooling(open_page):
     expect(page.locator("#answer .card").nth(0)).to_contain_text("all-MiniLM-L6-v2 · max pooling")
     expect(page.locator("#answer .card").nth(1)).to_contain_text("scratch:1x32 · mean pooling")
     # its calibration is measured while the page waits, and shown without another input
-    expect(page.locator("#answer .card").nth(1)).to_contain_text("of 5 on the gold scale")
+    expect(page.locator("#answer .card").nth(1)).to_contain_text("on people’s 0–5 scale")
 
 
 def test_a_long_text_stays_out_of_the_address_and_in_sight(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
     fill(page, "word " * 5_000, "A word.")
-    expect(page.locator("#answer")).to_contain_text("words had no effect")
+    expect(page.locator("#answer")).to_contain_text("words were ignored")
     page.wait_for_function("!location.search.includes('a=')")
     assert page.evaluate("document.documentElement.scrollHeight") < 3_500
-    expect(page.locator("#answer .note")).to_have_text(re.compile(r"its last 4,\d\d\d words had no effect"))
+    expect(page.locator("#answer .note")).to_have_text(re.compile(r"its last 4,\d\d\d words were ignored"))
     tab(page, "Copy")
     expect(page.locator("#as-curl .cm-content")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollHeight") < 3_000

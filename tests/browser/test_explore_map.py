@@ -200,7 +200,7 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     expect(page.locator("#corpus-described")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
     expect(page.locator("#corpus-columns-1 input")).to_have_value("text")
     choosing(page)
-    pick(page, "fieldset:has-text('How token vectors become one')", "max")
+    pick(page, "fieldset:has-text('How token vectors are combined into one')", "max")
     page.click("#corpus-open")
     expect(page.locator("#corpus-status")).to_contain_text("12 sentences · column: length")
     expect(page.locator("#corpus-status")).to_contain_text("all-MiniLM-L6-v2, max pooling")

@@ -269,7 +269,7 @@ def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
     name.focus()
     page.keyboard.type("banks")
     page.keyboard.press("Enter")
-    expect(page.locator("#group-note")).to_contain_text("Kept with the corpus: banks")
+    expect(page.locator("#group-note")).to_contain_text("Saved with the corpus: banks")
     page.locator("#group-delete").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#group-note")).to_contain_text("is deleted")

@@ -75,7 +75,7 @@ def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_pa
     expect(page.locator("#run-status")).to_contain_text("Cosine of random pairs")
     expect(page.locator("#plan")).to_contain_text("5,749 scored pairs · 200 steps of 16")
     # Opening it measures nothing (test_start_form.py, test_events.py); a test of another page may have done so before.
-    told = re.compile("it is measured once you change a setting|measured just now")
+    told = re.compile("change a setting to measure the speed|measured just now")
     expect(page.locator("#plan")).to_contain_text(told)
     page.locator("#preset input").click()
     page.get_by_role("option", name="watch it collapse").click()

@@ -1,1 +1,1 @@
-"""The paper's Table 6, measured."""
+"""The Ablation page: the paper's Table 6, measured."""

@@ -1,7 +1,8 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
-It opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.experiment`), which every tab shows as its cells fill.
+The page opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
+(`services.experiments.experiment`), which every browser tab shows as its cells fill. `experiment_report` is the report
+of a sweep, or of any other experiment, for ``sbert-lab report``.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures import ablation as figures_ablation
-from sbert_app.formats import format_count, format_duration
+from sbert_app.figures import training as figures
+from sbert_app.formats import format_count, format_duration, format_number
 from sbert_app.pages.components.address import remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, on_open
-from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
-from sbert_app.pages.components.measure_tab import shown
+from sbert_app.pages.components.experiments import (
+    ExperimentPanel,
+    Plan,
+    StartForm,
+    progress_of,
+    shared_settings,
+    status_of,
+)
+from sbert_app.pages.components.measure_tab import visible
 from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
-from sbert_app.pages.components.pickers import MODELS, data_choices, open_dropdown
-from sbert_app.pages.components.report import of_page, report_button
-from sbert_app.pages.components.start import Plan, StartForm
+from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
+from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import (
@@ -49,16 +56,18 @@ from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))
 BASES = [*MODELS, "bert-base-uncased"]
-STEPS = 200  # per run by default: about a minute on two cores
+# The default length of a run: about a minute on two cores.
+STEPS = 200
 TEST = "Student’s t on the differences within a seed"
+RUN_COLUMNS = [("run", ""), ("seed", ""), ("state", ""), ("before", "number"), ("best", "number"), ("last", "number")]
 KEEP_NAME = """(name) => window.nameInAddress(["preset", "sweep"], [name, ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks."""
+    """Builds the page inside the open Blocks."""
     gr.HTML(heading("Ablation", "Change one setting, keep all others, and see what it does."))
-    choices = [(each.title, key) for key, each in ABLATIONS.items()]
+    choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
     name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation")
     question = gr.HTML(elem_id="question")
     gr.HTML(section("Shipped results"))
@@ -87,48 +96,46 @@ def build(services: Services) -> None:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
         version = [sweep and sweep.id, values]
 
-        def drawn() -> Any:
-            return shown(figures_ablation.dots(sweep.rows, "this sweep") if sweep and values else None)
+        def draw_dots() -> Any:
+            return visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
 
         return {
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
-            sweep_figure: Output(version, drawn),
+            sweep_figure: Output(version, draw_dots),
             sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
         }
-
-    def start_sweep(visitor: str, *values: Any) -> str:
-        return experiments.start(_sweep(*values), visitor).id
 
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
     about = [question, figure, legend, table, *inputs[-2:]]
     opened = on_open(_from_link, [name, panel.selected], **UNQUEUED)
-    chosen = opened.then(_about, name, about, **UNQUEUED)
-    show_on(chosen.then)
-    form.estimate_after(chosen, measures=False)
+    described = opened.then(_about, name, about, **UNQUEUED)
+    show_on(described.then)
+    form.estimate_after(described, measures=False)
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
     other.then(None, name, None, js=KEEP_NAME)
-    form.estimate_on([each.change for each in inputs[1:]])
+    form.estimate_on([field.change for field in inputs[1:]])
     remember(inputs[1:])
-    show_on(form.start_on(start, start_sweep, panel.selected).then).then(None, None, None, js=SHOW_SWEEP)
+    show_on(form.start_on(start, partial(_start, experiments), panel.selected).then).then(
+        None, None, None, js=SHOW_SWEEP
+    )
 
 
 def _form(name: gr.Radio) -> list[Any]:
-    """The fields of a new sweep, in the order of `_sweep`."""
+    """Builds the fields of a new sweep, in the order of `_sweep`."""
     with gr.Row():
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
         steps = gr.Number(STEPS, label="Steps", info="Per run; 0: one epoch", min_width=160, elem_id="steps")
-        hint = "Or type a Hub id or run:<name>"
-        base = open_dropdown("Base", BASES, hint, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
-        hint = "Labelled pairs; or type hf:<org>/<name>"
+        base = open_dropdown("Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
+        hint = "Labelled pairs; or hf:<org>/<name>"
         choices = data_choices("ablation")
         data = open_dropdown("Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data")
     return [name, seeds, steps, base, data]
 
 
 def _about(name: str) -> list[Any]:
-    """The question, the precomputed table with its figure, and the fields that this ablation needs."""
+    """The updates for an ablation: its question, the precomputed table with its figure, and the fields it needs."""
     ablation = ABLATIONS[name]
     varies_base = "base" in ablation.variants[ablation.default].changes
     updates = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
@@ -139,7 +146,7 @@ def _about(name: str) -> list[Any]:
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = variant_rows(ablation, after, before)
     measured = [row for row in rows if row.summary is not None]
-    figure = figures_ablation.dots(measured, "measured")
+    figure = figures.dots(measured, "measured")
     return [
         question,
         gr.update(value=figure, visible=True),
@@ -150,7 +157,7 @@ def _about(name: str) -> list[Any]:
 
 
 def _from_link(request: gr.Request) -> tuple[Any, Any]:
-    """/ablation?preset=concat&sweep=<id> opens there."""
+    """The ablation and the sweep in the address: /ablation?preset=concat&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
     return preset if preset in ABLATIONS else gr.skip(), query.get("sweep") or None
@@ -166,16 +173,18 @@ def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data:
     return new_sweep(name, int(seeds), changes)
 
 
+def _start(experiments: Experiments, visitor: str, *values: Any) -> str:
+    """Queues a sweep. Returns its id."""
+    return experiments.start(_sweep(*values), visitor).id
+
+
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     estimate = experiments.estimate(_sweep(*values))
     return next(iter(estimate.estimates.values())), partial(plan_of, estimate)
 
 
-# ------------------------------------------------------------ as HTML
-
-
 def source_of(table: PrecomputedTable) -> Markup:
-    """Where the precomputed numbers come from: runs, seeds, steps, machine, day, command."""
+    """The origin of the precomputed figures: runs, seeds, steps, machine, day, command."""
     settings, machine = table.settings, table.machine
     steps = sorted({run.steps for run in table.runs})
     seeds = format_count(len(table.seeds), "seed")
@@ -200,7 +209,7 @@ def source_of(table: PrecomputedTable) -> Markup:
 
 
 def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
-    """A setting in words: of all variants, or where they differ in it, which has which."""
+    """The value of a setting; if variants differ in it, each value with its variants."""
     if name in table.settings:
         return form.format(table.settings[name])
     grid = ABLATIONS[table.ablation]
@@ -212,15 +221,15 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
 
 
 def _rows_seen(table: PrecomputedTable) -> str:
-    """How many rows a run had, where all had the same."""
+    """The number of rows of a run, if all runs had the same."""
     if not {"train_data", "batch_size"} <= set(table.settings):
         return ""
-    seen = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
-    return f", {table.training_rows:,} rows; a run saw {seen:,} of them"
+    rows = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
+    return f", {table.training_rows:,} rows; a run saw {rows:,} of them"
 
 
 def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
-    """The variants that a precomputed table lacks; empty if it has all."""
+    """A note on the variants that a precomputed table lacks; empty if it has all."""
     missing = [row.label for row in rows if row.summary is None]
     if not missing:
         return Markup()
@@ -228,7 +237,7 @@ def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
 
 
 def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
-    """The result in a sentence, what the marks are, and what to know about the base."""
+    """The result in a sentence, the meaning of the marks, and a remark on the base."""
     return render(
         "ablation/templates/legend.html",
         outcome=_outcome(rows),
@@ -239,7 +248,7 @@ def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
 
 
 def statistics_of(rows: Sequence[VariantRow]) -> Markup:
-    """The table: mean ± standard deviation, interval, test against the default, the paper's figure."""
+    """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures."""
     labels = {row.variant: row.label for row in rows}
     tests = sum(row.against is not None and row.against.p is not None for row in rows)
     return render(
@@ -253,7 +262,7 @@ def statistics_of(rows: Sequence[VariantRow]) -> Markup:
 
 
 def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Unknown = "no run") -> Markup:
-    """What a sweep would do, how long it would take, and the disk space of its models."""
+    """The work of a sweep, its time, and the disk space of its models."""
     first = next(iter(estimate.estimates.values()))
     variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
     facts = [
@@ -272,7 +281,7 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Un
 
 
 def grid_of(sweep: Experiment) -> Markup:
-    """Variants down, seeds across; each cell shows its run's result and links to it."""
+    """A table of variants by seeds; each cell shows the result of its run and links to it."""
     cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
     variants = sweep.ablation.variants.items()
     rows = [(variant.label, [cells.get((name, seed)) for seed in sweep.seeds]) for name, variant in variants]
@@ -288,3 +297,29 @@ def _outcome(rows: Sequence[VariantRow]) -> dict[str, object] | None:
     paper = [row.paper for row in rows if row.paper is not None]
     span = max(paper) - min(paper) if paper else None
     return {"best": best, "worst": worst, "gap": means[best] - means[worst], "paper_span": span}
+
+
+def experiment_report(experiment: Experiment) -> Report:
+    """The report of an experiment: its runs, and the statistics of the variants of a sweep."""
+    record, cells = experiment.record, experiment.cells
+    is_sweep = record.kind == SWEEP
+    rows = experiment.rows if is_sweep and experiment.values else []
+    runs = []
+    for cell in cells:
+        metrics: list[float | None] = [None] * 3
+        if cell.run:
+            progress = cell.run.progress
+            metrics = [progress.figure(event) for event in (progress.baseline, progress.best, progress.latest)]
+        runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, metrics)])
+    result = [status_of(experiment)]
+    if rows:
+        result += [plot(figures.dots(rows, "measured")), statistics_of(rows)]
+    changes = {f"--{name.replace('_', '-')}": value for name, value in record.changes.items()}
+    options = {"--preset": record.name, "--seeds": len(experiment.seeds), **changes}
+    return Report(
+        experiment.ablation.title if is_sweep else f"{record.name}, {record.by}",
+        {"Settings of all runs": shared_settings(experiment)},
+        {"Result": result, "Runs": [macro("table")(RUN_COLUMNS, runs)]},
+        " ".join(["sbert-lab ablate", *(f"{key} {value}" for key, value in options.items())]) if is_sweep else "",
+        {"Experiment": f"{experiment.id}, {experiment.state}"},
+    )

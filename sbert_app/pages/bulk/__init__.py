@@ -1,1 +1,1 @@
-"""A file in, a scored file out."""
+"""The Bulk page: a file in, a scored file out."""

@@ -1,7 +1,7 @@
 """The Bulk page: a file of sentence pairs in, the same file with scores out, statistics, matches and duplicates.
 
-A file that is uploaded becomes a job (`services.files.jobs`): its address is ``/bulk?job=<id>``, it is scored in the
-background, and the browser keeps the list of the jobs that it started. So a reload loses neither the file nor the work.
+An upload becomes a job (`services.files.jobs`), which is scored in the background and has the address
+``/bulk?job=<id>``. The browser stores the list of its jobs, so that a reload loses neither the file nor the work.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures import bulk as figures_bulk
+from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
-from sbert_app.pages.bulk.duplicates import Duplicates
 from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update, on_open
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
@@ -37,22 +36,25 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
 
-MOST_LISTED = 20  # jobs in the list
+# The length of the list of jobs.
+MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 
-EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")  # and what scoring it has given
-THRESHOLD = "bulk-threshold"  # the id of the field, and its name in the address
+# The example and its shipped scores.
+EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
+# The id of the field, and its name in the address.
+THRESHOLD = "bulk-threshold"
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks; its example is scored when it is opened."""
+    """Builds the page inside the open Blocks; the page opens with a scored example."""
     _Page(services).wire()
 
 
 def _models(model: str | None, pooling: str | None, cross: str | None) -> str:
-    """What scores, in the title of the settings that change it."""
+    """The title of the settings: the model, its pooling and the cross-encoder."""
     beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
     return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
 
@@ -62,17 +64,19 @@ class _Page:
         self.services = services
         self.jobs = services.scoring
         self.table = gr.State(None)
-        self.job = gr.State(None)  # the id of the job that is shown; None for the example
-        self.asked = gr.State(None)  # the threshold that the address asks for
-        # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
-        self.known = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
+        # The id of the job on the page; None for the example.
+        self.job = gr.State(None)
+        self.address_threshold = gr.State(None)
+        # The ids of the jobs, the newest first. The secret is fixed, so that they can be read after a restart of the
+        # app.
+        self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
                 self._build_inputs(services)
             with gr.Column(scale=5, min_width=320):
                 self._build_results()
-        self.duplicates = Duplicates(services, self.job)
+        self.duplicates = results.Duplicates(services, self.job)
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
         matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
         shows = {"The file": [self.file_line], "Scores": agreement, "Matches and duplicates": matches}
@@ -113,49 +117,59 @@ class _Page:
         columns = [self.table, *self.columns.columns]
         results = [
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.shown),
+            *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
         ]
-        started = [*results, self.job, self.known, self.history, self.forget]
-        everything = [self.table, self.asked, *self.columns.outputs, *models, self.file_line, self.encoding, *started]
+        started = [*results, self.job, self.job_ids, self.history, self.forget]
+        everything = [
+            self.table,
+            self.address_threshold,
+            *self.columns.outputs,
+            *models,
+            self.file_line,
+            self.encoding,
+            *started,
+        ]
         self.everything = everything
-        visited = on_open().then(self.visit, [*models, self.known], everything, concurrency_limit=8, **PRIVATE)
+        visited = on_open().then(self.visit, [*models, self.job_ids], everything, concurrency_limit=8, **PRIVATE)
         for control in models:
             control.change(lambda *values: gr.Accordion(label=_models(*values)), models, self.models, **EVERY)
-        uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.known]
+        uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
-            outputs = [each for each in everything if each is not asking]
+            outputs = [component for component in everything if component is not asking]
             read = [self.job, self.encoding, self.columns.sheet]
             asking.input(partial(self.reopen, asking), read, outputs, **LATEST)
         scored = self.go.click(
-            self.score, [*columns, *models, self.job, self.known, self.asked], started, concurrency_limit=8, **PRIVATE
+            self.score,
+            [*columns, *models, self.job, self.job_ids, self.address_threshold],
+            started,
+            concurrency_limit=8,
+            **PRIVATE,
         )
         opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
-        named = [*self.columns.columns, *models]  # as `visit` reads them; a model brings its own pooling
-        names = f"(...values) => window.nameInAddress({[each.elem_id for each in named]}, values)"
-        changes = [*(each.input for each in self.columns.columns), *(each.change for each in models)]
+        # `visit` reads these from the address.
+        named = [*self.columns.columns, *models]
+        names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
+        changes = [*(control.input for control in self.columns.columns), *(control.change for control in models)]
         gr.on(changes, None, named, None, js=names, **EVERY)
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
-        self.forget.click(self.delete, self.known, [self.known, self.history, self.forget], **UNQUEUED)
+        self.forget.click(self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire()
 
-    def visit(self, model: str, pooling: str, cross: str, known: list[str], request: gr.Request) -> Iterator[Update]:
-        """Open the job that the address names; or the example, or the pairs of sentences that another page has sent.
-
-        The latter are scored at once.
-        """
-        listed, query = self._listed(known), request.query_params
-        wanted, sent, threshold = query.get("job"), query.get("sentences"), parse_number(query.get(THRESHOLD, ""))
-        given = {self.model: model, self.pooling: pooling, self.cross: cross}
-        named = {each: query[each.elem_id] for each in given if each.elem_id in query}
-        model, pooling, cross = (given | named).values()
-        chosen = {self.model: model, self.pooling: pooling_radio(pooling), self.cross: cross}
-        listed |= {self.asked: threshold, **chosen}
+    def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
+        """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
+        listed, query = self._listed(job_ids), request.query_params
+        job_id, sent, threshold = query.get("job"), query.get("sentences"), parse_number(query.get(THRESHOLD, ""))
+        fields = {self.model: model, self.pooling: pooling, self.cross: cross}
+        named = {field: query[field.elem_id] for field in fields if field.elem_id in query}
+        model, pooling, cross = (fields | named).values()
+        models = {self.model: model, self.pooling: pooling_radio(pooling), self.cross: cross}
+        listed |= {self.address_threshold: threshold, **models}
         try:
-            job = self.jobs.get(wanted) if wanted else None
+            job = self.jobs.get(job_id) if job_id else None
             if job is not None:
                 table = open_table(job.path, job.encoding, job.sheet)
             else:
@@ -170,16 +184,16 @@ class _Page:
             return
         if job is None:
             yield {**listed, **self._opened(table, ChosenColumns.by_name(table))}
-            yield from self._run(table, pick_columns(table), (model, pooling, cross), None, known, threshold)
+            yield from self._run(table, pick_columns(table), (model, pooling, cross), None, job_ids, threshold)
             return
-        names = [query.get(each.elem_id, "") for each in self.columns.columns]
+        names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
         columns = ChosenColumns(*names) if names[0] and set(filter(None, names)) <= set(table.columns) else None
-        yield {**listed, **self._opened_job(job, table, columns), **{each: chosen[each] for each in named}}
+        yield {**listed, **self._opened_job(job, table, columns), **{field: models[field] for field in named}}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
 
-    def open(self, path: str | None, known: list[str]) -> Update:
-        """Show how an uploaded file was read, or why it cannot be used; without a file, the example."""
+    def open(self, path: str | None, job_ids: list[str]) -> Update:
+        """Shows how an upload was read, or why it cannot be used; without an upload, shows the example."""
         if path is None:
             table = open_table(EXAMPLE)
             return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
@@ -187,10 +201,10 @@ class _Page:
             job, table = self._open_copy(Path(path))
         except UserFacingError as error:
             return self._unusable(error)
-        return {**self._opened_job(job, table), **self._listed([job.id, *known])}
+        return {**self._opened_job(job, table), **self._listed([job.id, *job_ids])}
 
     def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
-        """Read the file in another encoding, or another of its sheets; the picker that asks stays as it is."""
+        """Reads the file in another encoding, or another sheet; the picker ``asking`` for it is not updated."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
@@ -202,7 +216,7 @@ class _Page:
     def _open_copy(
         self, path: Path, encoding: str | None = None, sheet: str | None = None
     ) -> tuple[ScoreJob, OpenedTable]:
-        """A job with a copy of this file, and the copy as a table. InputError, and no job, if it cannot be read."""
+        """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
         job = self.jobs.open(path, encoding, sheet)
         try:
             return job, open_table(job.path, encoding, sheet)
@@ -219,8 +233,8 @@ class _Page:
         gold: str | None,
         *values: Any,
     ) -> Iterator[Update]:
-        """``values``: the models, the job, the jobs of this browser, the threshold that was asked for."""
-        *models, job, known, asked = values
+        """Scores the file. ``values``: the models, the job, the jobs of this browser, the threshold in the address."""
+        *models, job, job_ids, threshold = values
         try:
             if table is None:
                 raise InputError("Choose a file first.")
@@ -231,15 +245,15 @@ class _Page:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
         picked = PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
-        yield from self._run(table, picked, models, job, known, asked, visitor_of(request))
+        yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request))
 
     def stop(self, job: str | None) -> Update:
         if job:
             self.jobs.stop(job)
         return gr.Button("Stopping …", interactive=False)
 
-    def delete(self, known: list[str]) -> Update:
-        for job in known:
+    def delete(self, job_ids: list[str]) -> Update:
+        for job in job_ids:
             self.jobs.delete(job)
         return self._listed([])
 
@@ -249,11 +263,11 @@ class _Page:
         picked: PairColumns,
         models: Sequence[str],
         job_id: str | None,
-        known: list[str],
-        asked: float | None,
+        job_ids: list[str],
+        threshold: float | None,
         visitor: str = "",
     ) -> Iterator[Update]:
-        """Start a job and show it. The example has one too, which is not listed."""
+        """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
         task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
@@ -262,7 +276,7 @@ class _Page:
         except UserFacingError as error:
             yield self._failed(error)
             return
-        listed = {} if table.path == EXAMPLE else self._listed([job.id, *known])
+        listed = {} if table.path == EXAMPLE else self._listed([job.id, *job_ids])
         yield {
             **self._cleared(),
             **listed,
@@ -271,43 +285,43 @@ class _Page:
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
             **self._buttons(running=True),
         }
-        yield from self._watch(job, table, asked)
+        yield from self._watch(job, table, threshold)
         if listed:
-            yield self._listed([job.id, *known])
+            yield self._listed([job.id, *job_ids])
 
-    def _watch(self, job: ScoreJob, table: OpenedTable, asked: float | None = None) -> Iterator[Update]:
-        shown = "" if table.path == EXAMPLE else job.id
+    def _watch(self, job: ScoreJob, table: OpenedTable, threshold: float | None = None) -> Iterator[Update]:
+        address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {**self._finished(event, table, shown, asked), **self._buttons(running=False)}
+                    yield {**self._finished(event, table, address_id, threshold), **self._buttons(running=False)}
                 else:
-                    yield {self.status: results.progress(event, shown), **self._buttons(running=True)}
+                    yield {self.status: results.progress(event, address_id), **self._buttons(running=True)}
         except UserFacingError as error:
             yield self._failed(error)
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: OpenedTable, chosen: ChosenColumns | None = None) -> Update:
-        """``chosen``: the columns that the address names."""
-        columns, guessed = (chosen, frozenset[str]()) if chosen else ChosenColumns.suggested(table)
+    def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: ChosenColumns | None = None) -> Update:
+        """The update for a job, with the ``picked`` columns of the address or the suggested ones."""
+        columns, guessed = (picked, frozenset[str]()) if picked else ChosenColumns.suggested(table)
         hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
         if columns is None or columns.second is None:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
         if summary := self.jobs.summary(job.id):
             used_columns = summary.columns
             target = used_columns.score or used_columns.label
-            chosen = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
+            picked = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
         used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
         pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, chosen, job), **used, **pooling, self.job: job.id, self.status: status}
+        return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
 
     def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
-        """``columns``: those that were chosen; None for those that are found or guessed."""
+        """The update for a table, with these columns or the suggested ones."""
         encoding = (job and job.encoding) or ""
-        shown = columns or ChosenColumns.suggested(table)[0]
-        picked = PairColumns(shown.first, shown.second, shown.target) if shown and shown.second else None
+        in_use = columns or ChosenColumns.suggested(table)[0]
+        picked = PairColumns(in_use.first, in_use.second, in_use.target) if in_use and in_use.second else None
         return {
             **self._cleared(),
             self.table: table,
@@ -339,15 +353,15 @@ class _Page:
             self.halt: gr.Button("Stop", interactive=True, visible=running),
         }
 
-    def _listed(self, known: list[str]) -> Update:
-        """The list of the jobs of this browser that are still kept, each once."""
+    def _listed(self, job_ids: list[str]) -> Update:
+        """The list of the jobs of this browser that still exist."""
         jobs = []
-        for job_id in list(dict.fromkeys(known))[:MOST_LISTED]:
+        for job_id in list(dict.fromkeys(job_ids))[:MOST_LISTED]:
             with suppress(InputError):
                 jobs.append(self.jobs.get(str(job_id)))
         rows = [(job, format_time(job.created)) for job in jobs]
         return {
-            self.known: [job.id for job in jobs],
+            self.job_ids: [job.id for job in jobs],
             self.history: macro("bulk/history")(rows) if rows else "",
             self.forget: gr.Button(visible=bool(jobs)),
         }
@@ -357,13 +371,13 @@ class _Page:
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, asked: float | None = None) -> Update:
+    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
         report, plots = summary.report, {}
         if report and summary.scored:
-            plots[self.histogram] = gr.Plot(figures_bulk.histogram(report), visible=True)
+            plots[self.histogram] = gr.Plot(figures.histogram(report), visible=True)
         if report and report.scatter:
             gold = summary.columns.score or summary.columns.label or ""
-            plots[self.scatter] = gr.Plot(figures_bulk.scatter(report, gold), visible=True)
+            plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}
         return {
             self.status: results.outcome(summary, table.row_estimate, job),
@@ -373,5 +387,5 @@ class _Page:
             **plots,
             self.rows: results.scored_rows(summary),
             self.disagreements: results.disagreements(summary),
-            **self.duplicates.offered(summary, asked),
+            **self.duplicates.offered(summary, threshold),
         }

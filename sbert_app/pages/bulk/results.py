@@ -1,31 +1,54 @@
-"""What the Bulk page shows, as HTML: plain values for the templates in ``templates/``. Pure functions."""
+"""The results of the Bulk page: texts and tables as HTML, and the section of matches and duplicates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gradio as gr
 from markupsafe import Markup
 
+from sbert_app.figures.evaluation import precision_recall
 from sbert_app.formats import format_count, format_estimate, format_number
+from sbert_app.pages.components import messages
+from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.container import Services
 from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
+from sbert_app.services.results.decisions import safest
 from sbert_app.services.results.results import STATISTICS
+from training.catalogue import read_asset
 from training.data.tables.columns import PairColumns, normalize_name
 from training.data.tables.rows import OpenedTable
+from training.errors import InputError
 
-LONGEST_TEXT = 500  # characters of a cell that are shown
-LONGEST_NOTE = 300
-SHOWN_ROWS = 10
-SHOWN_COLUMNS = 12
+# The characters of a cell and of a note on the page.
+LONGEST_TEXT, LONGEST_NOTE = 500, 300
+SHOWN_ROWS, SHOWN_COLUMNS = 10, 12
+# The threshold of a file without gold scores.
+USUAL = 0.8
+REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
+INTRO = (
+    "A row matches if its cosine is at least the threshold. Sentences that are connected by matches form a group of "
+    "duplicates. Of each group the first sentence is kept."
+)
+DOWNLOADS = {
+    "matched_csv": "All rows with a match column, CSV",
+    "matched_parquet": "All rows, Parquet",
+    "groups": "Groups, CSV",
+    "deduplicated": "Deduplicated, CSV",
+}
 
 
 def file_line(table: OpenedTable, is_example: bool) -> Markup:
     facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
     if is_example:
-        facts.insert(0, "an example that ships scored, with pairs that are hard on purpose")
+        facts.insert(0, "example, already scored; its pairs are deliberately hard")
     return macro("bulk/file_line")(name=table.path.name, facts=facts, remarks=table.remarks)
 
 
@@ -46,7 +69,7 @@ def scored_rows(summary: ScoreSummary) -> Markup:
 
 
 def progress(event: TaskProgress, job: str = "") -> Markup:
-    """A bar with the rate and the time left; before the first row, what is being done. ``job``: for the address."""
+    """A bar with the rate and the time left, or with the current step before the first row; ``job`` as in `of_job`."""
     if not event.done:
         return of_job(macro("progress")(event.description, 0, label="rows scored"), job)
     parts = [f"{round(event.done):,} of {format_count(round(event.total), 'row')}", f"{event.rate:,.0f} rows/s"]
@@ -56,12 +79,12 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
 
 
 def of_job(html: Markup, job: str) -> Markup:
-    """``html`` with the id of the job that it is of, which the page puts into its address; "" for the example."""
+    """The HTML with the id of its job, which the page puts into its address; "" for the example."""
     return macro("bulk/of_job")(html=html, job=job)
 
 
 def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
-    """What became of the file, in sentences."""
+    """A summary of the scored file, in sentences."""
     models = f"{summary.model}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {summary.cross_encoder}"
@@ -72,7 +95,7 @@ def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
 
 
 def agreements(summary: ScoreSummary) -> Markup:
-    """Cards with the correlations that the file allows; empty where it has neither gold nor cross-encoder scores."""
+    """Cards with the correlations of the file; empty without gold scores and cross-encoder scores."""
     report = summary.report
     if report is None:
         return Markup()
@@ -91,7 +114,8 @@ def disagreements(summary: ScoreSummary) -> Markup:
     report = summary.report
     if report is None:
         return Markup()
-    tables = [  # (title, the score beside the cosine, pairs)
+    # (title, name of the score beside the cosine, pairs)
+    tables = [
         ("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
         ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
     ]
@@ -99,12 +123,12 @@ def disagreements(summary: ScoreSummary) -> Markup:
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
-    """What the user should know about the rows: where scoring stopped, which are marked, which are guarded."""
+    """Remarks on the rows: their language, where scoring stopped, which are marked, which are guarded."""
     remarks = []
     if summary.language:
         remarks.append(
-            f"The first rows look like {summary.language}; {summary.model} was trained on another language, so its "
-            "scores say little here."
+            f"The first rows look like {summary.language}; {summary.model} knows another language, so do not trust its "
+            "scores."
         )
     if summary.stopped_at is not None:
         expected = format_count(expected_rows, "row")
@@ -123,10 +147,10 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
 def _rows_table(
     caption: str, rows: Mapping[str, Sequence[Any]], picked: PairColumns | None, added: Sequence[str]
 ) -> Markup:
-    """Rows of a file: the added columns first, then the sentences and the gold score, then the other columns."""
+    """A table of rows: the added columns first, then the sentences and the gold score, then the other columns."""
     roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
-    chosen = [name for name in roles if name]
-    in_file = [*chosen, *(name for name in rows if name not in (*added, *chosen))]
+    used = [name for name in roles if name]
+    in_file = [*used, *(name for name in rows if name not in (*added, *used))]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
     columns = [{"name": name, "role": _role(name, roles), "added": name in added} for name in names]
     cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
@@ -135,15 +159,88 @@ def _rows_table(
 
 
 def _role(name: str, roles: Mapping[str | None, str]) -> str:
-    """What a column is used for, unless its name says it."""
+    """The role of a column, unless its name says it."""
     role = roles.get(name, "")
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _card(title: str, found: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
+def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
     is_spearman = statistic == "spearman"
-    value = found.spearman if is_spearman else found.pearson
-    low, high = found.spearman_interval if is_spearman else found.pearson_interval
+    value = correlation.spearman if is_spearman else correlation.pearson
+    low, high = correlation.spearman_interval if is_spearman else correlation.pearson_interval
     interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
-    foot = f"{interval} · {format_count(found.n, 'row')} · {found.interval_method}"
+    foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
     return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot
+
+
+class Duplicates:
+    """The section in which a threshold finds matches and duplicates, hidden until a file is scored."""
+
+    def __init__(self, services: Services, job: gr.State) -> None:
+        self.services, self.job = services, job
+        with gr.Column(visible=False, elem_id="duplicates") as self.section:
+            gr.HTML(messages.section("Matches and duplicates"))
+            gr.HTML(messages.note(INTRO))
+            self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
+            self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
+            with gr.Row(elem_classes="apply"):
+                self.threshold = gr.Number(
+                    USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"
+                )
+                apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
+                stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
+            self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), apply, stop)
+            with gr.Row():
+                self.downloads = {
+                    name: gr.DownloadButton(label, visible=False, elem_id=name.replace("_", "-"), min_width=160)
+                    for name, label in DOWNLOADS.items()
+                }
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that change with the file on the page."""
+        return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads.values()]
+
+    def hidden(self) -> Update:
+        return {self.section: gr.Column(visible=False), **self._cleared()}
+
+    def offered(self, summary: ScoreSummary, threshold: float | None = None) -> Update:
+        """The section for a scored file, with this threshold or the one that its gold scores suggest."""
+        labelled = summary.report.decision if summary.report else None
+        suggested = safest(labelled.decision.choices) if labelled else None
+        if threshold is None:
+            threshold = round(suggested.threshold.value, 4) if suggested and suggested.exists else USUAL
+        figure = precision_recall(labelled.decision, criterion_labels(labelled.decision)) if labelled else None
+        return {
+            self.section: gr.Column(visible=summary.scored > 0),
+            self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
+            self.curve: visible(figure),
+            self.threshold: threshold,
+            **self._cleared(),
+        }
+
+    def wire(self) -> None:
+        inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
+        self.tab.wire(self.find, inputs, empty)
+        used = self.decision.use(self.used, None, self.threshold, **UNQUEUED)
+        for event in (self.threshold.input, used.success):
+            event(None, self.threshold, None, js=REMEMBER, **EVERY)
+        self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
+
+    def used(self, event: gr.EventData) -> float:
+        """The threshold of the row whose button was pressed. Raises gr.Error if the browser has sent none."""
+        threshold = getattr(event, "threshold", None)
+        if not isinstance(threshold, int | float):
+            raise gr.Error("the browser has sent no threshold: reload the page", print_exception=False)
+        return threshold
+
+    def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
+        if threshold is None:
+            raise InputError("type a threshold, such as 0.8")
+        watch.report(0, "Comparing with the threshold")
+        matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
+        files = dict(zip(self.downloads.values(), map(visible, matches.outputs), strict=True))
+        return {self.tab.status: render("bulk/templates/matches.html", found=matches), **files}
+
+    def _cleared(self) -> Update:
+        return {self.tab.status: "", **{button: hidden() for button in self.downloads.values()}}

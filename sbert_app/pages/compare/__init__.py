@@ -1,1 +1,1 @@
-"""Two sentences, or a few hundred."""
+"""The Compare page: two sentences, or a few hundred."""

@@ -1,44 +1,57 @@
-"""What the tab of two sentences is asked, what it computes, and the same as a link, as Python and as curl."""
+"""The question and the answer of the tab Two sentences: as HTML, as a link, as Python and as curl."""
 
 from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from sbert_app.pages.components.messages import error_message
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
-from sbert_app.services.compare.comparison import Comparison, compare_by_name
-from sbert_app.services.compare.examples import ExamplePair, example_of
-from sbert_app.services.compare.token_score import TokenScore, score_tokens
-from sbert_app.services.models.cache import ModelCache
-from training.errors import InputError, UserFacingError
-from training.names import ModelName
+from markupsafe import Markup
 
-LONGEST_LINK = 4_000  # characters of the query; servers and proxies refuse addresses of more than about 8,000
+from sbert_app.formats import format_count, format_number
+from sbert_app.pages.components.messages import error_message, note
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
+from sbert_app.pages.components.templates import macro, render, tint
+from sbert_app.services.compare.comparison import Comparison, LeftOut, Side, compare_by_name
+from sbert_app.services.compare.examples import ExamplePair, error_of_model, example_of
+from sbert_app.services.compare.token_score import NUMBERS, TokenScore, score_tokens
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.results import data_label
+from training.errors import InputError, UserFacingError
+from training.evaluation.calibration import Calibration, meaning
+from training.names import ModelName
+from training.pooling import pooling_label
+
+# The characters of a query: servers and proxies refuse addresses of more than about 8,000.
+LONGEST_LINK = 4_000
+MEASURING, NOT_MEASURED = "calibrating …", "not calibrated for this model"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared. The fields are also the query parameters of a link."""
+    """Two sentences and the models that compare them. The fields are also the query parameters of a link.
+
+    ``cross`` is the text in the picker; ``second`` is a model beside the first, with its own pooling.
+    """
 
     a: str
     b: str
     model: ModelName
     pooling: str = ""
-    cross: str = ""  # as it was typed
-    second: str = ""  # another model, beside the first, with its own pooling
+    cross: str = ""
+    second: str = ""
 
     @classmethod
     def parse(cls, a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
-        """What the fields of the page say. InputError if the name of the first model cannot be read."""
+        """The question in the fields of the page. InputError if the name of the first model is invalid."""
         return cls(a, b, named_model(model), pooling, "" if cross in (None, NO_CROSS_ENCODER) else cross, second or "")
 
     @property
     def models(self) -> list[ModelName]:
-        """The models that are needed, without those whose names cannot be read: `compute` says why."""
+        """The necessary models, without those whose names are invalid, which `compute` reports."""
         names = [self.model]
         for typed in filter(None, (self.second, self.cross)):
             with suppress(InputError):
@@ -48,27 +61,32 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that was computed for the inputs. Kept in the session, to be shown again when a curve is measured."""
+    """The results for a question, which stay in the session and are shown again once a curve is measured.
+
+    ``example`` is the example pair of the question if it is one; ``errors`` are reasons for missing scores, as HTML;
+    ``tokens`` is the score of a second model that compares tokens.
+    """
 
     inputs: Question
     comparison: Comparison
     second: Comparison | None
-    example: ExamplePair | None  # that was compared, if it was one
-    errors: tuple[str, ...]  # as HTML: why a score is missing
-    tokens: TokenScore | None = None  # by the second model, if it compares tokens
+    example: ExamplePair | None
+    errors: tuple[str, ...]
+    tokens: TokenScore | None = None
 
     @property
     def comparisons(self) -> list[Comparison]:
-        return [each for each in (self.comparison, self.second) if each is not None]
+        return [comparison for comparison in (self.comparison, self.second) if comparison is not None]
 
 
-def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> Answer:
+def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None) -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder, second, tokens = inputs.cross, None, None
     try:
         models.cross_encoder_or_none(cross_encoder)
-    except UserFacingError as unusable:  # the cosine is worth showing without it
+    except UserFacingError as unusable:
+        # The cosine is worth showing without the cross-encoder.
         errors.append(error_message(unusable))
         cross_encoder = ""
     comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
@@ -80,36 +98,216 @@ def compute(models: ModelCache, inputs: Question, drawn: ExamplePair | None) -> 
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, drawn), tuple(errors), tokens)
+    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, pair), tuple(errors), tokens)
 
 
-def link(base_url: str, asked: Question) -> str:
-    """A link that opens the page with these inputs; a sentence that says so where they are too long for one."""
-    query = {name: getattr(asked, name) for name in asked.__dataclass_fields__}
+def link(base_url: str, question: Question) -> str:
+    """A link that opens the page with a question, or a sentence that the question is too long for one."""
+    query = {name: getattr(question, name) for name in question.__dataclass_fields__}
     encoded = urlencode({name: str(value) for name, value in query.items() if value})
     if len(encoded) > LONGEST_LINK:
         return "These sentences are too long for a link."
     return f"{base_url.rstrip('/')}/?{encoded}"
 
 
-def as_python(asked: Question) -> str:
+def as_python(question: Question) -> str:
+    """The question as a program."""
     lines = [
-        f"from training import {'CrossEncoder, ' if asked.cross else ''}open_model",
+        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model",
         "",
-        f"a, b = {asked.a!r}, {asked.b!r}",
-        f"encoder = open_model({str(asked.model)!r}, pooling={asked.pooling!r})",
+        f"a, b = {question.a!r}, {question.b!r}",
+        f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
         'print("cosine", float(u @ v))',
     ]
-    if asked.cross:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({asked.cross!r}).predict([(a, b)])[0]))')
+    if question.cross:
+        lines.append(f'print("cross-encoder", float(CrossEncoder.load({question.cross!r}).predict([(a, b)])[0]))')
     return "\n".join(lines)
 
 
-def as_curl(base_url: str, asked: Question) -> str:
-    models = {"model": str(asked.model), "pooling": asked.pooling, "cross_encoder": asked.cross or NO_CROSS_ENCODER}
-    body = json.dumps({"sentence_a": asked.a, "sentence_b": asked.b, **models}, ensure_ascii=False)
+def as_curl(base_url: str, question: Question) -> str:
+    """The question as a command that calls the HTTP API."""
+    models = {
+        "model": str(question.model),
+        "pooling": question.pooling,
+        "cross_encoder": question.cross or NO_CROSS_ENCODER,
+    }
+    body = json.dumps({"sentence_a": question.a, "sentence_b": question.b, **models}, ensure_ascii=False)
     return (
         f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
     )
+
+
+@dataclass(frozen=True)
+class ScoreCard:
+    """A score with its meaning.
+
+    Attributes:
+        gold: its place on the gold scale, 0–5, if that is known.
+        error: its difference from the score of human annotators.
+        basis: the uncertainty of the gold score.
+    """
+
+    title: str
+    figure: str
+    meaning: str
+    foot: str
+    gold: float | None = None
+    error: str = ""
+    basis: str = ""
+
+
+def result(
+    comparisons: Sequence[Comparison],
+    curves: Sequence[Calibration | None],
+    gold: float | None,
+    expected: tuple[float, float] | None = None,
+    measuring: bool = False,
+    errors: Sequence[str] = (),
+    tokens: TokenScore | None = None,
+) -> Markup:
+    """The scores of a pair side by side, under the first model and the second one if there is one.
+
+    ``expected`` is the range of scores that the definitions of the scale allow; ``measuring`` says whether missing
+    curves are being measured; ``errors`` are HTML.
+    """
+    first = comparisons[0]
+    cards = [
+        _encoder_card(comparison, curve, gold, expected, measuring)
+        for comparison, curve in zip(comparisons, curves, strict=True)
+    ]
+    if first.cross_score is not None:
+        cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
+    if tokens is not None:
+        foot = f"{tokens.milliseconds:.0f} ms for the pair · not on the gold scale"
+        cards.append(ScoreCard(tokens.title, f"{tokens.score:.2f}", "the sum of the shares of tokens, below", foot))
+    if gold is not None:
+        cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
+    return render("compare/templates/result.html", cards=cards, remarks=_remarks(comparisons), errors=errors)
+
+
+def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
+    """Remarks on text that a model did not read, and on languages that it does not know."""
+    remarks = []
+    for comparison in comparisons:
+        if comparison.sent_to:
+            remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
+        if comparison.advice:
+            remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
+        for name, side in (("first", comparison.a), ("second", comparison.b)):
+            if side.truncated:
+                remarks.append(
+                    f"The {name} sentence is longer than {comparison.model} reads: its last "
+                    f"{format_count(side.unread, 'word')} {'was' if side.unread == 1 else 'were'} ignored."
+                )
+            if side.language:
+                remarks.append(
+                    f"The {name} sentence looks like {side.language}; {comparison.model} knows another language, so do "
+                    "not trust its score."
+                )
+    return remarks
+
+
+def token_map(score: TokenScore | None) -> Markup | str:
+    """A table of the tokens that make a score by tokens; empty without one."""
+    if score is None:
+        return ""
+    columns = [(name, "number" if name in NUMBERS else "") for name in score.columns]
+    return macro("compare/ranked")(f"{score.title}. {score.what}.", columns, score.rows)
+
+
+def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
+    """The pair under mean, max, CLS and the model's own pooling; ``measuring`` as in `result`."""
+    rows = []
+    for name, cosine in comparison.by_pooling.items():
+        words = MEASURING if measuring else NOT_MEASURED
+        if curve := curves.get(name):
+            gold = curve.gold_score(cosine)
+            words = f"{gold:.1f} of 5: {meaning(gold)}"
+        rows.append((pooling_label(name), cosine, words, name == comparison.pooling))
+    return macro("compare/poolings")(rows)
+
+
+def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
+    """Both sentences with each word coloured by the change when it is left out, and the changes in a table."""
+    if not changes:
+        return note("There is no word to leave out.")
+    largest = max(abs(change.cosine_change) for change in changes)
+    texts = {"a": comparison.a.text, "b": comparison.b.text}
+    sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
+    columns = [("word", ""), ("sentence", ""), ("cosine", "number")]
+    has_cross_encoder = changes[0].cross_change is not None
+    if has_cross_encoder:
+        columns.append(("cross-encoder", "number"))
+    rows = []
+    for change in sorted(changes, key=lambda change: change.cosine_change):
+        row = [change.word, "first" if change.side == "a" else "second", format_number(change.cosine_change, 3, "+")]
+        rows.append([*row, format_number(change.cross_change, 3, "+")] if change.cross_change is not None else row)
+    return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
+
+
+def tokens(a: Side, b: Side) -> Markup:
+    """Both sentences as the model reads them."""
+    return macro("compare/tokens")(sides=[("First", a), ("Second", b)])
+
+
+def _encoder_card(
+    comparison: Comparison,
+    curve: Calibration | None,
+    gold: float | None,
+    expected: tuple[float, float] | None,
+    measuring: bool,
+) -> ScoreCard:
+    score = curve.gold_score(comparison.cosine) if curve else None
+    unknown = MEASURING if measuring else NOT_MEASURED
+    foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
+    if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
+        own, other = pooling_label(comparison.own_pooling), pooling_label(comparison.pooling)
+        foot += f" · trained with {own} pooling, not {other}"
+    how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
+    return ScoreCard(
+        title=f"Cosine · {ModelName.parse(comparison.model).label}{how}",
+        figure=format_number(comparison.cosine),
+        meaning=unknown if score is None else meaning(score),
+        foot=foot,
+        gold=score,
+        error="" if score is None else error_of_model(score, gold, expected),
+        basis="" if curve is None else _basis(curve, comparison.cosine),
+    )
+
+
+def _basis(curve: Calibration, cosine: float) -> str:
+    """The uncertainty of a calibrated score, and the pairs on which its curve was fitted."""
+    low, high = (f"{score:.1f}" for score in curve.band(cosine))
+    count = f"{format_count(curve.pairs, 'pair')} of " if curve.pairs else ""
+    fitted = f"fitted on {count}{data_label(curve.fitted_on)}"
+    return fitted if low == high else f"people gave 80% of such pairs between {low} and {high}; {fitted}"
+
+
+def _cross_encoder_card(
+    comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
+) -> ScoreCard:
+    foot = f"{comparison.cross_ms:.0f} ms for the pair"
+    spearman = (comparison.card or {}).get("spearman", {}).get("test")
+    if spearman is not None:
+        foot += f" · Spearman {spearman:.1f} on STSb test"
+    return ScoreCard(
+        title=f"Cross-encoder · {comparison.cross_encoder}",
+        figure=f"{score:.2f}",
+        meaning=meaning(score * 5),
+        foot=foot,
+        gold=score * 5,
+        error=error_of_model(score * 5, gold, expected),
+    )
+
+
+def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[tuple[str, str, str]]:
+    """The sentence in pieces (text, colour, title); the colour of a word is its change relative to the ``largest``."""
+    pieces, end = [], 0
+    for change in sorted(changes, key=lambda change: change.start):
+        colour = tint(-change.cosine_change, largest)
+        pieces.append((sentence[end : change.start], "", ""))
+        pieces.append((sentence[change.start : change.end], colour, format_number(change.cosine_change, 3, "+")))
+        end = change.end
+    return [*pieces, (sentence[end:], "", "")]

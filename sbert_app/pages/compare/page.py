@@ -13,7 +13,7 @@ from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import UNQUEUED, Update, on_open
-from sbert_app.pages.components.measure_tab import MeasureTab, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
 from sbert_app.pages.components.report import of_page, report_button
@@ -40,12 +40,12 @@ def build(services: Services) -> None:
     remember(inputs_of(tabs), tabs)
 
     def opened(request: gr.Request) -> Any:
-        """/?tab=many&sentences=<token> opens the second tab on the sentences that another page has sent."""
+        """Fills in the sentences that another page has sent: /?tab=many&sentences=<token>."""
         token = request.query_params.get("sentences")
         if not token:
             return gr.skip()
         try:
-            return "\n".join(" ".join(each.split()) for each in services.shared_sentences.sentences(token))
+            return "\n".join(" ".join(sentence.split()) for sentence in services.shared_sentences.sentences(token))
         except UserFacingError as error:
             gr.Warning(error.public)
             return gr.skip()
@@ -54,7 +54,7 @@ def build(services: Services) -> None:
 
 
 def _many_sentences(services: Services) -> gr.Textbox:
-    """Build the second tab, with the lines of an example; returns the field of the sentences."""
+    """Builds the second tab with the lines of an example. Returns the field of the sentences."""
     lines = gr.Textbox(
         examples.lines(),
         label="Sentences, one per line",
@@ -80,22 +80,23 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         watch.report(0, "Measuring the rates of this machine")
-        # An endpoint's are not this machine's, and it is sent no text that nobody has asked for.
+        # The speed of an endpoint is not that of this machine, and it must not receive further texts.
         rates = None if encoder.sent_to else throughput.measure(encoder, cross_encoder, services.settings.home)
-        drawn = partial(figures.cosine_matrix, pairs.lines)
+        matrix = partial(figures.cosine_matrix, pairs.lines)
         return {
             tab.status: all_pairs_times(pairs, rates),
-            cosine_matrix: shown(drawn(pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: shown(None if pairs.cross is None else drawn(pairs.cross, "score of the cross-encoder")),
+            cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
+            cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
             ranking: ranked(pairs),
         }
 
-    empty = {cosine_matrix: shown(None), cross_matrix: shown(None), ranking: ""}  # of an earlier result
+    empty = {cosine_matrix: visible(None), cross_matrix: visible(None), ranking: ""}
     tab.wire(compare, [lines, model, pooling, cross], empty)
     return lines
 
 
 def ranked(pairs: AllPairs) -> Markup:
+    """A table of the pairs, the most similar first."""
     cross = [] if pairs.cross is None else [("cross-encoder", "number")]
     columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
     rows = [
@@ -109,7 +110,7 @@ def ranked(pairs: AllPairs) -> Markup:
 
 
 def all_pairs_times(pairs: AllPairs, throughput: Throughput | None) -> Markup:
-    """O(N) against O(N²): the measured times, and the paper's case at the rates of this machine, if they are known."""
+    """The measured times, O(N) and O(N²), and those of the paper's case at the speed of this machine."""
     n = len(pairs.lines)
     return render(
         "compare/templates/all_pairs.html",

@@ -1,4 +1,4 @@
-"""The first tab of the front page: two sentences, their scores and what makes them."""
+"""The first tab of the front page: two sentences, their scores, and the words behind them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import compare as figures
-from sbert_app.pages.compare import answers, scores
+from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Asked, Update, ask, follow, on_open
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -37,13 +37,14 @@ from training.models.model import VectorModel
 from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
-OPENING_PAIR = examples.pairs()[1]  # the page opens with a pair that the two kinds of model judge differently
-SHOWN = "shown"  # among what a visitor has asked: the `Answer` that the page shows
-CALIBRATION_SECONDS = 2.0  # between two looks whether a curve has been measured
+# The page opens with a pair on which the two kinds of models differ.
+OPENING_PAIR = examples.pairs()[1]
+# The key of the `Answer` on the page among the questions of a visitor.
+SHOWN = "shown"
+# The seconds between two looks for a measured curve.
+CALIBRATION_SECONDS = 2.0
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
-SET_ASIDE = (
-    "Your own calibration of {} was fitted on other weights, and is not used: fit it again on the page Evaluate."
-)
+SET_ASIDE = "Your own calibration of {} was fitted on other weights and is not used. Fit it again on the page Evaluate."
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
 
@@ -63,14 +64,18 @@ class TwoSentences:
         with gr.Row():
             self.model, self.pooling = model_picker(services), pooling_picker()
             self.cross = cross_encoder_picker()
-            hint = "Or maxsim:NAME, ColBERT, SPLADE"
+            hint = "Shown beside the first; also maxsim:NAME, ColBERT, SPLADE"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
-        self.drawn = gr.State(None)  # the STSb pair that was drawn last, an `ExamplePair`
-        self.shown_model = gr.State(DEFAULT_MODEL)  # whose pooling was selected last; see `_with_pooling`
-        self.result = gr.State(None)  # an `Answer`, None after an error
-        self.stopped = gr.State(None)  # what was typed when a download was stopped
-        self.asked = gr.State({})
+        # The last random STSb pair, an `ExamplePair`.
+        self.random_stsb = gr.State(None)
+        # The model whose pooling was selected last; see `_with_pooling`.
+        self.shown_model = gr.State(DEFAULT_MODEL)
+        # The `Answer` on the page; None after an error.
+        self.result = gr.State(None)
+        # The inputs whose download was stopped.
+        self.stopped = gr.State(None)
+        self.questions = gr.State({})
         self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
@@ -112,28 +117,28 @@ class TwoSentences:
             *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
             *(self.calibration, self.explain_cross, self.cross_words, self.token_map),
         ]
-        # change, not input: a paste fires no input event. A burst of keys is answered by its last state. The pooling
-        # alone is also set by the answer, which must not ask again.
-        edited = [each.change for each in inputs if each is not self.pooling]
+        # A paste fires no input event, so these are change events. A burst of keys gets one answer, to its last state.
+        # The answer itself sets the pooling, which must not ask again.
+        edited = [field.change for field in inputs if field is not self.pooling]
         answered: dict[str, Any] = {
             "fn": self.answer_pair,
-            "inputs": [*inputs, self.drawn, self.shown_model, self.stopped, self.asked],
+            "inputs": [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions],
             "outputs": outputs,
             **PRIVATE,
         }
         changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
-        # Enter asks for the download again that was stopped.
+        # Enter starts a stopped download again.
         again = gr.on([self.a.submit, self.b.submit], lambda: None, None, self.stopped, **UNQUEUED)
         opened = on_open(self.open_link, [*inputs, self.shown_model], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
-            event.then(self.explain, [self.result, self.asked], self.map_note, **LATEST)
-            event.then(self.update_left_out, [self.result, self.left_out_is_open], self.left_out, **LATEST)
+            event.then(self.explain, [self.result, self.questions], self.map_note, **LATEST)
+            event.then(self.leave_out, [self.result, self.left_out_is_open], self.left_out, **LATEST)
         of_cross_encoder = partial(self.explain, of_cross_encoder=True)
-        self.explain_cross.click(of_cross_encoder, [self.result, self.asked], self.cross_words, **PRIVATE)
-        shown = [self.answer, self.poolings, self.calibration]
-        follow(self.calibration, self.show_calibrated, [self.result], shown)
-        # Noted first, then stopped: a change that waits for this download to end finds what it would begin again.
+        self.explain_cross.click(of_cross_encoder, [self.result, self.questions], self.cross_words, **PRIVATE)
+        calibrated = [self.answer, self.poolings, self.calibration]
+        follow(self.calibration, self.show_calibrated, [self.result], calibrated)
+        # The inputs are noted before the download stops: a change that waits for its end must not start it again.
         noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
         noted.then(self.stop_loading, None, None, **UNQUEUED)
         self.left_out_tab.select(
@@ -142,24 +147,26 @@ class TwoSentences:
             [self.left_out_is_open, self.left_out],
             api_visibility="private",
         )
-        self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)  # a notice needs the queue
+        # A notice needs the queue.
+        self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
-        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.drawn], **PRIVATE)
+        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
-        """The inputs that the address names; what it omits, or gets wrong, keeps its default."""
+        """The inputs in the address; those that it omits, or gets wrong, keep their defaults."""
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        shown = ""  # a model that is not shown yet is opened with its own pooling
+        # A model that is not on the page yet is opened with its own pooling.
+        shown_model = ""
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
-                shown = str(_with_pooling(named_model(query.get("model"))))
-        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown
+                shown_model = str(_with_pooling(named_model(query.get("model"))))
+        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown_model
 
     def stop_loading(self, request: gr.Request) -> None:
-        """Stop the download that the answer waits for."""
+        """Stops the download for which the answer waits."""
         self.services.tasks.stop(self.loading.owner(request))
 
     def answer_pair(
@@ -170,41 +177,48 @@ class TwoSentences:
         pooling: str,
         cross: str | None,
         second: str | None,
-        drawn: examples.ExamplePair | None,
+        random_pair: examples.ExamplePair | None,
         shown_model: str,
         stopped: tuple[str | None, ...] | None,
-        asked: Asked,
+        questions: Questions,
         request: gr.Request,
     ) -> Iterator[Update]:
-        """Everything the page shows of a pair, or what is wrong with the inputs.
+        """Updates everything that the page shows of a pair, or shows the error in the inputs.
 
-        A model is downloaded first, unless that was ``stopped`` for the same inputs. Nothing is shown if another pair
-        was asked for meanwhile: its answer may be there already. Nothing changes if its answer is shown: an address
-        fills in fields, which is a change of theirs, and is answered itself.
+        Missing models are downloaded first, unless that was ``stopped`` for the same inputs. Nothing is updated if a
+        later question was asked meanwhile, or the answer is on the page already: an address fills in fields, whose
+        changes ask the same question again.
         """
-        is_newest, models = ask(asked), self.services.models
+        is_newest, models = ask(questions), self.services.models
         try:
             inputs = Question.parse(a, b, model, pooling, cross, second)
             if not all(map(models.is_here, inputs.models)):
                 if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
                     yield {self.answer: gr.skip()}
                     return
-                asked[SHOWN] = None
+                questions[SHOWN] = None
                 yield self._nothing()
-                for update in self.loading.run(request, lambda watch: self._download(watch, inputs), self._nothing()):
+
+                def download(watch: Watch) -> Update:
+                    models.download(inputs.models, watch)
+                    return {}
+
+                for update in self.loading.run(request, download, self._nothing()):
                     yield {**update, self.stop: gr.Button(visible=True)}
                 yield {self.stop: gr.Button(visible=False)}
-                if not all(map(models.is_here, inputs.models)):  # failed, stopped, or another one has begun
+                if not all(map(models.is_here, inputs.models)):
+                    # The download failed, was stopped, or another one began.
                     return
-            chosen = _with_pooling(inputs.model)
-            if str(chosen) != shown_model:  # just now: open it as it is typed, or was made
-                inputs = replace(inputs, pooling=models.get(chosen, VectorModel).pooling)
-            shown = asked.get(SHOWN)
-            is_shown = isinstance(shown, Answer) and shown.inputs == inputs and not shown.errors
-            answer = None if is_shown else compute(models, inputs, drawn)
+            opened = _with_pooling(inputs.model)
+            if str(opened) != shown_model:
+                # A model that was selected just now is opened with the pooling in its name, or its own.
+                inputs = replace(inputs, pooling=models.get(opened, VectorModel).pooling)
+            last = questions.get(SHOWN)
+            is_shown = isinstance(last, Answer) and last.inputs == inputs and not last.errors
+            answer = None if is_shown else compute(models, inputs, random_pair)
         except UserFacingError as wrong:
             if is_newest():
-                asked[SHOWN] = None
+                questions[SHOWN] = None
                 yield {**self._nothing(), self.answer: error_message(wrong)}
             else:
                 yield {self.answer: gr.skip()}
@@ -212,57 +226,55 @@ class TwoSentences:
         if answer is None or not is_newest():
             yield {self.answer: gr.skip()}
             return
-        asked[SHOWN] = answer
+        questions[SHOWN] = answer
+        base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
         yield {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
-            self.shown_model: str(chosen),
+            self.shown_model: str(opened),
             self.lesson: note(answer.example.lesson if answer.example else ""),
             **self._scores(answer),
             **self._words(answer.comparison),
-            self.token_map: scores.token_map(answer.tokens),
-            **self._copies(answer, inputs, request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]),
+            self.token_map: answers.token_map(answer.tokens),
+            self.link: answers.link(base_url, inputs),
+            self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
+            self.as_python: answers.as_python(inputs),
+            self.as_curl: answers.as_curl(base_url, inputs),
         }
 
     def show_calibrated(self, answer: Answer | None) -> Update:
-        """The scores again, once the curves of their models have been measured."""
-        if answer is None or any(self.services.is_calibrating(each.model) for each in answer.comparisons):
+        """Shows the scores again once the curves of their models are measured."""
+        if answer is None or any(self.services.is_calibrating(comparison.model) for comparison in answer.comparisons):
             return {self.calibration: gr.skip()}
         return self._scores(answer)
 
-    def update_left_out(self, answer: Answer | None, is_open: bool) -> Any:
-        """The tab of left-out words, if it is open; it takes a batch of its own."""
-        return self.leave_out(answer) if is_open else gr.skip()
-
-    def leave_out(self, answer: Answer | None) -> str:
-        """The pair without each of its words in turn."""
+    def leave_out(self, answer: Answer | None, is_open: bool = True) -> Any:
+        """The pair without each of its words in turn, if the tab is open: that takes a batch of its own."""
+        if not is_open:
+            return gr.skip()
         if answer is None:
             return note("Type two sentences first.")
         models, comparison = self.services.models, answer.comparison
         encoder = models.get(comparison.model, VectorModel, comparison.pooling, "query")
         cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
-        return scores.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
+        return answers.left_out(leave_one_out(encoder, cross_encoder, comparison), comparison)
 
-    def explain(self, answer: Answer | None, asked: Asked, of_cross_encoder: bool = False) -> Any:
-        """What each word adds to a score without an exact map, after the answer, unless another one is shown."""
+    def explain(self, answer: Answer | None, questions: Questions, of_cross_encoder: bool = False) -> Any:
+        """The contribution of each word to a score without an exact map, unless the page shows another answer."""
         if answer is None or not (of_cross_encoder or answer.comparison.lacks_words):
             return gr.skip()
         try:
-            found = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
+            words = attribution(explain(self.services.models, answer.comparison, of_cross_encoder))
         except UserFacingError as wrong:
-            found = error_message(wrong)
-        return found if asked.get(SHOWN) is answer else gr.skip()
+            words = error_message(wrong)
+        return words if questions.get(SHOWN) is answer else gr.skip()
 
     def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
         pair = examples.random_stsb_pair(self.services.settings.home)
         return pair.a, pair.b, pair
 
-    def _download(self, watch: Watch, inputs: Question) -> Update:
-        self.services.models.download(inputs.models, watch)
-        return {}
-
     def _nothing(self) -> Update:
-        """No result: nothing of an earlier one may stand beside an error."""
+        """Clears the results, so that none stands beside an error."""
         empty = (self.lesson, self.poolings, self.map_note, self.cross_words, self.token_map, self.tokens, self.link)
         code = (self.as_json, self.as_python, self.as_curl)
         return {
@@ -276,34 +288,37 @@ class TwoSentences:
 
     def _scores(self, answer: Answer) -> Update:
         home, pending, errors = self.services.settings.home, False, [*answer.errors]
-        curves: list[dict[str, Calibration | None]] = []
-        for each in answer.comparisons:
-            found = {}
-            model = str(replace(self.services.models.canonical(each.model), pooling=None))  # as encoders are named
-            for name in each.by_pooling:
+        own_curves: list[Calibration | None] = []
+        first_curves: dict[str, Calibration | None] = {}
+        for comparison in answer.comparisons:
+            by_pooling: dict[str, Calibration | None] = {}
+            # Curves are stored under the names of encoders.
+            model = str(replace(self.services.models.canonical(comparison.model), pooling=None))
+            for name in comparison.by_pooling:
                 try:
-                    found[name] = calibration.load_calibration(model, name, home, each.weights)
-                    if name == each.pooling and calibration.is_set_aside(model, name, home, each.weights):
-                        errors.append(note(SET_ASIDE.format(each.model)))
-                except UserFacingError as damaged:  # the user's own
+                    by_pooling[name] = calibration.load_calibration(model, name, home, comparison.weights)
+                    if name == comparison.pooling and calibration.is_set_aside(model, name, home, comparison.weights):
+                        errors.append(note(SET_ASIDE.format(comparison.model)))
+                except UserFacingError as damaged:
                     errors.append(error_message(damaged))
-                    found[name] = calibration.computed_curve(model, name, home, each.weights)
-            if None in found.values():
-                self.services.calibrate_later(each.model, each.pooling)
-                pending = pending or self.services.is_calibrating(each.model)
-            curves.append(found)
+                    by_pooling[name] = calibration.computed_curve(model, name, home, comparison.weights)
+            if None in by_pooling.values():
+                self.services.calibrate_later(comparison.model, comparison.pooling)
+                pending = pending or self.services.is_calibrating(comparison.model)
+            own_curves.append(by_pooling[comparison.pooling])
+            first_curves = first_curves or by_pooling
         example = answer.example
         return {
-            self.answer: scores.result(
+            self.answer: answers.result(
                 answer.comparisons,
-                [found[each.pooling] for each, found in zip(answer.comparisons, curves, strict=True)],
+                own_curves,
                 example.gold if example else None,
                 expected=example.expected if example else None,
                 measuring=pending,
                 errors=errors,
                 tokens=answer.tokens,
             ),
-            self.poolings: scores.poolings(answer.comparison, curves[0], measuring=pending),
+            self.poolings: answers.poolings(answer.comparison, first_curves, measuring=pending),
             self.calibration: gr.Timer(active=pending),
         }
 
@@ -316,20 +331,12 @@ class TwoSentences:
             self.word_map: gr.Plot(plot, visible=plot is not None),
             self.explain_cross: gr.Button(visible=comparison.cross_score is not None),
             self.cross_words: "",
-            self.tokens: vectors_only or scores.tokens(comparison.a, comparison.b),
-        }
-
-    def _copies(self, answer: Answer, inputs: Question, base_url: str) -> Update:
-        return {
-            self.link: answers.link(base_url, inputs),
-            self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
-            self.as_python: answers.as_python(inputs),
-            self.as_curl: answers.as_curl(base_url, inputs),
+            self.tokens: vectors_only or answers.tokens(comparison.a, comparison.b),
         }
 
 
 def _with_pooling(model: ModelName) -> ModelName:
-    """The model with the pooling that its name states, without other settings."""
+    """The model with the pooling in its name, without other settings."""
     return ModelName(model.name, pooling=model.pooling)
 
 

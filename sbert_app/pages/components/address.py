@@ -1,7 +1,7 @@
-"""The address of a page names what is chosen on it: a reload, a bookmark, a link and Back give what was seen.
+"""Keeps the choices on a page in its address, so that a reload, a bookmark, a link and Back restore them.
 
-``assets/app.js`` keeps the address; a control is named there by its element id, and only where its value is not the
-one that the page opens with. A change replaces the address; another tab is a step that Back undoes.
+``assets/app.js`` writes the address. It names a control by its element id, and only if its value differs from the one
+that the page opens with. A change of a control replaces the address; opening another tab is a step that Back undoes.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ TAB = "tab"
 def remember(
     controls: Sequence[Any], tabs: gr.Tabs | None = None, passing: Mapping[Any, Sequence[Any]] | None = None
 ) -> Any:
-    """Keep the values of ``controls``, which have element ids, and the open tab in the address, and restore them.
+    """Keeps the values of ``controls``, which have element ids, and the open tab in the address, and restores them.
 
     Args:
-        passing: by control, the values of which the address says nothing, as a reload would not bring them back.
+        passing: by control, the values that are left out of the address because a reload could not restore them.
 
     Returns:
-        The event after which the controls have the values that the address gives.
+        The event after which the controls have the values of the address.
     """
     sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
     def restore(request: gr.Request) -> list[Any]:
-        query, found = request.query_params, values_of(controls, request)
+        query, values = request.query_params, values_of(controls, request)
         if tabs is None:
-            return found
+            return values
         is_known = query.get(TAB) in [section.id for section in sections]
-        return [*found, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
+        return [*values, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
 
     outputs = [*controls, *([] if tabs is None else [tabs])]
     restored = on_open(restore, outputs, **UNQUEUED)
@@ -47,7 +47,7 @@ def remember(
 
 
 def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:
-    """Keep the values of ``controls`` in the address, from the event on after which they have those that it gives."""
+    """Keeps the values of ``controls`` in the address, from the event ``restored`` on, which has set them."""
     ids = json.dumps([control.elem_id for control in controls])
     silent = json.dumps([[control.value, *(passing or {}).get(control, ())] for control in controls])
     js = f"(...values) => {{ window.rememberControls({ids}, {silent}, values); }}"
@@ -56,42 +56,42 @@ def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[
 
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
-    """What the address gives to each control; ``gr.skip()`` where that is nothing, or no value of it."""
+    """The value of each control in the address; ``gr.skip()`` if there is none, or one that the control cannot have."""
     return [value_of(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
 
 
 def inputs_of(block: Any, *more: Any) -> list[Any]:
     """The controls inside of a block, such as ``gr.Tabs``, that an address can name.
 
-    They have an element id, and are there when the page opens: others depend on a file. ``more``: kinds besides the
-    usual, such as texts.
+    These have an element id and are visible when the page opens; others depend on a file. ``more`` adds kinds of
+    controls to the usual ones, such as text boxes.
     """
-    found: list[Any] = []
+    controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
     for child in getattr(block, "children", []):
         if child.visible is True:
-            found += inputs_of(child, *more)
+            controls += inputs_of(child, *more)
             if child.elem_id and isinstance(child, kinds):
-                found.append(child)
-    return found
+                controls.append(child)
+    return controls
 
 
-def value_of(control: Any, given: list[str]) -> Any:
-    """The value of a control in texts of an address; ``gr.skip()`` if it can have no such value."""
-    if not given:
+def value_of(control: Any, texts: list[str]) -> Any:
+    """The value of a control from its texts in an address; ``gr.skip()`` if the control cannot have it."""
+    if not texts:
         return gr.skip()
     if isinstance(control, gr.Textbox):
-        return given[-1]
+        return texts[-1]
     if isinstance(control, gr.Checkbox):
-        return given[-1].lower() == "true"
+        return texts[-1].lower() == "true"
     if isinstance(control, gr.Slider | gr.Number):
-        return _number(control, given[-1])
+        return _number(control, texts[-1])
     values = {str(value): value for _, value in control.choices}
     takes_any = getattr(control, "allow_custom_value", False)
-    known = [values.get(text, text) for text in given if text in values or takes_any]
+    accepted = [values.get(text, text) for text in texts if text in values or takes_any]
     if getattr(control, "multiselect", False) or isinstance(control, gr.CheckboxGroup):
-        return known
-    return known[-1] if known else gr.skip()
+        return accepted
+    return accepted[-1] if accepted else gr.skip()
 
 
 def _number(control: gr.Slider | gr.Number, text: str) -> Any:

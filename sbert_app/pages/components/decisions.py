@@ -1,4 +1,4 @@
-"""Decisions about thresholds as HTML: average precision, and each threshold with what it does and a way to use it."""
+"""Renders decisions about thresholds: average precision, and each threshold with its effect and a way to use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MEANING = (
     "above the threshold. A curve shows all pairs. A point, with its 95% intervals, shows the pairs that its threshold "
     "was not chosen on."
 )
-Use = Callable[[ModelName, Choice], str]  # HTML by which the threshold of a model is used; "" where it cannot be
+# The HTML that applies the threshold of a model; "" where it cannot be applied.
+Use = Callable[[ModelName, Choice], str]
 
 use_link, use_button = macro("use_link"), macro("use_button")
 
@@ -33,25 +34,25 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
     return {choice.criterion: criterion_label(choice.criterion) for choice in decision.choices}
 
 
-def decision_table(title: str, found: DataDecision, notes: Sequence[str] = ()) -> Markup:
-    """What was decided on, average precision, and a row for each threshold, with a button that uses it."""
-    groups = [("", found.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
-    return _table(groups, found, macro("decision_lead")(title, found.decision), notes)
+def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
+    """The pairs, the average precision, and a row for each threshold with a button that applies it."""
+    groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
+    return _table(groups, data, macro("decision_lead")(title, data.decision), notes)
 
 
-def decisions_table(found: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
-    """Which model to take and why, and a row for each threshold of each model, with a link that uses it."""
-    groups = [(each.label, each.on_data.decision, each.rho, partial(use, each.model)) for each in found.models]
-    taken = found.to_take
+def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
+    """The model to take and the reason, and a row for each threshold of each model with a link that applies it."""
+    groups = [(model.label, model.on_data.decision, model.rho, partial(use, model.model)) for model in decisions.models]
+    taken = decisions.to_take
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
-    lead = macro("decisions_lead")(found, taken, safest, criterion_label(safest.criterion), data, use_it)
-    return _table(groups, taken.on_data, lead, notes, found.failures)
+    lead = macro("decisions_lead")(decisions, taken, safest, criterion_label(safest.criterion), data, use_it)
+    return _table(groups, taken.on_data, lead, notes, decisions.failures)
 
 
 def _table(
     groups: Sequence[object],
-    found: DataDecision,
+    data: DataDecision,
     lead: Markup,
     notes: Sequence[str],
     failures: dict[str, str] | None = None,
@@ -60,10 +61,10 @@ def _table(
         "components/templates/decision.html",
         lead=lead,
         groups=groups,
-        similarity=found.similarity,
-        match=found.meaning,
-        decision=found.decision,
-        labels=criterion_labels(found.decision),
+        similarity=data.similarity,
+        match=data.meaning,
+        decision=data.decision,
+        labels=criterion_labels(data.decision),
         notes=notes,
         failures=failures or {},
     )

@@ -1,11 +1,16 @@
-"""Options of Gradio events that several pages share, and which of several answers is shown.
+"""The options of Gradio events that several pages share, and a way to drop answers that are out of date.
 
-Gradio answers events side by side: that of a page's load, of a control, of a button. The answer that comes last would
-stay, whatever it was to:
+Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. Whichever answer
+comes last would stay on the page. A handler therefore notes its question before it computes, and returns nothing new if
+a later question was asked meanwhile:
 
-    asked = gr.State({})                      of each visitor's page
-    control.change(handler, [asked, …], …)    in the handler: is_newest = ask(asked), before it computes; after that, an
-                                              answer for which is_newest() is False is not given
+    questions = gr.State({})
+    control.change(handler, [questions, …], …)
+
+    def handler(questions, …):
+        is_newest = ask(questions)
+        answer = …
+        return answer if is_newest() else gr.skip()
 """
 
 from __future__ import annotations
@@ -18,22 +23,21 @@ import gradio as gr
 
 # An event of the page alone: no endpoint of the public API, no spinner over its outputs.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-# The same for a control that changes again before it is answered: its last value is answered after that. The answer
-# does not set the control that asked for it, or it would undo the next choice.
+# For a control that changes again before its answer comes: its last value is answered next. The answer must not set the
+# control itself, which would undo the next choice.
 LATEST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
-# As PRIVATE, answered at once instead of in its turn: for handlers that take milliseconds.
+# For handlers that take milliseconds: they are answered at once, outside the queue.
 UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
-# The same for an event of which none may be lost. Of most events Gradio drops what comes before the answer to the last
-# one is dealt with, which is later than it is seen. Also for a listener beside another one of the same event: Gradio
-# calls all listeners of an event again when one with "always_last", which is the default of ``change``, was waited for,
-# and two of them would call each other for seconds.
+# For events that must all be handled. By default Gradio drops an event that comes before the last answer is processed
+# in the browser. Two listeners of one event need this too: after "always_last", the default of ``change``, Gradio calls
+# all listeners of the event again, and two of them would call each other for seconds.
 EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
 
 
 def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **options: Any) -> Any:
-    """Listen to the opening of the page that is being built: ``gr.on`` without triggers and inputs does that.
+    """Calls ``handler`` when the page that is being built is opened; ``gr.on`` without triggers and inputs does that.
 
-    A handler with inputs follows: ``on_open().then(handler, inputs, outputs)``.
+    A handler with inputs comes second: ``on_open().then(handler, inputs, outputs)``.
     """
     if handler is None:
         options = {"js": "() => {}"}
@@ -41,44 +45,51 @@ def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **op
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
-    """Let a button be pressed once every field of ``needs`` has a value; until then its label says what is missing."""
+    """Enables a button once every field of ``needs`` has a value; until then its label says what is missing."""
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
     button.value, button.interactive = f"{button.value}: {next(iter(needs.values()))}", False
     gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
 
 
-Update = dict[Any, Any]  # component -> its new value: what a handler returns
-Asked = dict[Hashable, object]  # what was asked last, by what it is about
+# The answer of a handler: component -> its new value.
+Update = dict[Any, Any]
+# The last question of a visitor about each topic.
+Questions = dict[Hashable, object]
 
 
-def ask(asked: Asked, what: Hashable = "") -> Callable[[], bool]:
-    """Note a question in the visitor's ``asked`` -> whether it is still the newest one about ``what``."""
+def ask(questions: Questions, topic: Hashable = "") -> Callable[[], bool]:
+    """Notes a question about ``topic``. Returns a function that says whether it is still the newest one."""
     question = object()
-    asked[what] = question
-    return lambda: asked[what] is question
+    questions[topic] = question
+    return lambda: questions[topic] is question
 
 
 class Output(NamedTuple):
-    """What a component shows of long work; sent only where the browser does not have this version of it."""
+    """A state of a component that shows long work; it is sent only if the browser does not have this version yet.
+
+    ``update`` is the update, or a function that makes it; with None, the version is the value itself.
+    """
 
     version: Any
-    update: Any = None  # or a function that makes it; None: the version is the value itself
+    update: Any = None
 
 
 def follow(
     timer: gr.Timer, look: Callable[..., Mapping[Any, Any]], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Show how long work is doing: at each tick of ``timer``, what ``look`` returns for the values of ``inputs``.
+    """Shows the progress of long work: at each tick of ``timer``, the result of ``look`` for the values of ``inputs``.
 
-    That is a value for each component to update, or an `Output`. An open tab costs little then, and nothing flickers.
+    The result has a value or an `Output` for each component. With outputs an open tab costs little and never flickers.
 
     Returns:
-        A function that shows it at another event too: ``show(button.click(start, …).then)``.
+        A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
     """
-    sent = gr.State({})  # the versions that the browser has
+    # The versions that the browser has.
+    sent = gr.State({})
 
     def show(versions: dict[Any, Any], *values: Any) -> Update:
-        is_newest = ask(versions)  # a look that began before another one may end after it, with what was before
+        # A look that began earlier may end later, with an older state.
+        is_newest = ask(versions)
         now = look(*values)
         return {outputs[0]: gr.skip(), **(changes(now, versions) if is_newest() else {})}
 
@@ -90,12 +101,13 @@ def follow(
 
 
 def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
-    """The updates of ``now`` whose versions are not in ``sent``, which is brought up to date."""
+    """The updates of ``now`` whose versions are not in ``sent`` yet; ``sent`` is brought up to date."""
     updates: Update = {}
     for component, value in now.items():
         if isinstance(value, Output):
             version, update = value
-            key = hash(version) if isinstance(version, str) else version  # a page of HTML is not kept
+            # The hash stands for a text, which may be a whole page of HTML.
+            key = hash(version) if isinstance(version, str) else version
             if component in sent and sent[component] == key:
                 continue
             sent[component] = key

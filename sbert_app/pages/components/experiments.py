@@ -1,16 +1,17 @@
-"""The experiments of a kind on a page: a picker, how far the one that is shown is, Stop, Resume and Delete.
+"""Starts runs from a form, and shows the experiments of a kind: a picker, progress, Stop, Resume and Delete.
 
     panel = ExperimentPanel(experiments, SWEEP, "sweep", "Sweeps of this ablation")
-    grid = gr.HTML()                                  what else the page shows of an experiment
-    show_on = panel.wire(show, [grid])                show(experiment, or None) -> {grid: Output(…)}
+    grid = gr.HTML()
+    show_on = panel.wire(show, [grid])                with show(experiment or None) -> {grid: Output(…)}
     show_on(form.start_on(button, start, panel.selected).then)
 
-Nothing trains in a page: a timer reads the folders of the runs, and neither a reload nor a killed app loses anything.
+Runs train in processes of their own. A timer reads their folders, so that neither a reload nor a crash loses anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,29 +19,34 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, follow
-from sbert_app.pages.components.messages import error_message, error_of
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
+from sbert_app.pages.components.messages import Unknown, error_message, error_of
 from sbert_app.pages.components.templates import macro
+from sbert_app.services.access import visitor_of
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from training.errors import without_folders
+from sbert_app.services.runs.estimate import RunEstimate
+from sbert_app.services.runs.rate import can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.store import RunStore
+from training.errors import UserFacingError, without_folders
 from training.trainer.config import RunConfig
 
 POLL_SECONDS = 2.0
 ENDED_EARLY = (State.FAILED, State.STOPPED, State.INTERRUPTED, DELETED)
-Show = Callable[[Experiment | None], Mapping[Any, Any]]  # component -> what it shows, see `events.follow`
+# The state of each component that a page adds, as for `events.follow`.
+Show = Callable[[Experiment | None], Mapping[Any, Any]]
 
 
 class ExperimentPanel:
-    """The components; `selected` holds the id of the experiment that is shown, None for the newest."""
+    """The components of the panel; `selected` holds the id of the open experiment, None for the newest."""
 
     def __init__(self, experiments: Experiments, kind: str, noun: str, label: str, watches_always: bool = True) -> None:
-        """Build them inside the open Blocks.
+        """Builds the components inside the open Blocks.
 
         Args:
-            noun: part of their ids.
-            label: of the picker.
-            watches_always: else the timer rests while nothing is at work.
+            noun: a part of their ids.
+            label: the label of the picker.
+            watches_always: if false, the timer rests while nothing is at work.
         """
         self.experiments, self.kind, self.watches_always = experiments, kind, watches_always
         self.selected = gr.State(None)
@@ -54,22 +60,22 @@ class ExperimentPanel:
         self.timer = gr.Timer(POLL_SECONDS, active=watches_always)
 
     def wire(self, show: Show, outputs: Sequence[Any], name: Any = None) -> Callable[..., Any]:
-        """Connect the components with their handlers.
+        """Connects the components with their handlers.
 
         Args:
-            show: what else the page shows of an experiment, of which it updates ``outputs``.
-            name: the component with the name of the ablation; None: experiments of all names are offered.
+            show: returns the states of ``outputs``, the further components of the page, for an experiment.
+            name: the component with the name of the ablation; without one, experiments of all names are offered.
 
         Returns:
-            What shows the experiment at an event: ``show_on(event.then)``.
+            A function that shows the experiment at another event too: ``show_on(event.then)``.
         """
         own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
         names = [] if name is None else [name]
         show_on = follow(self.timer, partial(self.look, show), [self.selected, *names], [*own, *outputs])
-        show_on(self.picker.input(lambda chosen: chosen, self.picker, self.selected, **EVERY).then)
+        show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
-            act = partial(self._act, getattr(self.experiments, action))
+            act = partial(_act, getattr(self.experiments, action))
             show_on(button.click(act, self.selected, self.status, **UNQUEUED).then)
         self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
         return show_on
@@ -77,44 +83,49 @@ class ExperimentPanel:
     def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
         """The selected experiment as it is now; the newest, if none is selected."""
         candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
-        shown = next((each for each in candidates if each.id == selected), candidates[0] if candidates else None)
-        shown_id, running = shown and shown.id, shown is not None and shown.state == State.RUNNING
-        choices = [(name_of(each), each.id) for each in candidates]
+        by_id = {candidate.id: candidate for candidate in candidates}
+        experiment = by_id.get(selected or "") or next(iter(candidates), None)
+        experiment_id, running = (
+            experiment and experiment.id,
+            experiment is not None and experiment.state == State.RUNNING,
+        )
+        choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
-            return (status_of(shown) if shown else "") + "".join(map(error_message, damaged))
+            return (status_of(experiment) if experiment else "") + "".join(map(error_message, damaged))
 
         return {
-            self.selected: Output(shown_id),
-            self.picker: Output(gr.update(choices=choices, value=shown_id, visible=bool(choices))),
-            self.status: Output([progress_of(shown), list(map(str, damaged))], status),
+            self.selected: Output(experiment_id),
+            self.picker: Output(gr.update(choices=choices, value=experiment_id, visible=bool(choices))),
+            self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
             self.stop: Output(gr.update(visible=running)),
-            self.resume: Output(gr.update(visible=shown is not None and not running and shown.can_resume)),
-            self.delete: Output(gr.update(visible=shown is not None and not running)),
-            self.confirm: Output((shown_id, running), gr.update(visible=False)),
+            self.resume: Output(gr.update(visible=experiment is not None and not running and experiment.can_resume)),
+            self.delete: Output(gr.update(visible=experiment is not None and not running)),
+            self.confirm: Output((experiment_id, running), gr.update(visible=False)),
             self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
-            **show(shown),
+            **show(experiment),
         }
 
-    def _act(self, action: Callable[[str], object], selected: str | None) -> Any:
-        """Stop, resume or delete the selected one. Returns an error message, if there is one."""
-        return (error_of(action, selected) if selected else "") or gr.skip()
+
+def _act(action: Callable[[str], object], selected: str | None) -> Any:
+    """Stops, resumes or deletes the selected experiment. Returns an error message if that fails."""
+    return (error_of(action, selected) if selected else "") or gr.skip()
 
 
 def progress_of(experiment: Experiment | None) -> list[Any]:
-    """A value that differs while an experiment moves on."""
+    """A value that changes with every step of an experiment."""
     return [experiment.id, *(f"{cell.state} {cell.share:.3f}" for cell in experiment.cells)] if experiment else []
 
 
 def name_of(experiment: Experiment) -> str:
-    """The label in the picker: when it was started, what it consists of, how far it is."""
+    """The label in the picker: when it was started, its variants or seeds, its progress."""
     record, done = experiment.record, f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
-    what = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
-    return f"{format_time(record.created)} · {what} · {'finished' if experiment.state == State.FINISHED else done}"
+    content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
+    return f"{format_time(record.created)} · {content} · {'finished' if experiment.state == State.FINISHED else done}"
 
 
 def status_of(experiment: Experiment) -> Markup:
-    """How far an experiment is, and what went wrong."""
+    """The progress of an experiment, and its errors."""
     counts, cells = experiment.counts, experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
     facts += [f"{counts[state]} {state}" for state in ENDED_EARLY if counts[state]]
@@ -141,4 +152,84 @@ def shared_settings(experiment: Experiment) -> str:
         "batch_size": f"batch {first.batch_size}",
         "learning_rate": f"lr {first.learning_rate:g}",
     }
-    return " · ".join(text for name, text in texts.items() if len({getattr(each, name) for each in configs}) == 1)
+    return " · ".join(text for name, text in texts.items() if len({getattr(config, name) for config in configs}) == 1)
+
+
+# Gradio fills in a form field by field, and fields in closed folds some ticks after the next event. Questions asked
+# before that would see old values.
+SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
+# ``plan(rate, unknown)`` describes the runs, and without a rate the reason why their time is unknown.
+Plan = Callable[..., Markup]
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """A form that starts runs; the plan of the runs stands below it, first at once and then with the measured time.
+
+        form = StartForm(store, inputs, planned, estimate)
+        form.estimate_on([field.change for field in inputs])
+        form.start_on(button, start, selected)
+
+    Attributes:
+        store: the runs so far.
+        inputs: the fields of the form.
+        planned: the place of the plan, or of an error in the form.
+        estimate: turns the values of the fields into the estimate of one run, by which the speed is measured, and the
+            plan of all. Raises UserFacingError if the runs could not start.
+        describe: turns that estimate and the values into updates of ``described``, further components of the page.
+        questions: the last question of a visitor, so that no answer to older values is shown.
+    """
+
+    store: RunStore
+    inputs: Sequence[Any]
+    planned: gr.HTML
+    estimate: Callable[..., tuple[RunEstimate, Plan]]
+    describe: Callable[..., Update] = lambda *_: {}
+    described: Sequence[Any] = ()
+    questions: gr.State = field(default_factory=lambda: gr.State({}))
+
+    def estimate_on(self, events: Sequence[Any], *, measures: bool = True) -> None:
+        """Shows the estimate at these events of the fields; ``measures`` says whether an unknown speed is measured."""
+        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY), measures)
+
+    def estimate_after(self, event: Any, *, measures: bool = True) -> None:
+        """Shows the estimate when the handler of an event is done; ``measures`` as in `estimate_on`."""
+        self._estimate_after(event.then(None, None, None, js=SETTLED), measures)
+
+    def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
+        """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
+
+        def press(request: gr.Request, *values: Any) -> tuple[Any, Any]:
+            try:
+                return gr.skip(), start(visitor_of(request), *values)
+            except UserFacingError as error:
+                return error_message(error), gr.skip()
+
+        return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
+
+    def _estimate_after(self, settled: Any, measures: bool) -> None:
+        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
+        estimates = [partial(self._estimate, "measuring"), partial(self._estimate, None)]
+        for estimate in estimates if measures else [partial(self._estimate, "on change")]:
+            # An older estimate may still be measured; it will not be shown.
+            settled = settled.then(estimate, inputs, outputs, **EVERY)
+
+    def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
+        """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.
+
+        The measured time comes with the whole plan again: the answer to a field that was filled in earlier, while
+        others had their old values, may arrive after the answer to the complete form.
+        """
+        is_newest = ask(questions)
+        try:
+            run, plan = self.estimate(*values)
+            runs = self.store.list()
+            rate = known_rate(run, runs, self.store)
+            is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
+            if is_measurable and not unknown:
+                rate = measure_rate(run, self.store)
+            planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
+            update = {self.planned: planned, **self.describe(run, *values)}
+        except UserFacingError as error:
+            update = {self.planned: error_message(error)}
+        return update if is_newest() else {self.planned: gr.skip()}

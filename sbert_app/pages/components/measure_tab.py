@@ -6,17 +6,17 @@
 
     def measure(watch: Watch, model: str, data: str, …) -> Update:      in a thread of its own
         watch.report(0.5)
-        return {tab.status: …, figure: shown(…), table: …}
+        return {tab.status: …, figure: visible(…), table: …}
 
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, example=example)
 
-What has to be known of Gradio for it is written here:
+Four facts about Gradio explain this module:
 
-- A handler that is a generator and yields nothing clears its outputs: `handler` says what is to stay.
-- A press while an answer is on its way is dropped, unless the listener is one with "always_last".
-- What fails for a fault of the app is told to ``failure`` listeners only; without one, the bar stands for ever.
-- A component made in a thread, as ``gr.Plot(figure)``, prepares its value as that of a page, and then once more as an
-  update: `shown` does it once, and does not copy a file twice.
+- A handler that is a generator and yields nothing clears its outputs, so `handler` always yields something.
+- Gradio drops a press while an answer is on its way, unless the listener is one with "always_last".
+- Only ``failure`` listeners learn of a fault of the app; without one, the progress bar would stay for ever.
+- A component made in a thread, such as ``gr.Plot(figure)``, prepares its value twice, as a page and as an update.
+  `visible` prepares it once, and copies a file once.
 """
 
 from __future__ import annotations
@@ -35,33 +35,41 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from training.errors import Stopped, UserFacingError
 
-IDLE, STOPPING = "Stop", "Stopping …"  # on the Stop button
+# The labels of the Stop button.
+IDLE, STOPPING = "Stop", "Stopping …"
 
 
-def shown(value: Any) -> Update:
-    """An update: the component is visible with this value; hidden if it is None."""
+def visible(value: Any) -> Update:
+    """An update that shows a component with this value, or hides it if the value is None."""
     return gr.update(value=value, visible=value is not None)
 
 
 def hidden() -> Update:
-    """An update: the component is hidden, whatever its value."""
+    """An update that hides a component, whatever its value."""
     return gr.update(visible=False)
 
 
 @dataclass(frozen=True)
 class MeasureTab:
-    """The components of the work, and the events that start it. A browser session does one of a name at a time.
+    """The components of the work, and the events that start it. A browser session does one work of each name at a time.
 
     It stops when the user presses Stop or starts it again; leaving the page stops all work of the session.
+
+    Attributes:
+        status: the gr.HTML with the progress, then the result or an error message.
+        start: the gr.Button that starts the work, disabled while it runs.
+        stop: the gr.Button that stops the work, visible while it runs.
+        stopped: the message after a stop.
+        buttons: the gr.Row of both buttons, to which a tab can add: ``with tab.buttons: …``.
     """
 
     services: Services
     name: str
-    status: Any  # gr.HTML: progress, then the result, or an error message
-    start: Any = None  # gr.Button, disabled while the work runs
-    stop: Any = None  # gr.Button, there while the work runs
+    status: Any
+    start: Any = None
+    stop: Any = None
     stopped: str = "stopped before there was a result."
-    buttons: Any = None  # gr.Row of both, for more: ``with tab.buttons: …``
+    buttons: Any = None
 
     @classmethod
     def build(
@@ -74,7 +82,7 @@ class MeasureTab:
         variant: Literal["primary", "secondary"] = "primary",
         **options: Any,
     ) -> MeasureTab:
-        """A row with Start, called ``label``, and Stop; below it the status. ``ids``: of the three, in this order."""
+        """Builds Start, called ``label``, and Stop in a row, and the status below; ``ids`` belong to these three."""
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=ids[0])
             stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
@@ -82,12 +90,12 @@ class MeasureTab:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components that `run` updates by itself."""
-        return [each for each in (self.status, self.stop, self.start) if each is not None]
+        """The components that `run` updates itself."""
+        return [component for component in (self.status, self.stop, self.start) if component is not None]
 
     @property
     def tab(self) -> gr.Tab:
-        """The tab in which it stands."""
+        """The gr.Tab that contains the status."""
         block = self.status
         while not isinstance(block, gr.Tab):
             block = block.parent
@@ -113,14 +121,14 @@ class MeasureTab:
         limit: int = 2,
         example: Callable[[], Update] | None = None,
     ) -> None:
-        """Measure when Start is pressed.
+        """Measures when Start is pressed.
 
         Args:
-            measure: ``measure(watch, *values)`` with those of ``inputs`` -> the update of the outputs.
-            empty: what the outputs become where there is no result: after an error, or a stop.
-            outputs: those that keep what they show then.
-            limit: how many visitors measure at the same time; others wait for their turn.
-            example: what the outputs become when the tab is first selected: what ships measured.
+            measure: ``measure(watch, *values)`` returns the update of the outputs; the values are those of ``inputs``.
+            empty: the update of the outputs without a result: after an error or a stop.
+            outputs: further outputs, which an error or a stop leaves as they are.
+            limit: the number of visitors who can measure at the same time; others wait.
+            example: returns the update of the outputs when the tab is first selected, measured beforehand.
         """
         handler, outputs = self.handler(measure, empty), [*outputs, *empty]
         self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
@@ -131,7 +139,8 @@ class MeasureTab:
         def first(opened: bool) -> Update:
             try:
                 return {was_opened: True, **({} if opened else example())}
-            except UserFacingError as error:  # its data is not on this machine, and there is no network
+            except UserFacingError as error:
+                # The data of the example is not on this machine, and there is no network.
                 return {was_opened: True, self.status: error_message(error)}
 
         self.on(self.tab.select, first, [was_opened], [was_opened, *outputs], concurrency_limit=limit)
@@ -139,9 +148,9 @@ class MeasureTab:
     def on(
         self, events: Any, handler: Callable[..., Any], inputs: Sequence[Any], outputs: Iterable[Any], **options: Any
     ) -> Any:
-        """Listen to an event, such as ``button.click``, or to several, with a `handler` or one that calls `run`.
+        """Listens to an event, such as ``button.click``, or to several, with a `handler` or one that calls `run`.
 
-        After a fault of the app, a message stands in the place of the result.
+        After a fault of the app, a message takes the place of the result.
         """
 
         def failed() -> Update:
@@ -163,13 +172,13 @@ class MeasureTab:
         """The handler of an event that measures; see `wire`.
 
         Args:
-            on_stop: what the outputs become after a stop, where that is not ``empty``.
-            unless: ``unless(*values)`` -> whether there is nothing to measure: everything stays as it is.
+            on_stop: the update after a stop; by default ``empty``.
+            unless: ``unless(*values)`` says whether there is nothing to measure; everything stays as it is then.
         """
 
         def handle(request: gr.Request, *values: Any) -> Iterator[Update]:
             if unless is not None and unless(*values):
-                yield {self.status: gr.skip()}  # a generator that yields nothing would clear its outputs
+                yield {self.status: gr.skip()}
             else:
                 yield from self.run(request, lambda watch: measure(watch, *values), empty, on_stop)
 
@@ -178,10 +187,10 @@ class MeasureTab:
     def run(
         self, request: gr.Request, work: Callable[[Watch], Update], empty: Update, on_stop: Update | None = None
     ) -> Iterator[Update]:
-        """Do ``work`` in a thread, and yield the updates of the components: for handlers that do more than that.
+        """Does ``work`` in a thread and yields the updates of the components, for handlers that do more than that.
 
-        The last update is what it returns. After a user error it is ``empty`` with the error's message; after Stop,
-        ``on_stop`` (None: ``empty``) with ``stopped`` as the message, unless it has its own.
+        The last update is the result of ``work``. After a user error it is ``empty`` with the message of the error.
+        After Stop it is ``on_stop``, by default ``empty``, with the message ``stopped`` unless it has its own.
         """
         yield {self.status: gr.skip(), **self._buttons(running=True)}
         try:
@@ -194,7 +203,8 @@ class MeasureTab:
         except UserFacingError as error:
             yield {**empty, self.status: error_message(error), **self._buttons(running=False)}
         except Superseded:
-            yield {self.status: gr.skip()}  # the newer work updates the components
+            # The newer work updates the components.
+            yield {self.status: gr.skip()}
         except Stopped:
             update = empty if on_stop is None else on_stop
             yield {self.status: error_message(self.stopped), **update, **self._buttons(running=False)}

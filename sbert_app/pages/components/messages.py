@@ -1,4 +1,4 @@
-"""Short texts as HTML: headings, notes, error messages, progress. Also how a handler's user error is shown."""
+"""Renders short texts: headings, notes, error messages, progress. Also shows the user errors of a handler."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ waiting = macro("waiting")
 
 
 def error_message(error: str | Exception) -> Markup:
-    """The message of an error, with a capital letter, in the place of the result; of the disk's without the path."""
+    """The message of an error, with a capital letter; a message of the file system comes without its path."""
     text = summary_of(error) if isinstance(error, UserFacingError) else str(getattr(error, "strerror", "") or error)
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
 
 def sentence_case(text: str) -> str:
-    """With a capital letter, unless the text begins with a name, such as empty.csv or hf:org/name."""
+    """The text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""
     return text[:1].upper() + text[1:] if first.rstrip(",;:'").replace("-", "").isalpha() else text
 
 
 def error_of(action: Callable[..., object], *values: Any) -> Markup:
-    """Call ``action``; return the error that it raises, the user's or the disk's, as HTML, or an empty text."""
+    """Calls ``action``. Returns the user error or file error that it raises as HTML, or an empty text."""
     try:
         action(*values)
-    except (UserFacingError, OSError) as error:  # what is changed may have been deleted meanwhile
+    except (UserFacingError, OSError) as error:
         return error_message(error)
     return Markup()
 
 
 @contextmanager
 def gradio_errors() -> Iterator[None]:
-    """In the block a user's error becomes Gradio's, which is shown as it is; a fault of the app is logged instead."""
+    """Turns user errors in the block into Gradio's, whose messages are shown; faults of the app are logged instead."""
     try:
         yield
     except UserFacingError as error:
@@ -59,42 +59,45 @@ def gradio_errors() -> Iterator[None]:
     except gr.Error:
         raise
     except Exception as error:
-        if not is_ending.is_set():  # else executors take nothing more
+        # At the end of the process executors refuse work, which is no fault.
+        if not is_ending.is_set():
             log.exception("a handler failed")
         raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
 
 
 def progress_bar(step: TaskProgress) -> Markup:
-    """What is being done, how much of it, and the time left."""
+    """A bar with the current step, the share that is done, and the time left."""
     left = "" if step.seconds_left is None else f" · {format_estimate(step.seconds_left)} left"
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
-Unknown = Literal["measuring", "on change", "no run"]  # why the time that runs take is not known
+# The reasons why the time of a run is unknown.
+Unknown = Literal["measuring", "on change", "no run"]
 NO_TIME: dict[Unknown, tuple[str, str]] = {
     "measuring": ("measuring the throughput of this machine…", ""),
-    "on change": ("time unknown", "it is measured once you change a setting"),
-    "no run": ("time unknown", "no run from this base has been made on this machine; the first one will show"),
+    "on change": ("time unknown", "change a setting to measure the speed of this machine"),
+    "no run": ("no estimate yet", "the first run from this base will give one"),
 }
 
 
 def estimate_plan(
     facts: Sequence[str], seconds: float | None, source: str, unknown: Unknown, remarks: Sequence[str]
 ) -> Markup:
-    """What pressing Start would do, and how long it would take.
+    """The work that Start would do, and its time.
 
-    ``seconds``: known from ``source``, or None for the reason ``unknown``. ``remarks``: what else to know, such as what
-    will be derived from the data.
+    Args:
+        seconds: the time, estimated from ``source``; None for the reason ``unknown``.
+        remarks: further facts, such as a conversion of the data.
     """
     time, why = NO_TIME[unknown] if seconds is None else (f"about {format_estimate(seconds)}", f"from {source}")
     return macro("plan")(facts, time, why, remarks)
 
 
-def attribution(found: Attribution | WordAttribution) -> Markup:
-    """How to read a word map; or the words, what each adds to the score, and how that was found."""
-    if isinstance(found, WordAttribution):
-        return macro("word_attribution")(found)
+def attribution(explanation: Attribution | WordAttribution) -> Markup:
+    """The legend of a word map, or a table of words with the contribution of each to the score."""
+    if isinstance(explanation, WordAttribution):
+        return macro("word_attribution")(explanation)
     return note(
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange). "
-        f"The cells sum to the cosine, {found.cosine:.4f}."
+        f"The cells sum to the cosine, {explanation.cosine:.4f}."
     )

@@ -1,4 +1,4 @@
-"""The pickers that several pages share: model, pooling, cross-encoder. A choice is a (label, value) pair."""
+"""The pickers that several pages share: model, pooling, cross-encoder, data. A choice is a (label, value) pair."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MODELS = list(ENCODERS)
 NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
-HINT = "Or type a Hub id or run:<name>"
+HINT = "Or a Hugging Face id, or run:<name>"
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
@@ -46,19 +46,20 @@ CROSS_ENCODER_CHOICES = [
     ("cross-encoder/stsb-roberta-base (Hub)", "cross-encoder/stsb-roberta-base"),
 ]
 
-
-Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]  # of a picker, where there are these runs
-_fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()  # of the page that is being built
+# The choices of a picker, from the runs of this machine.
+Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]
+# The pickers of the page that is being built.
+_fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()
 
 
 def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
-    """Let the choices of ``picker`` be read anew when its page is opened; see `read_anew`."""
+    """Marks a picker whose choices are read anew when its page is opened; see `read_anew`."""
     _fresh[picker] = choices
     return picker
 
 
 def read_anew(services: Services, app: gr.Blocks) -> None:
-    """Call it at the end of a page of ``app``: one event reads the runs, once, for all its pickers that are `fresh`."""
+    """Ends a page of ``app``: one event reads the runs, once, for all pickers of the page that are `fresh`."""
     blocks = set(app.blocks.values())
     pickers = {picker: _fresh.pop(picker) for picker in [*_fresh] if picker in blocks}
 
@@ -73,16 +74,16 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
 def model_choices(
     services: Services,
     runs: Iterable[Run],
-    known: Sequence[tuple[str, str]] = NAMED_MODELS,
+    named: Sequence[tuple[str, str]] = NAMED_MODELS,
     cross_encoders: bool | None = False,
 ) -> list[tuple[str, str]]:
-    """``known`` models, with the size of those to download, then the runs of `run_choices`, newest first."""
+    """The ``named`` models, with the size of those to download, then the runs of `run_choices`, newest first."""
     sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    return [*((label + sizes.get(name, ""), name) for label, name in known), *run_choices(runs, cross_encoders)]
+    return [*((label + sizes.get(name, ""), name) for label, name in named), *run_choices(runs, cross_encoders)]
 
 
 def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list[tuple[str, str]]:
-    """The runs that have a model, by name and time. ``cross_encoders``: those alone, or none of them; None for all."""
+    """The runs with a model, by name and time. ``cross_encoders``: only those (True), none of them (False), or all."""
     with_model = [run for run in runs if run.has_model and cross_encoders in (None, run.is_cross_encoder)]
     return [
         (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id))) for run in with_model
@@ -90,12 +91,12 @@ def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list
 
 
 class Offer(NamedTuple):
-    """The data that a picker offers: built-in sets of these forms by these splits, and further choices."""
+    """The data of a picker: splits of built-in sets by their form, further choices, and whether rows are counted."""
 
     splits: dict[str, tuple[str, ...]]
-    first: tuple[tuple[str, str], ...] = ()  # (label, name)
+    first: tuple[tuple[str, str], ...] = ()
     last: tuple[tuple[str, str], ...] = ()
-    has_rows: bool = False  # whether a choice says how much a set holds
+    has_rows: bool = False
 
 
 QUORA = ("Quora duplicates (Hub)", "hf:sentence-transformers/quora-duplicates:pair-class:train")
@@ -115,7 +116,7 @@ OFFERS = {
 
 
 def data_choices(picker: str) -> list[tuple[str, str]]:
-    """The choices of a picker of data, one of `OFFERS`: built-in sets by title and split, and whether on the Hub."""
+    """The choices of a picker of data, one of `OFFERS`: built-in sets by title and split."""
     offer = OFFERS[picker]
     built_in = [
         (_data_choice(source, split, offer.has_rows), name if list(source.splits) == [split] else f"{name}:{split}")
@@ -139,19 +140,19 @@ def _data_choice(source: DataSet, split: str, has_rows: bool) -> str:
 
 
 def named_model(text: str | None) -> ModelName:
-    """What is typed into a `model_picker`; the default model for nothing. InputError if it is no name of a model."""
+    """The model that was typed into a `model_picker`, by default the default model. InputError for an invalid name."""
     return ModelName.parse((text or "").strip() or DEFAULT_MODEL)
 
 
 def open_dropdown(label: str, choices: Sequence[Any], info: str, min_width: int = 240, **options: Any) -> gr.Dropdown:
-    """A dropdown that takes what is typed as well; the first choice is selected, unless ``value`` is given."""
+    """A dropdown that accepts typed text too; the first choice is selected, unless ``value`` says otherwise."""
     first = choices[0]
     options.setdefault("value", first if isinstance(first, str) else first[1])
     return gr.Dropdown(choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options)
 
 
 def endpoint_hint(services: Services) -> str:
-    """How an endpoint is named, and where the texts go, for the hint of a picker; "" where none is allowed."""
+    """The hint of a picker on endpoints: their names, and where texts are sent; "" if none is allowed."""
     allowed = services.settings.allow_endpoints
     return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}" if allowed else ""
 
@@ -159,7 +160,7 @@ def endpoint_hint(services: Services) -> str:
 def model_picker(
     services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
 ) -> gr.Dropdown:
-    """A bi-encoder by name; the list is read anew when the page is opened. ``optional``: or none."""
+    """A picker of a bi-encoder, or of none if ``optional``; its list is read anew when the page is opened."""
     none = [("none", NO_MODEL)] if optional else []
     options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
     picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
@@ -167,18 +168,18 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "How token vectors become one"
+    hint = "How token vectors are combined into one"
     return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
 
 
 def pooling_radio(own: str) -> gr.Radio:
-    """An update of ``pooling_picker`` for a model whose own pooling may be none of the three; it is offered too."""
+    """An update of `pooling_picker` for a model with this pooling, which is offered even if it is none of the three."""
     others = [] if own in PAPER_POOLINGS else [(pooling_label(own), own)]
     return gr.Radio([*POOLINGS, *others], value=own)
 
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
-    """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling that it was made with."""
+    """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling it was trained with."""
     model, pooling = model_picker(services, elem_id=f"{prefix}-model"), pooling_picker(elem_id=f"{prefix}-pooling")
 
     def own_pooling(name: str) -> Any:
@@ -190,7 +191,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
-    """A cross-encoder by name, or none; the list is read anew when the page is opened."""
+    """A picker of a cross-encoder, or of none; its list is read anew when the page is opened."""
     hint = "Reads both sentences at once"
     picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options)
     return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
@@ -204,10 +205,9 @@ ROLES_LABEL = "first: query, second: document"
 
 
 def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
-    """Controls below a model's picker, closed at first. ``roles``: offer a prompt for each of two sentences.
+    """Builds controls below the picker of a model, in a fold; ``roles`` offers a prompt for each of two sentences.
 
-    What they set is part of the model's name (`training.names`): they edit the text in its picker, so that links,
-    scripts and every other page understand the choice.
+    The controls edit the name in the picker (`training.names`), so that links, scripts and other pages understand it.
     """
     with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
         hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
@@ -224,14 +224,14 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         )
 
     def show(name: str | None) -> tuple[Any, Any, Any]:
-        """The settings that the name states, and the prompts that the model's folder names."""
+        """The settings in the name, and the prompts in the folder of the model."""
         try:
-            stated = ModelName.parse(name or DEFAULT_MODEL)
-        except InputError:  # the page says so beside its answer
+            parsed = ModelName.parse(name or DEFAULT_MODEL)
+        except InputError:
+            # The page shows the error beside its answer.
             return gr.skip(), gr.skip(), gr.skip()
-        chosen = str(stated.dimension or ALL)
-        prompts = gr.Dropdown(_prompt_choices(services, stated, roles), value=_prompt_value(stated))
-        return chosen, prompts, stated.dtype or AUTO
+        prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
+        return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
     model.change(show, model, [dimension, prompt, precision], **EVERY)
     for control in (dimension, prompt, precision):
@@ -239,43 +239,43 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
 
 
 def _with_settings(name: str | None, dimension: str | None, prompt: str | None, precision: str | None) -> Any:
-    """The name of the model with these settings."""
+    """The name of the model with these settings. Raises gr.Error if one of them is invalid."""
     text = (dimension or ALL).strip()
     if text != ALL and not text.isdecimal():
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
     try:
-        stated = ModelName.parse(name or DEFAULT_MODEL)
+        parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
-    chosen = prompt if prompt is not None else AS_FOLDER
-    by_name = chosen.removeprefix("name: ") if chosen.startswith("name: ") else None
+    wording = prompt if prompt is not None else AS_FOLDER
+    by_name = wording.removeprefix("name: ") if wording.startswith("name: ") else None
     return str(
         ModelName(
-            stated.name,
+            parsed.name,
             None if text == ALL else int(text),
-            None if chosen == AS_FOLDER or by_name else "" if chosen == NO_PROMPT else chosen,
+            None if wording == AS_FOLDER or by_name else "" if wording == NO_PROMPT else wording,
             by_name,
             None if precision in (None, AUTO) else precision,
-            stated.pooling,
+            parsed.pooling,
         )
     )
 
 
-def _prompt_choices(services: Services, stated: ModelName, roles: bool) -> list[tuple[str, str]]:
-    """(label, value): none, what the folder names, and with ``roles`` a prompt for each side."""
+def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
+    """The prompts to choose from: none, those of the folder, and with ``roles`` one for each of two sentences."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
-    if not services.models.is_here(stated.name):
+    if not services.models.is_here(model.name):
         return choices
     try:
-        prompts = services.models.get(stated.name, VectorModel).prompts
-    except InputError:  # the page says so beside its answer
+        prompts = services.models.get(model.name, VectorModel).prompts
+    except InputError:
         return choices
     named = [(f"{name}: “{text.strip()}”", f"name: {name}") for name, text in prompts.items() if text]
     by_role = [(ROLES_LABEL, f"name: {BY_ROLE}")] if roles and named else []
     return choices + by_role + named
 
 
-def _prompt_value(stated: ModelName) -> str:
-    if stated.prompt_name is not None:
-        return f"name: {stated.prompt_name}"
-    return AS_FOLDER if stated.prompt is None else stated.prompt or NO_PROMPT
+def _prompt_value(model: ModelName) -> str:
+    if model.prompt_name is not None:
+        return f"name: {model.prompt_name}"
+    return AS_FOLDER if model.prompt is None else model.prompt or NO_PROMPT

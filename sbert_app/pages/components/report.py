@@ -1,11 +1,11 @@
-"""A result as one HTML file that works offline: what a page shows, with settings, versions, machine and command.
+"""Writes a result as one HTML file that works offline, with settings, versions, machine and command.
 
     report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]), "evaluation")
 
     Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       from anything else
 
-The file has Plotly's script inside, and a policy by which a browser asks no host for anything and runs no other script
-than the two of the report, whatever its sections contain. ``assets/report.js`` draws the figures.
+The file contains Plotly's script. Its content security policy lets a browser contact no host and run no script but the
+two of the report, whatever the sections contain. ``assets/report.js`` draws the figures.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from training.catalogue import ASSETS, read_asset
 from training.errors import InputError
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
-# A note that there is nothing yet, progress and a message have no figures.
+# Notes, progress and messages have no figures and no tables: they make no report.
 SHOW_WITH_PARTS = """(...values) => ({__type__: "update", visible:
   values.some((part) => part?.plot || /<(table|section|b)\\b/.test(part))})"""
 PLOT = '<script type="application/json" class="plot">'
@@ -44,17 +44,24 @@ PLOT = '<script type="application/json" class="plot">'
 
 @dataclass(frozen=True)
 class Report:
-    """What is written. Titles, settings and facts are escaped; the parts of sections are HTML from templates."""
+    """The content of a report. Titles, settings and facts are escaped; the parts of sections are HTML from templates.
+
+    Attributes:
+        sections: the parts of each section, by its heading.
+        command: the command that computes the same.
+        facts: facts besides versions and machine.
+        address: the address of the page.
+    """
 
     title: str
     settings: Mapping[str, object]
-    sections: Mapping[str, Sequence[Markup]]  # by heading
-    command: str = ""  # which computes the same
-    facts: Mapping[str, object] = field(default_factory=dict)  # besides versions and machine
-    address: str = ""  # of the page on its server
+    sections: Mapping[str, Sequence[Markup]]
+    command: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    address: str = ""
 
     def html(self) -> Markup:
-        """The file. InputError if no section has anything."""
+        """The content of the file. InputError if all sections are empty."""
         sections = {title: [part for part in parts if part] for title, parts in self.sections.items() if any(parts)}
         if not sections:
             raise InputError("there is no result to report yet; compute one first")
@@ -84,34 +91,31 @@ def plot(figure: Any) -> Markup:
 
 
 def of_page(
-    title: str,
-    sections: Mapping[str, Sequence[Any]],
-    settings: Sequence[Any] = (),
-    command: Callable[..., str] = lambda *values: "",
+    title: str, sections: Mapping[str, Sequence[Any]], settings: Sequence[Any] = ()
 ) -> tuple[Callable[..., Report], list[Any]]:
-    """What `report_button` takes, for what a page shows.
+    """The function that makes a report of a page, and its inputs, for `report_button`.
 
     Args:
-        sections: by heading the HTML and the plots, with element ids: what is hidden is left out. Or `Markup`.
+        sections: the components of each section, by its heading: HTML and plots with element ids, of which those that
+            are hidden are left out, or `Markup`.
         settings: the controls whose values are listed.
-        command: ``command(*values of the settings)`` -> the command that computes the same.
     """
-    parts = [each for components in sections.values() for each in components if not isinstance(each, Markup)]
+    parts = [part for components in sections.values() for part in components if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        shows, chosen = dict(zip(parts, map(_part, values), strict=False)), values[len(parts) :]
+        html = dict(zip(parts, map(_part, values), strict=False))
+        choices = zip(settings, values[len(parts) :], strict=True)
         return Report(
             title,
-            {each.label: text for each, value in zip(settings, chosen, strict=True) if (text := _words(each, value))},
-            {heading: [shows.get(each, each) for each in components] for heading, components in sections.items()},
-            command(*chosen),
+            {control.label: words for control, value in choices if (words := _words(control, value))},
+            {heading: [html.get(part, part) for part in components] for heading, components in sections.items()},
         )
 
     return make, [*parts, *settings]
 
 
 def _part(value: Any) -> Markup:
-    """What a component shows. Its HTML was escaped where it was made, and goes back to the browser that it is from."""
+    """The value of a component as HTML. It was escaped where it was made, and returns to the browser that sent it."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 
@@ -119,20 +123,20 @@ def _words(control: Any, value: Any) -> str:
     """The value of a control as the page shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    labels = {str(each): label for label, each in getattr(control, "choices", None) or ()}
+    labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
     values = value if isinstance(value, list) else [value]
-    return ", ".join(labels.get(str(each), str(each)) for each in values if each not in (None, ""))
+    return ", ".join(labels.get(str(item), str(item)) for item in values if item not in (None, ""))
 
 
 def report_button(
     services: Services, make: Callable[..., Report], inputs: Sequence[Any], name: str, **options: Any
 ) -> gr.Button:
-    """A button that downloads ``make(*values of inputs)`` as a file; ``name`` is part of its element id.
+    """A button that downloads ``make(*values of inputs)`` as a file; ``name`` is a part of its element id.
 
-    It is there while one of the plots and the HTML among ``inputs`` is.
+    It is visible while a plot or a table among ``inputs`` is.
     """
-    parts = [each for each in inputs if isinstance(each, gr.HTML | gr.Plot)]
-    options = {"visible": any("<table" in str(each.value) for each in parts), **options}
+    parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
+    options = {"visible": any("<table" in str(part.value) for part in parts), **options}
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)
 
@@ -143,10 +147,10 @@ def report_button(
             write_text(path, report.html())
         return str(path)
 
-    ids = json.dumps([each.elem_id if each in parts else None for each in inputs])
+    ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **PRIVATE)
     written.success(None, file, None, js="(file) => window.saveFile(file)")
     if parts:
-        gr.on([each.change for each in parts], None, parts, button, js=SHOW_WITH_PARTS, **EVERY)
+        gr.on([part.change for part in parts], None, parts, button, js=SHOW_WITH_PARTS, **EVERY)
     return button

@@ -26,9 +26,9 @@ SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
 def head() -> str:
-    """The scripts of every page, and the style of the navigation on a phone, where it scrolls, for its head.
+    """The head of every page: its scripts, and the style of the navigation, which scrolls on a phone.
 
-    That is in no style sheet of ``assets``: Gradio applies what is inside @media there below the navigation only.
+    Gradio would apply the @media rules of a style sheet in ``assets`` only below the navigation.
     """
     scripts = "".join(f"<script>{read_asset(name)}</script>" for name in SCRIPTS)
     return scripts + read_asset("navigation.html")
@@ -36,7 +36,7 @@ def head() -> str:
 
 def build() -> gr.themes.Base:
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
-    # Gradio's own, with nothing below 13 pixels: a hint is read from a projector, too
+    # No text is smaller than 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(

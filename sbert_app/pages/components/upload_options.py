@@ -1,10 +1,12 @@
-"""The pickers beside an upload: its encoding, its sheet, and the columns of its sentences and scores or labels.
+"""Builds the pickers of an upload: its encoding, its sheet, and the columns of its sentences and scores or labels.
 
-file = gr.File(…)
-how = UploadOptions(file, "errors")
-start.click(handler, [file, *how.inputs], …)     handler(path, *how): chosen_name(services, path, *how)
+    file = gr.File(…)
+    options = UploadOptions(file, "errors")
+    start.click(handler, [file, *options.inputs], …)
 
-The picker of encodings is shown where a text file is not plainly UTF-8, with words of the file.
+    def handler(path, *options): name = chosen_name(services, path, *options)
+
+The picker of encodings is visible if a text file is not plainly UTF-8, with words from the file.
 """
 
 from __future__ import annotations
@@ -31,20 +33,21 @@ from training.data.tables.xlsx import UnknownSheetError
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 
-MOST_OPENED = 16  # uploads that are not opened again when they are asked for again
-# The end of the id of the picker of each column, and its label
+# The number of uploads that stay open.
+MOST_OPENED = 16
+# The suffix of the id of each column picker, and its label.
 COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
 NONE, CHOOSE = "", "choose a column"
 
 
 class ColumnPicker:
-    """Dropdowns below an upload, hidden until there is a file: the sheet of a workbook, and what the columns hold.
+    """The dropdowns below an upload, hidden until there is a file: the sheet of a workbook, and the roles of columns.
 
-    ``inputs`` belong to the page's own handlers: the sheet, then the columns.
+    ``inputs``, the sheet and then the columns, are inputs of the handlers of the page.
     """
 
     def __init__(self, elem_id: str) -> None:
-        """Build it inside the open Blocks; its ids are ``elem_id`` followed by -sheet, and by -1, -2 and -target."""
+        """Builds the row inside the open Blocks; the ids are ``elem_id`` followed by -sheet, -1, -2 and -target."""
         with gr.Row(visible=False, elem_id=elem_id) as self.row:
             self.sheet = gr.Dropdown(label="Sheet", visible=False, min_width=200, elem_id=f"{elem_id}-sheet")
             self.columns = [
@@ -54,22 +57,22 @@ class ColumnPicker:
         self.outputs = [self.row, *self.inputs]
 
     def show(self, files: str | Sequence[str] | None, encoding: str = "", sheet: str | None = None) -> Update:
-        """The columns of the first file, with those chosen that are found by their names or guessed."""
+        """Shows the columns of the first file; those that names or contents suggest are selected."""
         try:
             paths = _paths(files)
             return self.of(open_upload(paths[0], encoding, sheet) if paths else None)
         except UserFacingError:
-            # What is wrong is said where the file is used.
+            # The page shows the error where it uses the file.
             return self.of(None)
 
     def show_sheet(self, files: str | Sequence[str] | None, encoding: str, sheet: str) -> Update:
-        """The same of another sheet. Its picker stays as it is: yet another may have been picked meanwhile."""
+        """Shows the columns of another sheet. Its picker is not updated: it may have changed again meanwhile."""
         update = self.show(files, encoding, sheet)
         del update[self.sheet]
         return update
 
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
-        """The columns of a table, with ``columns`` picked, or else those suggested; hidden without a table."""
+        """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
         if table is None:
             return {self.row: gr.update(visible=False), **dict.fromkeys(self.inputs, gr.update(value=None))}
         suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
@@ -85,14 +88,15 @@ class ColumnPicker:
         }
 
 
-# (what the picker says, the name of the codec); the first is the default
+# (label, name of the codec); the first is the default.
 ENCODINGS = [("detected", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
 DETECTED = ""
-MOST_WORDS = 160  # characters of the file that are shown
+# The number of characters that are quoted from a file.
+MOST_WORDS = 160
 
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
-    """The picker alone, hidden until there is a doubt."""
+    """The picker of encodings, hidden until there is a doubt."""
     return gr.Dropdown(
         ENCODINGS,
         value=DETECTED,
@@ -105,13 +109,10 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
 
 
 class UploadOptions:
-    """The pickers of an upload: its encoding, its sheet and its columns.
-
-    ``inputs`` belong to the page's own handlers.
-    """
+    """The pickers of an upload: its encoding, its sheet and its columns. ``inputs`` belong to the page's handlers."""
 
     def __init__(self, upload: Any, prefix: str) -> None:
-        """Build and wire them inside the open Blocks; ``prefix`` is that of their ids."""
+        """Builds and wires the pickers inside the open Blocks; their ids begin with ``prefix``."""
         self.read = gr.HTML(visible=False, elem_id=f"{prefix}-encoding-read")
         self.encoding = encoding_dropdown(f"{prefix}-encoding")
         self.columns = ColumnPicker(f"{prefix}-columns")
@@ -124,7 +125,7 @@ class UploadOptions:
         self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], others, **LATEST)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
-        """Words of the first doubtful file, with the picker of encodings; the columns of the first file."""
+        """Shows words of the first doubtful file with the picker of encodings, and the columns of the first file."""
         first, doubtful = None, None
         try:
             for path in _paths(files):
@@ -142,16 +143,16 @@ class UploadOptions:
         }
 
     def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
-        """The same in another encoding. The picker stays as it is: yet another may have been picked meanwhile."""
+        """Reads the files in another encoding. Its picker is not updated: it may have changed again meanwhile."""
         update = self.describe(files, encoding)
         del update[self.encoding]
         return update
 
 
 def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -> OpenedTable:
-    """An upload as a table, in ``encoding`` if it is not plainly UTF-8; of a workbook this sheet, if it has it.
+    """Opens an upload: in ``encoding`` if it is not plainly UTF-8, at ``sheet`` if it is a workbook that has it.
 
-    A .txt file has a sentence a line. InputError if it cannot be read.
+    A .txt file has one sentence per line. InputError if the file cannot be read.
     """
     version = file_version(Path(path))
     try:
@@ -168,7 +169,7 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
 
 @lru_cache(MOST_OPENED)
 def _opened(path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None) -> OpenedTable:
-    """`open_table`, once for each ``version`` of the file, however many events ask for it."""
+    """Opens a table once for each ``version`` of the file, however many events need it."""
     return open_table(path, encoding, sheet, lines=True)
 
 
@@ -177,17 +178,17 @@ def _paths(files: str | Sequence[str] | None) -> list[str]:
 
 
 def how_it_reads(table: OpenedTable) -> Markup:
-    """The name of the file, how its characters were understood, and its first words beyond ASCII."""
+    """The name of the file, its encoding, and its first words beyond ASCII."""
     cells = (as_text(cell) or "" for batch in table.batches(1_000) for row in batch.rows.values() for cell in row)
-    telling = next((text for text in islice(cells, 100_000) if not text.isascii()), "")
+    sample = next((text for text in islice(cells, 100_000) if not text.isascii()), "")
     remark = " ".join(table.remarks) or f"{table.description}."
-    return macro("file_reading")(table.path.name, remark, " ".join(telling.split())[:MOST_WORDS])
+    return macro("file_reading")(table.path.name, remark, " ".join(sample.split())[:MOST_WORDS])
 
 
 def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *names: str | None) -> str:
-    """The name of an upload for the loaders of data, with the encoding, the sheet and the columns that were picked.
+    """The name of an upload for the loaders of data, with its encoding, its sheet and its columns.
 
-    InputError if the browser has sent a path that is no upload, or the columns do not fit.
+    InputError if the path is no upload of this app, or the columns do not fit.
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
@@ -195,7 +196,7 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     first, *others = (name or None for name in names)
     columns = ChosenColumns(first, *others) if first else None
     if columns and not set(columns.names) <= set(table.columns):
-        # It is another of several files, and read by its own names.
+        # This is another of several files, and its columns are found by their own names.
         return as_named
     if columns is None and (any(others) or not has_triplets(table.columns)):
         raise InputError(

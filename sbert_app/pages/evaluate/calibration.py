@@ -1,4 +1,4 @@
-"""Evaluate, below the table of scores: fit "x of 5" of Compare on gold scores, and check it on a second set."""
+"""The calibration below the table of scores: fits a cosine to gold scores, and checks the fit on a second set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gradio as gr
 from sbert_app.figures.evaluation import reliability
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.evaluate.pickers import DATA, OR_HUB
 from sbert_app.services.background.watch import Watch
@@ -22,16 +22,17 @@ from training.evaluation.calibration import FITTED_ON
 from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
-SECOND_SETS = ("stsb:test", "sickr")  # to check on, unless the first is the one that is fitted on
+# The sets to check the fit on; the second one if the fit was made on the first.
+SECOND_SETS = ("stsb:test", "sickr")
 INTRO = (
-    "Compare says what a cosine means on the scale of the annotators, as “3.9 of 5”. Fit that on gold scores of your "
-    "own, then check it on pairs that it was not fitted on."
+    "Compare translates a cosine to the scale of human annotators, such as “3.9 of 5”. Fit this translation to your "
+    "own gold scores, then check it on other pairs."
 )
-IS_PUBLIC = "this app is open to everybody and keeps the calibration that ships; calibrate in an app of your own"
+IS_PUBLIC = "this app is public and keeps its shipped calibration; calibrate in an app of your own"
 
 
 class CalibrationSection:
-    """The components and their events; models and data sets to choose are those of the table above."""
+    """The components and their events; the models and data sets are those of the table above."""
 
     def __init__(self, services: Services, results: Results) -> None:
         self.services = services
@@ -40,12 +41,12 @@ class CalibrationSection:
         with gr.Row():
             models, model = _models(results)
             self.model = gr.Dropdown(models, value=model, label="Model", min_width=220, elem_id="calibrate-model")
-            data, chosen = _data(results)
+            data, name = _data(results)
             label = "Fit on the scores of"
-            self.data = gr.Dropdown(data, value=chosen, label=label, min_width=220, elem_id="calibrate-data")
+            self.data = gr.Dropdown(data, value=name, label=label, min_width=220, elem_id="calibrate-data")
             self.second = open_dropdown("Check on", DATA, OR_HUB, 220, value=SECOND_SETS[0], elem_id="calibrate-check")
         ids = ("calibrate", "stop-calibrate", "calibrate-status")
-        self.tab = MeasureTab.build(services, "calibration", "Calibrate “x of 5” on these scores", ids, "", "secondary")
+        self.tab = MeasureTab.build(services, "calibration", "Calibrate on these scores", ids, "", "secondary")
         with self.tab.buttons:
             test = gr.Button("Check only", elem_id="calibrate-test")
             back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
@@ -63,48 +64,51 @@ class CalibrationSection:
         return [self.tab.status, self.figure]
 
     def show(self, results: Results) -> Update:
-        """The models and the data sets of another table."""
-        (models, model), (data, chosen) = _models(results), _data(results)
-        second = next(name for name in (*results.data, *SECOND_SETS) if name != chosen)
+        """Offers the models and the data sets of another table."""
+        (models, model), (data, first) = _models(results), _data(results)
+        second = next(name for name in (*results.data, *SECOND_SETS) if name != first)
         others = [(data_label(name), name) for name in results.data if name not in dict(DATA).values()]
         return {
             self.model: gr.Dropdown(models, value=model),
-            self.data: gr.Dropdown(data, value=chosen),
+            self.data: gr.Dropdown(data, value=first),
             self.second: gr.Dropdown([*others, *DATA], value=second),
         }
 
     def fit(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        """Fit on the first set, keep the curve, and check it on the second one if there is one."""
+        """Fits the curve on the first set, stores it, and checks it on the second set if there is one."""
         if self.services.settings.public:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
         curve = calibrate_on(self.services.models, name, self._allowed(data), self.services.settings.home, watch)
-        said = f"“x of 5” under {name.label} is now fitted on {curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
-        said = f"{said}; Compare uses it."
-        return self._checked(watch, name, second, said) if second else {self.tab.status: messages.lead(said)}
+        sentence = (
+            f"“x of 5” under {name.label} is now fitted on {curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
+        )
+        sentence = f"{sentence}; Compare uses it."
+        return self._checked(watch, name, second, sentence) if second else {self.tab.status: messages.lead(sentence)}
 
     def check(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
         return self._checked(watch, ModelName.parse(model or ""), second, "")
 
     def go_back(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        """Delete the user's own calibration."""
+        """Deletes the user's own calibration."""
         if self.services.settings.public:
             raise InputError(IS_PUBLIC)
         name = ModelName.parse(model or "")
         forget(self.services.models, name, self.services.settings.home)
-        said = f"“x of 5” under {name.label} is now the one fitted on {data_label(FITTED_ON)}."
-        return {self.tab.status: messages.lead(said), self.figure: hidden()}
+        sentence = f"“x of 5” under {name.label} is now the one fitted on {data_label(FITTED_ON)}."
+        return {self.tab.status: messages.lead(sentence), self.figure: hidden()}
 
-    def _checked(self, watch: Watch, model: ModelName, second: str | None, said: str) -> Update:
+    def _checked(self, watch: Watch, model: ModelName, second: str | None, sentence: str) -> Update:
         try:
-            found = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
-        except InputError as error:  # what was fitted before stays fitted
-            if not said:
+            result = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
+        except InputError as error:
+            # The fit, if there was one, stays.
+            if not sentence:
                 raise
-            return {self.tab.status: messages.lead(said) + messages.error_message(error), self.figure: hidden()}
-        head = messages.lead(said or f"“x of 5” under {model.label} is fitted on {data_label(found.fitted_on)}.")
-        figure = reliability(found.bins, data_label(found.data))
-        return {self.tab.status: head + messages.note(found.describe), self.figure: shown(figure)}
+            return {self.tab.status: messages.lead(sentence) + messages.error_message(error), self.figure: hidden()}
+        head = messages.lead(sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}.")
+        figure = reliability(result.bins, data_label(result.data))
+        return {self.tab.status: head + messages.note(result.describe), self.figure: visible(figure)}
 
     def _allowed(self, data: str | None) -> str:
         if not data:
@@ -119,5 +123,5 @@ def _models(results: Results) -> tuple[list[tuple[str, str]], str | None]:
 
 
 def _data(results: Results) -> tuple[list[tuple[str, str]], str | None]:
-    """The data sets of a table, and the last of them: files of the user's stand behind the others."""
+    """The data sets of a table, and the last of them: the user's own files come last."""
     return [(data_label(name), name) for name in results.data], results.data[-1]

@@ -1,4 +1,4 @@
-"""Evaluate, cost: quality against the size of the vectors, for dimensions and precisions, with the time of a search."""
+"""The tab Cost: quality against the size of the vectors by dimensions and precision, with the time of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gradio as gr
 from sbert_app.figures.evaluation import quality_and_size
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
@@ -21,7 +21,8 @@ from training.models.model import Model
 from training.names import ModelName
 from training.quantization import PRECISIONS
 
-NEAR = 1.0  # points of ρ ×100 that the recommended size may lose
+# The points of ρ ×100 that the recommended size may lose.
+NEAR = 1.0
 INTRO = (
     "A million vectors of 384 numbers in float32 take 1.5 GB. How much quality do smaller vectors cost? Each vector is "
     "cut after its first numbers and stored in float32, bf16, int8 and binary. Only models with Matryoshka training "
@@ -30,7 +31,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
+    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
     tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), "")
@@ -43,24 +44,24 @@ def build(services: Services) -> None:
         watch.report(0, f"Loading {model.label}")
         return result(measure_cost(services.models.get(model, Model), with_scores(pairs), watch), model, "Measured now")
 
-    def result(found: CostTable, model: ModelName, measured: str) -> Update:
-        near = found.smallest_within(NEAR)
+    def result(costs: CostTable, model: ModelName, measured: str) -> Update:
+        near = costs.smallest_within(NEAR)
         precisions = [(name, precision.label) for name, precision in PRECISIONS.items()]
         return {
             tab.status: macro("evaluate/cost_summary")(
                 model=model.label,
-                data=found.data,
-                full=found.cells[0],
+                data=costs.data,
+                full=costs.cells[0],
                 near=near,
                 near_label=PRECISIONS[near.precision].label,
                 points=NEAR,
             ),
-            figure: shown(quality_and_size(found)),
-            table: render("evaluate/templates/cost_table.html", table=found, precisions=precisions, measured=measured),
+            figure: visible(quality_and_size(costs)),
+            table: render("evaluate/templates/cost_table.html", table=costs, precisions=precisions, measured=measured),
         }
 
     def example() -> Update:
-        found = read_document(SHIPPED_COST, CostTable)
-        return result(found, ModelName.parse(found.model), "Shipped with the app, measured")
+        costs = read_document(SHIPPED_COST, CostTable)
+        return result(costs, ModelName.parse(costs.model), "Shipped with the app, measured")
 
     tab.wire(measure, pickers.inputs, {figure: hidden(), table: ""}, limit=1, example=example)

@@ -1,4 +1,4 @@
-"""Evaluate, error analysis: the pairs that a model rates far too high or too low, and the slices where it is weak."""
+"""The tab Error analysis: pairs that a model scores far too high or too low, and slices on which it is weak."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
@@ -27,21 +27,20 @@ from training.data.dataset import Dataset
 from training.models.model import Model
 from training.names import ModelName
 
-NO_WORD_MAP = "This model shows no tokens of its own here: its score cannot be decomposed by words."
-
-
-error_pair = macro("evaluate/error_pair")  # the chosen pair, its scores, and how to read the word map below
+NO_WORD_MAP = "The score of this kind of model cannot be decomposed by words."
+# The selected pair, its scores, and the legend of the word map below.
+error_pair = macro("evaluate/error_pair")
 
 
 class _Analysis(NamedTuple):
-    """The errors that are shown, and whose they are."""
+    """The errors on the page, and their model."""
 
     model: ModelName
     errors: ErrorAnalysis
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
+    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     _ErrorAnalysisTab(services).wire()
 
 
@@ -67,12 +66,12 @@ class _ErrorAnalysisTab:
         results = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
         self.tab.wire(self.analyze, self.pickers.inputs, {}, results, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
-        for chosen, other in ((self.over, self.under), (self.under, self.over)):
-            chosen.input(self._explain(other), [self.analysis, chosen], explained, **LATEST)
+        for radio, other in ((self.over, self.under), (self.under, self.over)):
+            radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
-        """Score the data set, or take the scores from the cache, and list the largest errors."""
-        spec, name = self.pickers.chosen(*values)
+        """Scores the data set, unless the cache has the scores, and lists the largest errors."""
+        spec, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
         home = self.services.settings.home
         pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
@@ -82,7 +81,7 @@ class _ErrorAnalysisTab:
         return {**update, **(self._explanation(spec, first) if first else {})}
 
     def example(self) -> Update:
-        """The errors by scores that ship. The words of a pair are shown when it is chosen: that takes the model."""
+        """The errors by shipped scores. The words of a pair need the model, and come when the pair is selected."""
         pairs, scores = shipped_scores(self.services.settings.home)
         spec = ModelName.parse(MODELS[0])
         return self.result(spec, pairs.name, pairs, scores.results[spec], explained=False)
@@ -105,14 +104,14 @@ class _ErrorAnalysisTab:
         }
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
-        """What the tab shows, with its lists of errors as tables."""
+        """The report of the tab, with its lists of errors as tables."""
         report, errors = self.of_tab(*parts), analysis.errors if analysis else ErrorAnalysis([], [], [])
         lists = {"Rated too high by the model": errors.over, "Rated too low by the model": errors.under}
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
 
     def _explain(self, other: gr.Radio) -> Callable[[_Analysis | None, int | None], Update]:
-        """The handler of a choice in one list, after which none is chosen in the ``other``."""
+        """The handler of a choice in one list, which clears the choice in the ``other``."""
 
         def explain(analysis: _Analysis | None, row: int | None) -> Update:
             if analysis is None or row is None:
@@ -123,7 +122,7 @@ class _ErrorAnalysisTab:
         return explain
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
-        """The pair, its words and how to read them, or the reason why that cannot be."""
+        """The pair with its word map, or the reason why there is none."""
         from training.evaluation.attribution import Attribution, attribute
         from training.models.cross_encoder import CrossEncoder
         from training.models.encoder import Encoder
@@ -131,35 +130,39 @@ class _ErrorAnalysisTab:
         scorer = self.services.models.get(model, Model)
         if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        found = attribute(scorer, pair.first, pair.second)
-        figure = word_map(found.words_a, found.words_b, found.matrix) if isinstance(found, Attribution) else None
-        return {self.pair: error_pair(pair, messages.attribution(found)), self.map: shown(figure)}
+        explanation = attribute(scorer, pair.first, pair.second)
+        figure = (
+            word_map(explanation.words_a, explanation.words_b, explanation.matrix)
+            if isinstance(explanation, Attribution)
+            else None
+        )
+        return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 
 def _error_list(label: str, name: str) -> gr.Radio:
     return gr.Radio([], label=label, min_width=340, elem_id=name, elem_classes="mistakes")
 
 
-def _choices(errors: list[RankedError], chosen: RankedError | None = None) -> gr.Radio:
-    """A choice for each pair; its value is the row of the pair in the data set."""
+def _choices(errors: list[RankedError], selected: RankedError | None = None) -> gr.Radio:
+    """A radio with a choice for each pair, whose value is the row of the pair in the data set."""
     choices = [
         (f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}", pair.row)
         for pair in errors
     ]
-    return gr.Radio(choices, value=chosen.row if chosen else None)
+    return gr.Radio(choices, value=selected.row if selected else None)
 
 
 def errors_table(errors: Sequence[RankedError]) -> Markup:
-    """The pairs of a list, the largest error first."""
+    """The pairs as a table, the largest error first."""
     columns = [("sentence", ""), ("sentence", ""), *((name, "number") for name in ("gold", "gold rank", "model rank"))]
     rows = [
-        (each.first, each.second, f"{each.gold:.2f}", f"{each.gold_rank:.2f}", f"{each.score_rank:.2f}")
-        for each in errors
+        (error.first, error.second, f"{error.gold:.2f}", f"{error.gold_rank:.2f}", f"{error.score_rank:.2f}")
+        for error in errors
     ]
     return macro("table")(columns, rows)
 
 
-def slices(found: Sequence[Slice]) -> Markup:
+def slices(parts: Sequence[Slice]) -> Markup:
     """ρ of each slice, grouped by property."""
-    groups = [(prop, list(group)) for prop, group in groupby(found, key=lambda each: each.by)]
+    groups = [(prop, list(group)) for prop, group in groupby(parts, key=lambda part: part.by)]
     return render("evaluate/templates/slices.html", groups=groups)

@@ -1,4 +1,4 @@
-"""Evaluate, folds: train on all folds but one, score on that one (argument similarity, the paper's section 4.3)."""
+"""The tab Folds: trains on all folds but one and scores that one (argument similarity, the paper's section 4.3)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from training.errors import UserFacingError
 BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
 DEFAULT_STEPS = 60
 INTRO = (
-    "Trains one run for each fold and scores it on the pairs of that fold, which it has not seen. The runs are on the "
-    "Train page too, and continue when you close this page. In the paper (Table 3, SBERT-AFS-base) ρ is 74.13 where "
-    "each topic is in the training data too, and 50.65 on a held-out topic. A file needs pairs with scores and, to "
-    "leave topics out, a column topic. Without a file, STSb dev is split by its genres."
+    "Start trains one run for each fold and scores it on the pairs of that fold, which it has not seen. The runs also "
+    "appear on the Train page, and continue when you close this page. In the paper (Table 3, SBERT-AFS-base) ρ is "
+    "74.13 where each topic is in the training data too, and 50.65 on a held-out topic. A file needs pairs with scores "
+    "and, to leave topics out, a column topic. Without a file, STSb dev is split by its genres."
 )
-EMPTY = messages.note("No folds yet. Start trains one run for each fold, about a minute each.")
+EMPTY = messages.note("No folds yet. Start trains one run for each fold.")
 
 
 def build(services: Services) -> None:
@@ -54,7 +54,7 @@ def build(services: Services) -> None:
     def start(
         file: str | None, split: str, k: float, base: str, steps: float | None, request: gr.Request, *how: str
     ) -> tuple[Any, Any]:
-        """Queue a run for each fold."""
+        """Queues a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
             path = chosen_name(services, file, *how) if file else pairs_by_genre(services.settings.home)
@@ -75,9 +75,9 @@ def build(services: Services) -> None:
 
 
 def score_table(experiment: Experiment) -> Markup:
-    """ρ of each fold before and after training on the rest, and their average."""
+    """A table of ρ on each fold before and after training on the others, with the averages."""
     cells = experiment.cells
-    scored = [(each.before, each.value) for each in cells if each.before is not None and each.value is not None]
+    scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
     return macro("evaluate/fold_scores")(
         data=experiment.record.name,
         split_by=experiment.record.by,

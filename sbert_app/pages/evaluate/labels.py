@@ -1,31 +1,53 @@
-"""Evaluate, triplets and labels: data without gold scores (the paper's section 4.4, and inference labels)."""
+"""The tabs Triplets and labels (the paper's section 4.4) and Transfer (its section 5): data without gold scores."""
 
 from __future__ import annotations
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.figures.evaluation import label_histograms
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.evaluate.pickers import ModelAndData
+from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
+from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.decisions import LabelScore, score_labels
+from sbert_app.services.results.transfer import (
+    TRANSFER_TASKS,
+    ClassificationData,
+    TransferScore,
+    load_task,
+    read_labelled,
+    score_transfer,
+    sentences_by_genre,
+)
 from training.catalogue import SCORED
+from training.errors import InputError, summary_of
 from training.models.model import Model
+from training.names import ModelName
 
 INTRO = (
     "Triplets (anchor, positive, negative): how often is the anchor closer to the positive than to the negative? The "
     "paper (Table 4, Wikipedia sections) reports 0.8042 for SBERT-WikiSec-base and 0.74 for Dor et al. Pairs with "
     "labels: does the cosine keep the order entailment, neutral, contradiction?"
 )
+GENRES = "STSb dev: news, captions or forums"
+TASKS = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TRANSFER_TASKS.items())]
+MAX_CLASSES_LISTED = 8
+TRANSFER_INTRO = (
+    "How well do sentence embeddings serve a classifier for another task? The encoder stays frozen, and logistic "
+    "regression is scored by ten-fold cross-validation. Rows that share a sentence stay in one fold. A file needs "
+    "sentences or pairs, and a label for each."
+)
 
 
 def build(services: Services) -> None:
+    """Builds the tab Triplets and labels inside the open Blocks."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
     ids = ("score-labels", "stop-labels", "labels-status")
@@ -37,11 +59,60 @@ def build(services: Services) -> None:
         from training.data.transforms import TRIPLET_ROWS, transform_for
 
         model, data = pickers.loaded(*values)
-        if data.kind == SCORED:  # become triplets, as in training
+        if data.kind == SCORED:
+            # Pairs with scores become triplets, as in training.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         result = score_labels(services.models.get(model, Model), data, watch)
-        told = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
+        facts = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
         figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
-        return {tab.status: render("evaluate/templates/label_scores.html", **told), spread: shown(figure)}
+        return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
 
     tab.wire(score, pickers.inputs, {spread: hidden()})
+
+
+def build_transfer(services: Services) -> None:
+    """Builds the tab Transfer: logistic regression on frozen embeddings, in ten folds, as SentEval does."""
+    gr.HTML(messages.note(TRANSFER_INTRO))
+    with gr.Row():
+        models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
+        data = gr.Dropdown(
+            TASKS, value=GENRES, label="Task", info="Or your own file", min_width=240, elem_id="transfer-data"
+        )
+        file = file_and_data(data, min_width=260, elem_id="transfer-file")
+    options = UploadOptions(file, "transfer")
+    ids = ("score-transfer", "stop-transfer", "transfer-status")
+    tab = MeasureTab.build(services, "transfer", "Score", ids, "")
+    report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
+
+    def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
+        if not models:
+            raise InputError("choose at least one model")
+        specs = [ModelName.parse(model) for model in models]
+        home = services.settings.home
+        if file:
+            rows = read_labelled(chosen_name(services, file, *how))
+        else:
+            rows = sentences_by_genre(home) if name == GENRES else load_task(name, home)
+        return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
+
+    tab.wire(score, [models, data, file, *options.inputs], {})
+
+
+def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
+    """The accuracy of each model, or the reason why it has none, above that of the largest class."""
+    best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
+    return render(
+        "evaluate/templates/transfer_scores.html",
+        data=data,
+        classes=data.classes[:MAX_CLASSES_LISTED],
+        rows=[(model.label, score) for model, score in zip(models, scores, strict=True)],
+        best=best,
+    )
+
+
+def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:
+    """The score, or the reason why there is none, so that the other models still get theirs."""
+    try:
+        return score_transfer(services.models.get(model, Model), data, watch)
+    except InputError as error:
+        return summary_of(error)

@@ -1,4 +1,4 @@
-"""Pickers of the Evaluate page: models known by name and runs, data sets, a file."""
+"""The pickers of the Evaluate page: models by name and runs, data sets, a file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MODELS = (
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
 DATA = data_choices("scores")
 MOST_ROWS = 20_000
-OR_HUB = "Or type hf:<org>/<name>"
+OR_HUB = "Or hf:<org>/<name>"
 
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
-    """A dropdown of models by name, multiselect where ``value`` is a list; runs are added when the page is opened."""
+    """A dropdown of models by name, for several if ``value`` is a list; runs are added when the page is opened."""
     several, info = not isinstance(value, str), f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     options |= {"value": list(value) if several else value, "multiselect": several}
     picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
@@ -40,19 +40,20 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
 
 
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
-    """Upload of one file; while there is one, the picker of a data set that it replaces is hidden."""
+    """The upload of one file; while there is one, the picker of the data set that it replaces is hidden."""
     file = gr.File(label="Your own file", height=120, **options)
     gr.on([file.upload, file.clear], lambda path: gr.update(visible=path is None), file, named, **EVERY)
     return file
 
 
 class ModelAndData:
-    """The pickers of a tab that measures one model on one data set: the model, the data or a file, how that is read.
+    """The pickers of a tab that measures one model on one data set: the model, and the data set or a file.
 
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-    tab.wire(measure, pickers.inputs, …)     measure(watch, *values): model, name = pickers.chosen(*values)
-                                             or model, data = pickers.loaded(*values)
-                                             or, of several, models, data = values[0], pickers.rows(*values[1:])
+    tab.wire(measure, pickers.inputs, …)
+
+    `measure(watch, *values)` gets the model and the name of the data by ``pickers.named(*values)``, or with the rows
+    by ``pickers.loaded(*values)``. With several models, ``pickers.rows(*values[1:])`` has the rows.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ModelAndData:
         value: str,
         models: str | Sequence[str] = MODELS[0],
     ) -> None:
-        """Build them inside the open Blocks; ``prefix`` is that of their ids. A list of ``models``: several."""
+        """Builds the pickers inside the open Blocks; ids begin with ``prefix``, a list of ``models`` allows several."""
         self._services = services
         with gr.Row():
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
@@ -71,19 +72,19 @@ class ModelAndData:
             file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
 
-    def chosen(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
-        """The model, and the name of the data for the loaders. InputError unless a visitor may name them."""
+    def named(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
+        """The model, and the name of the data for the loaders. InputError if a visitor may not name them."""
         name = self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
         return ModelName.parse(model or ""), name
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
-        """The model and the rows. InputError as `chosen`, or if they cannot be read."""
+        """The model and the rows. InputError if a visitor may not name them or they cannot be read."""
         return ModelName.parse(model or ""), self.rows(*data)
 
     def rows(self, *data: Any) -> Dataset:
-        """The rows alone: the first 20,000, with a note if there are more."""
+        """The first 20,000 rows, with a note if there are more."""
         from training.data.load import load_data
 
-        _, name = self.chosen(MODELS[0], *data)
+        _, name = self.named(MODELS[0], *data)
         rows = load_data(name, self._services.settings.home, split="test")
         return rows if len(rows) <= MOST_ROWS else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")

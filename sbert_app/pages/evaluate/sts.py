@@ -1,7 +1,7 @@
-"""Evaluate, sentence similarity: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
+"""The tab Sentence similarity: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
 
-The tab opens with the table that ships with the app. "Measure" fills another one, cell by cell; cells that were
-measured before come from the cache.
+The tab opens with a shipped table. "Measure" fills another one cell by cell; cells that were measured before come from
+the cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.calibration import CalibrationSection
-from sbert_app.pages.evaluate.pickers import DATA, model_dropdown
+from sbert_app.pages.evaluate.pickers import DATA, OR_HUB, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.grid import ResultGrid, evaluate_grid, make_grid
@@ -56,12 +56,12 @@ PEARSON_CAUTION = (
     "Pearson r measures how linear the relation is, not how well the order is kept. Reimers et al. (2016) show that it "
     "is a poor measure for STS; the paper (section 4) reports Spearman ρ."
 )
-CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: it has one score, which stands under every similarity."
+CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: its one score is repeated for every similarity."
 AVERAGE_NOTE = "The average leaves out STSb train and dev, on which models are selected."
 SEEN_NOTE = (
     f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017, so the built-in cross-encoders, which were trained "
-    "on it, have seen about a third of STS12 and half of STS14. Judge them, and runs trained on STSb, by STSb. Of the "
-    "1,379 pairs of STSb test 12 are in STSb train, and 249 share a sentence with it."
+    "on it, have seen about a third of STS12 and half of STS14. Compare them, and runs trained on STSb, on STSb only. "
+    "Of the 1,379 pairs of STSb test 12 are in STSb train, and 249 share a sentence with it."
 )
 SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, measured in the same run"
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
@@ -73,7 +73,7 @@ SCATTER_NOTE = (
 
 
 class _Display(NamedTuple):
-    """How the results are shown: the values of the controls, in their order."""
+    """The display of the results: the values of its controls, in their order."""
 
     similarity: str = "cosine"
     pearson: bool = False
@@ -86,7 +86,7 @@ class _Display(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Of the settings that change it."""
+        """The title of the fold with the controls."""
         statistic = STATISTICS[self.metric.statistic]
         return f"{statistic} of the {SIMILARITIES[self.similarity].label}; rows from the paper: {self.papers}"
 
@@ -99,7 +99,7 @@ def build(services: Services) -> None:
 
 
 class _SimilarityTab:
-    """The components and their event handlers. Until something is measured here, the shipped results are shown."""
+    """The components and their event handlers. Until something is measured here, the tab shows shipped results."""
 
     def __init__(self, services: Services, shipped: PrecomputedResults) -> None:
         self.services = services
@@ -109,7 +109,7 @@ class _SimilarityTab:
             options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
             self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
             options = {"value": ["stsb:test"], "multiselect": True, "scale": 2, "elem_id": "evaluate-data"}
-            self.data = open_dropdown("Data sets", DATA, "Or type hf:<org>/<name>", **options)
+            self.data = open_dropdown("Data sets", DATA, OR_HUB, **options)
             self.files = gr.File(
                 label="Your own files",
                 file_count="multiple",
@@ -119,7 +119,10 @@ class _SimilarityTab:
                 elem_id="evaluate-files",
             )
         self.how = UploadOptions(self.files, "evaluate")
-        ids, stopped = ("measure", "stop-measure", "evaluate-status"), "stopped: what was measured until then is shown"
+        ids, stopped = (
+            ("measure", "stop-measure", "evaluate-status"),
+            "stopped: the table has what was measured until then",
+        )
         self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, "", stopped=stopped)
         with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
@@ -135,7 +138,8 @@ class _SimilarityTab:
         table = tabulate(shipped, Metric())
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
-        with gr.Column() as self.two:  # hidden where fewer than two models have a figure
+        # Hidden while fewer than two models have a figure.
+        with gr.Column() as self.two:
             gr.HTML(messages.section("Is the difference real?"))
             with gr.Row():
                 choices = _model_choices(shipped)
@@ -144,7 +148,8 @@ class _SimilarityTab:
                 options = {"min_width": 220, "elem_id": "second-model"}
                 self.second = gr.Dropdown(choices, value=second, label="Second model", **options)
             self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
-        with gr.Column() as self.one:  # hidden where none has
+        # Hidden while no model has a figure.
+        with gr.Column() as self.one:
             gr.HTML(messages.section("Quality and speed"))
             self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
             gr.HTML(messages.note(SCATTER_NOTE))
@@ -160,23 +165,34 @@ class _SimilarityTab:
 
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]
-        shown = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
-        shown += [self.display, *self.calibration.pickers]
+        outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
+        outputs += [self.display, *self.calibration.pickers]
+
+        def show_shipped(*values: Any) -> Update:
+            return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
+
+        def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
+            return differences(grid or self.shipped, first, second, _Display(*values).metric)
+
+        def export(grid: ResultGrid | None, *values: Any) -> str:
+            display = _Display(*values)
+            return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
+
         on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
-        self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *shown])
-        self.back.click(self.show_shipped, display, [self.grid, self.tab.status, self.back, *shown], **PRIVATE)
+        self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
+        self.back.click(show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
         for control in (self.similarity, self.pearson, self.paper):
-            control.change(self.show, [self.grid, *display], shown, **LATEST)
-        self.format.input(self.export, [self.grid, *display], self.text, **LATEST)
+            control.change(self.show, [self.grid, *display], outputs, **LATEST)
+        self.format.input(export, [self.grid, *display], self.text, **LATEST)
         pair = [self.grid, self.first, self.second, *display]
         for picker in (self.first, self.second):
-            picker.input(self.describe_difference, pair, self.differences, **LATEST)
+            picker.input(describe_difference, pair, self.differences, **LATEST)
 
     def measure(
         self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any
     ) -> Iterator[Update]:
-        """Fill a grid, and show each cell when it is measured. ``values``: of the display, and how to read files."""
+        """Fills a grid and shows each cell once it is measured. ``values``: the display, then options of the files."""
         display, how = _Display(*values[:DISPLAYED]), values[DISPLAYED:]
         try:
             names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
@@ -189,16 +205,16 @@ class _SimilarityTab:
             evaluate_grid(grid, self.services.models, self.services.settings.home, watch)
             return {self.tab.status: ""}
 
-        shown = 0
+        cells = 0
         for update in self.tab.run(request, work, {}):
-            if grid.done > shown:
-                shown = grid.done
+            if grid.done > cells:
+                cells = grid.done
                 update[self.table] = score_table(grid, tabulate(grid, display.metric, display.papers))
             yield update
         yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show(grid, *display)}
 
     def show(self, grid: ResultGrid | None, *values: Any) -> Update:
-        """Everything that depends on the results and on how they are displayed."""
+        """The updates of all components that depend on the results and their display."""
         results, display = grid or self.shipped, _Display(*values)
         table = tabulate(results, display.metric, display.papers)
         first, second = _two_best(table)
@@ -216,24 +232,13 @@ class _SimilarityTab:
             **self.calibration.show(results),
         }
 
-    def show_shipped(self, *values: Any) -> Update:
-        """Back to the table that the page opened with."""
-        return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
-
-    def describe_difference(self, grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
-        return differences(grid or self.shipped, first, second, _Display(*values).metric)
-
-    def export(self, grid: ResultGrid | None, *values: Any) -> str:
-        display = _Display(*values)
-        return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
-
 
 def _model_choices(results: Results) -> list[tuple[str, str]]:
     return [(ModelName.parse(model).label, model) for model in results.models]
 
 
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
-    """The two best models by the fullest column; models that were trained on its pairs come last."""
+    """The two best models on the fullest column; models that were trained on its pairs come last."""
     name = _fullest(table, table.columns).name
     ranking = sorted(
         (name in row.trained_on, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
@@ -249,9 +254,9 @@ def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
 
 
 def _scatter(results: Results, table: ResultTable) -> Any:
-    """Quality against speed, by the average, or by a set that no model was trained on where some have seen others."""
-    seen = {name for row in table.rows for name in row.trained_on}
-    unseen = [column for column in table.columns if column.name not in seen]
+    """Quality against speed: on average, or on a set that no model was trained on if some models have seen others."""
+    trained_on = {name for row in table.rows for name in row.trained_on}
+    unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
     column = _fullest(table, tests or unseen or table.columns)
     points = []
@@ -266,11 +271,12 @@ def _scatter(results: Results, table: ResultTable) -> Any:
 
 
 def score_table(results: Results, table: ResultTable) -> Markup:
-    """The table, where its figures come from, and notes on how to read them."""
+    """The table, the origin of its figures, and notes on how to read them."""
     return render(
         "evaluate/templates/score_table.html",
         results=results,
-        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,  # the grid may be growing
+        # The list is a copy, as the grid may be growing.
+        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity].label,
         table=table,
@@ -286,14 +292,15 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 def _ranking(results: Results, table: ResultTable) -> Markup:
     """Ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
-    models = [row.model for row in table.rows if column.name not in row.trained_on]  # as those that may be the best
-    found = rank_models(results, column.name, table.metric, models or None)
-    labels = {each.name: ModelName.parse(each.name).label for each in found.standings}
-    return macro("ranking")(found, labels, f"by {column.label}", "Paired bootstrap", "models")
+    # Like the best of the table, the ranking leaves out models that were trained on the pairs.
+    models = [row.model for row in table.rows if column.name not in row.trained_on]
+    ranking = rank_models(results, column.name, table.metric, models or None)
+    labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
+    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", "models")
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
-    """For each data set that both models have: is one better than the other?"""
+    """A sentence for each data set that both models have: whether one is better than the other."""
     if not a or not b:
         return Markup()
     first, second = (ModelName.parse(model).label for model in (a, b))
@@ -312,9 +319,9 @@ def _notes(table: ResultTable) -> list[str]:
         AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
         SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
-    if hosts := {each.address for row in table.rows if (each := ModelName.parse(row.model).endpoint)}:
+    if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:
         notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True
-    if table.system_rows:  # those between the rows that were measured and the paper's
+    if table.system_rows:
         seeds = {system.label: system.seeds for system in shipped_systems()}
         trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
         notes[f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."] = True
@@ -322,7 +329,7 @@ def _notes(table: ResultTable) -> list[str]:
 
 
 def _failures(table: ResultTable) -> list[dict[str, str]]:
-    """Each reason once, with the cells that it leaves empty."""
+    """The reasons for empty cells, each once, with the cells."""
     by_reason: dict[str, list[str]] = {}
     for row in table.rows:
         for name, reason in row.failures.items():

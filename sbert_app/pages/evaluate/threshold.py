@@ -1,4 +1,4 @@
-"""Evaluate, threshold: which model separates matches from other pairs best, and from which similarity on."""
+"""The tab Threshold: the model that separates matches from other pairs best, and its threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
 from sbert_app.pages.components.events import EVERY, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.evaluate.pickers import ModelAndData
@@ -31,13 +31,13 @@ from training.names import ModelName
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
 LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
 INTRO = (
-    "Which model finds matches best, and from which similarity on is a pair a match? Upload pairs with labels (1 and "
+    "Which model finds matches best, and how similar must the sentences of a match be? Upload pairs with labels (1 and "
     "0, yes and no, entailment) or gold scores."
 )
 
 
 def build(services: Services) -> None:
-    """Build the tab inside the open Blocks; it opens with an example that ships measured."""
+    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
     with (
@@ -47,7 +47,7 @@ def build(services: Services) -> None:
         precision = gr.Number(
             LEAST_PRECISION,
             label="Precision of at least",
-            info="Of the pairs above the threshold, so many are matches",
+            info="The share of matches among the pairs above the threshold",
             minimum=0.01,
             maximum=0.999,
             step=0.01,
@@ -77,14 +77,14 @@ def build(services: Services) -> None:
     shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
     report_button(services, *of_page("Threshold", shows, [precision, match_from]), "threshold")
 
-    def result(found: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
-        taken = found.to_take
+    def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
+        taken = decisions.to_take
         decision, similarity = taken.on_data.decision, taken.on_data.similarity
-        curves = {each.label: each.on_data.decision for each in found.models}
+        curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
-            tab.status: decisions_table(found, data_label(rows.name), [*rows.notes, *notes], use),
-            curve: shown(figures.precision_recall(decision, criterion_labels(decision), curves)),
-            by_threshold: shown(figures.by_threshold(decision, similarity, taken.label)),
+            tab.status: decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
+            curve: visible(figures.precision_recall(decision, criterion_labels(decision), curves)),
+            by_threshold: visible(figures.by_threshold(decision, similarity, taken.label)),
             meaning: gr.update(visible=True),
         }
 
@@ -92,20 +92,22 @@ def build(services: Services) -> None:
         watch: Watch, precision: float | None, match_from: float | None, models: list[str], *values: str
     ) -> Update:
         if match_from is None:
-            raise InputError("say from which gold score on a pair is a match, such as 4")
+            raise InputError("type the gold score from which a pair is a match, such as 4")
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*values)
         home = services.settings.home
-        found = decide_models(names, rows, services.models, home, criteria, match_from, watch)
-        return result(found, rows, _use(services, *values))
+        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
+        return result(decisions, rows, _use(services, *values))
 
     def example() -> Update:
         rows, scores = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {scores.origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
-        found = decide_results({name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
-        return result(found, rows, _use(services, rows.name, None), [note])
+        decisions = decide_results(
+            {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria
+        )
+        return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
     tab.wire(find, [precision, match_from, *pickers.inputs], nothing, example=example)
@@ -116,7 +118,7 @@ def _settings(precision: float | None, match_from: float | None) -> str:
 
 
 def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:
-    """A function that makes the link by which Bulk scores the file, or another, with a model and a threshold."""
+    """A function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:
         encoding, sheet, *columns = how
@@ -127,8 +129,8 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
         # Bulk scores with bi-encoders.
         if opener_of(model, services.settings.home).type is not VectorModel:
             return ""
-        chosen = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
+        settings = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
         at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}
-        return use_link("bulk?" + urlencode({key: value for key, value in (query | chosen | at).items() if value}))
+        return use_link("bulk?" + urlencode({key: value for key, value in (query | settings | at).items() if value}))
 
     return link

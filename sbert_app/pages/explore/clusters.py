@@ -1,4 +1,4 @@
-"""The Clusters tab of the Explore page: clusters by density or from a tree, with their keywords and sentences."""
+"""The tab Clusters: clusters by density, k-means or a tree, with their keywords and sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, current_clusters, opened, shorten
 from sbert_app.services.background.watch import Watch
@@ -26,7 +26,8 @@ from sbert_app.services.files.writers import save_table
 from training.errors import InputError, UserFacingError
 
 MAX_CLUSTERS_SHOWN = 30
-MAX_LISTED = 100  # sentences of a cluster; all are in the file
+# The page lists so many sentences of a cluster, the file all.
+MAX_LISTED = 100
 CLUSTERING_NOTES = {
     HDBSCAN: (
         "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
@@ -34,7 +35,7 @@ CLUSTERING_NOTES = {
     ),
     K_MEANS: (
         "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
-        "sentence is left out, also where nothing is dense."
+        "sentence is left out, even where nothing is dense."
     ),
     HIERARCHICAL: (
         "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
@@ -54,7 +55,7 @@ PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting(
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
+    """Builds the tab inside the open gr.Tab; the clusters of a corpus are found when the tab is opened."""
     _ClustersTab(services, shared).wire()
 
 
@@ -63,7 +64,8 @@ class _ClustersTab:
         self.services = services
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
         self.edits = edit_store(services.settings.home)
-        self.shown_for = gr.State(None)  # the open corpus whose clusters are shown
+        # The corpus whose clusters are on the page.
+        self.shown_for = gr.State(None)
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
             methods, most = list(METHODS.items()), f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences"
@@ -119,23 +121,24 @@ class _ClustersTab:
             if values[0] is None or shown_for == values[0]:
                 yield {self.task.status: gr.skip()}
             else:
-                yield {self.task.status: FINDING}  # the first progress is seconds away where UMAP is compiled
+                # Where UMAP is compiled first, progress takes seconds to begin.
+                yield {self.task.status: FINDING}
                 yield from find(request, *values)
 
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
-        found = [self.open_corpus, self.clustering]
+        states = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]
         for events, change, values in (
             ([self.rename.click, self.name.submit], self._rename, [self.renamed, self.name]),
             ([self.merge.click], partial(merge, self.edits), [self.merged]),
             ([self.undo.click], lambda key, _: self.edits.change(key, lambda _: ClusterEdits()), []),
         ):
-            edit = gr.on(events, partial(self.change, change), [*found, *values], changed, **PRIVATE)
+            edit = gr.on(events, partial(self.change, change), [*states, *values], changed, **PRIVATE)
             self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
-        """Another corpus was opened: clear the clusters of the last one."""
+        """Clears the clusters of the last corpus when another one is opened."""
         return {self.task.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
 
     def find(self, watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *controls: Any) -> Update:
@@ -145,18 +148,18 @@ class _ClustersTab:
         count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        found = current_clusters(embeddings, embedded, settings, watch)
-        groups = describe_clusters(embedded, found.labels, found.names)
+        edited = current_clusters(embeddings, embedded, settings, watch)
+        groups = describe_clusters(embedded, edited.labels, edited.names)
         seconds, folder = time.perf_counter() - started, self.services.temp.new_folder("explore")
         choices = [
-            (" ".join(filter(None, (f"{each.number}:", each.title, f"({len(each.rows):,})"))), each.number - 1)
-            for each in groups
-            if each.number
+            (" ".join(filter(None, (f"{group.number}:", group.title, f"({len(group.rows):,})"))), group.number - 1)
+            for group in groups
+            if group.number
         ]
         return {
             self.task.status: clusters_status(groups, embedded, method, seconds),
             self.table: clusters(groups, embedded.corpus),
-            self.download: shown(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
+            self.download: visible(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
             self.shown_for: open_corpus,
             self.clustering: Clustering(settings, clustering.changes),
             self.edit: gr.update(visible=bool(choices)),
@@ -167,7 +170,7 @@ class _ClustersTab:
     def change(
         self, change: Callable[..., object], open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any
     ) -> Update:
-        """Change the clusters that are shown by ``change(key, clusters, *values)``, or say why that is impossible."""
+        """Applies ``change(key, clusters, *values)`` to the clusters on the page, or shows its error."""
         settings, embeddings = clustering.settings, self.services.embeddings
         try:
             embedded = opened(open_corpus).embed(embeddings)
@@ -176,10 +179,10 @@ class _ClustersTab:
             return {self.edit_note: messages.error_message(error)}
         return {self.clustering: Clustering(settings, clustering.changes + 1), self.edit_note: "", self.name: ""}
 
-    def _rename(self, key: str, found: EditedClusters, label: int | None, name: str) -> None:
+    def _rename(self, key: str, edited: EditedClusters, label: int | None, name: str) -> None:
         if label is None:
             raise InputError("choose a cluster to rename.")
-        rename(self.edits, key, found, int(label), name or "")
+        rename(self.edits, key, edited, int(label), name or "")
 
     def _no_clusters(self) -> Update:
         return {self.table: "", self.download: hidden(), self.edit: hidden()}
@@ -189,11 +192,11 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
     is_tree = method == HIERARCHICAL
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
     visible = (method == HDBSCAN, is_tree, is_tree and cut == BY_COSINE, by_number)
-    return [gr.update(visible=each) for each in visible]
+    return [gr.update(visible=is_visible) for is_visible in visible]
 
 
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
-    """How many clusters there are, what is in none, and how they were found."""
+    """The number of clusters, of sentences in none, and the method."""
     clusters = [group for group in groups if group.number]
     return macro("explore/clusters_status")(
         clusters=len(clusters),
@@ -206,14 +209,14 @@ def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method:
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
-    """A card for each cluster: its size, keywords and the sentences nearest to its centre."""
-    found = [group for group in groups if group.number]
+    """A card for each cluster with its size, its keywords and the sentences nearest to its centre."""
+    numbered = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",
-        clusters=found[:MAX_CLUSTERS_SHOWN],
+        clusters=numbered[:MAX_CLUSTERS_SHOWN],
         most=MAX_LISTED,
         sentences=lambda rows: [shorten(corpus.sentences[row]) for row in rows],
-        more=max(0, len(found) - MAX_CLUSTERS_SHOWN),
+        more=max(0, len(numbered) - MAX_CLUSTERS_SHOWN),
         unclustered=_unclustered(groups),
     )
 

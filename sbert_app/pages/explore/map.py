@@ -1,8 +1,8 @@
-"""The Map tab of the Explore page: the corpus as points, close together where their embeddings are.
+"""The tab Map: the sentences of a corpus as points, close together if their embeddings are.
 
 Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a second model the two
-maps are aligned, shown side by side or with the points moving from one to the other. assets/explore.js handles
-clicks on points, lassos and the slider, for which Gradio's Plot has no events, and draws what is selected or found.
+maps are aligned, side by side or with points that move from one to the other. assets/explore.js handles clicks on
+points, lassos and the slider, for which Gradio's Plot has no events, and highlights selected sentences.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gradio as gr
 from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
@@ -50,6 +50,8 @@ from training.names import ModelName
 
 
 class AtlasExport:
+    """The export of the corpus with its map and clusters for the command embedding-atlas."""
+
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
@@ -59,7 +61,7 @@ class AtlasExport:
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
-        """Connect the button; the map that is exported has the settings of these components, in 2-D."""
+        """Connects the button; the exported map is in 2-D and has the settings of these components."""
         inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
         empty = {self.file: hidden()}
         self.tab.wire(self.export, inputs, empty, limit=1)
@@ -78,17 +80,18 @@ class AtlasExport:
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        found = current_clusters(embeddings, embedded, clustering.settings, watch)
-        clusters = describe_clusters(embedded, found.labels, found.names)
+        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
+        clusters = describe_clusters(embedded, edited.labels, edited.names)
         folder = self.services.temp.new_folder("explore")
         file, settings = folder / "atlas.parquet", MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
         cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        drawn = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
-        status = macro("explore/atlas")(rows=len(embedded), drawn=drawn, options=OPTIONS)
-        return {self.tab.status: status, self.file: shown(str(file))}
+        points = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
+        return {self.tab.status: status, self.file: visible(str(file))}
 
 
-SUGGESTED = "suggested"  # until a corpus is open
+# The colour until a corpus is open.
+SUGGESTED = "suggested"
 HINT = messages.note("Click a point to list its nearest sentences here.")
 
 
@@ -100,7 +103,8 @@ class _MapTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
-        self.shown = gr.State(None)  # (open corpus, controls) of the map; Gradio may send one change twice
+        # The `_version` of the map on the page: Gradio may send one change twice.
+        self.current = gr.State(None)
         with gr.Row(elem_classes="explore-map"):
             with gr.Column(scale=8, min_width=320):
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -119,7 +123,8 @@ class _MapTab:
                     [("as the corpus suggests", SUGGESTED)],
                     value=SUGGESTED,
                     label="Colour by",
-                    allow_custom_value=True,  # what the address names before the choices of the corpus are known
+                    # The address may name a column before the corpus is open.
+                    allow_custom_value=True,
                     elem_id="map-colour",
                 )
                 self.query = gr.Textbox(
@@ -165,19 +170,24 @@ class _MapTab:
             *(self.seed, self.second, self.pooling, self.layout, self.pairs),
             self.names,
         ]
-        inputs = [self.shown, self.open_corpus, self.clustering, *controls]
-        stopped: Update = {self.shown: None}  # the last map stays
+        inputs = [self.current, self.open_corpus, self.clustering, *controls]
+        # After a stop the last map stays.
+        stopped: Update = {self.current: None}
         empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
-        draw = self.task.handler(self.draw, empty, stopped, unless=self._is_shown)
+
+        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+            return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
+
+        draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
 
         def draw_at(events: Any) -> Any:
             return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
 
         offered = [self.colour, self.query, self.pairs, self.second, self.nearest, *self.panel.outputs]
-        known = [self.open_corpus, self.panel.picked, self.colour]
-        draw_at(self.open_corpus.change(self.opened, known, offered, **PRIVATE).then)
+        state = [self.open_corpus, self.panel.picked, self.colour]
+        draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
         for event in self.panel.wire(self.slider):
-            recoloured = [self.colour, self.shown]
+            recoloured = [self.colour, self.current]
             draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
         draw_at(self.clustering.change)
         self.colour.input(
@@ -194,9 +204,9 @@ class _MapTab:
         self.slider.click(self.show_nearest, [self.open_corpus, self.second, self.pooling], self.nearest, **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows, colour: str) -> Update:
-        """A corpus was opened: offer its columns, its pairs, and the models that exist by now.
+        """Offers the columns and pairs of a corpus that was just opened, and the models.
 
-        Under another model the same corpus keeps its colour and what is selected.
+        The same corpus under another model keeps its colour and its selection.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
@@ -204,10 +214,12 @@ class _MapTab:
         choices = self._colours(open_corpus)
         is_known = colour in [value for _, value in choices]
         is_same = is_known and picked.corpus == open_corpus.corpus
-        is_asked = is_known and not picked.corpus  # by the address
+        is_in_address = is_known and not picked.corpus
         return {
-            self.colour: gr.Dropdown(choices, value=colour if is_same or is_asked else first_colour(corpus)),
-            self.query: gr.skip() if is_same else gr.update(visible=True if is_asked and colour == QUERY else "hidden"),
+            self.colour: gr.Dropdown(choices, value=colour if is_same or is_in_address else first_colour(corpus)),
+            self.query: gr.skip()
+            if is_same
+            else gr.update(visible=True if is_in_address and colour == QUERY else "hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.second: gr.Dropdown(
                 [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.list())]
@@ -217,14 +229,14 @@ class _MapTab:
         }
 
     def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
-        """A group was saved or deleted: colour by groups, while there are some."""
+        """Colours by groups after one was saved or deleted, as long as there are some."""
         if open_corpus is None:
-            return {self.shown: gr.skip()}
+            return {self.current: gr.skip()}
         if self.panel.groups_of(open_corpus):
             colour = GROUPS
         elif colour == GROUPS:
             colour = first_colour(self.services.embeddings.corpus(open_corpus.corpus))
-        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.shown: None}
+        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.current: None}
 
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
@@ -244,39 +256,25 @@ class _MapTab:
         key = (open_corpus, result.key, controls)
         plot = self.plots.get(key)
         if plot is None:
-            plot = self._plot(watch, result, topics, open_corpus, clustering, controls)
+            if controls.colour == TOPIC:
+                colouring: Colouring = topic_labels(topics[0])
+            else:
+                colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
+                if result.rows is not None and colouring is not None:
+                    colouring = colouring.of(result.rows)
+            figure = make_figure(result, controls, colouring, topics if controls.names else ())
+            # The form that is sent to the browser.
+            plot = self.plot.postprocess(figure)
             depends_on_more = controls.colour in (CLUSTER, GROUPS, QUERY) or result.embedded[0].corpus.gold is not None
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
         is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
             self.task.status: self._map_status(result, controls),
-            self.plot: shown(plot),
+            self.plot: visible(plot),
             self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
-            self.shown: _wanted(open_corpus, clustering, controls),
+            self.current: _version(open_corpus, clustering, controls),
         }
-
-    def _plot(
-        self,
-        watch: Watch,
-        result: MapResult,
-        topics: tuple[Topics, Topics],
-        open_corpus: OpenCorpus,
-        clustering: Clustering,
-        controls: MapControls,
-    ) -> Any:
-        """The figure, as the browser gets it."""
-        if controls.colour == TOPIC:
-            colouring: Colouring = topic_labels(topics[0])
-        else:
-            colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
-            if result.rows is not None and colouring is not None:
-                colouring = colouring.of(result.rows)
-        return self.plot.postprocess(make_figure(result, controls, colouring, topics if controls.names else ()))
-
-    def _is_shown(self, shown: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
-        """Whether the map is there that the controls ask for, or none can be."""
-        return open_corpus is None or shown == _wanted(open_corpus, clustering, MapControls(*values))
 
     def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
         if open_corpus is None:
@@ -295,11 +293,11 @@ class _MapTab:
         pairs = pair_distances(result, gold) if gold is not None and controls.pairs else None
         run_id = ModelName.parse(result.embedded[-1].model).run_id
         if len(result.embedded) == 2 and run_id is not None:
-            found = self.services.jobs.store.get(run_id)
-            base = found.config.base
-            run = {"name": found.name, "base": base, "is_base": base == result.embedded[0].model}
+            trained = self.services.jobs.store.get(run_id)
+            base = trained.config.base
+            run = {"name": trained.name, "base": base, "is_base": base == result.embedded[0].model}
         return map_status(result, pairs, run)
 
 
-def _wanted(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
+def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

@@ -1,4 +1,4 @@
-"""The figure of the Map tab: which colours, lines and titles the controls ask for."""
+"""The figure of the tab Map: turns the controls into colours, lines, names and titles."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, P
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName
 
-NEAREST = 10  # sentences listed for a clicked point
+# A click on a point lists so many sentences.
+NEAREST = 10
 BEFORE_AFTER = ("before", "after")
-
-# What the points are coloured by
+# The ways to colour points.
 NOTHING, TOPIC, QUERY, CLUSTER, GROUPS, COLUMN = "", "topic", "query", "cluster", "groups", "column:"
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
 NO_GROUP = "in no group"
 
 
 class MapControls(NamedTuple):
-    """The values of the tab's controls, in their order."""
+    """The values of the controls of the tab, in their order; ``pooling`` is of the second model, "" for its own."""
 
     colour: str
     query: str
@@ -42,10 +42,10 @@ class MapControls(NamedTuple):
     min_dist: float
     seed: int
     second: str
-    pooling: str  # of the second model; "" is its own
+    pooling: str
     layout: str
     pairs: bool
-    names: bool = True  # keywords are written onto the map
+    names: bool = True
 
     def request(self, open_corpus: OpenCorpus) -> MapRequest:
         dimensions = 2 if self.dimensions == "2-D" else 3
@@ -60,15 +60,15 @@ class MapControls(NamedTuple):
 
 
 def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()) -> Any:
-    """One map, or two side by side, or one whose points can move from the first to the second.
+    """One map, two side by side, or one whose points can move to the second.
 
-    ``topics``: coarse and fine regions, whose keywords are written onto it.
+    ``topics`` are coarse and fine regions, whose keywords are written onto the map.
     """
-    named = [topic_labels(each) for each in topics]
+    named = [topic_labels(layer) for layer in topics]
     if isinstance(colouring, Labels) and controls.colour in (CLUSTER, GROUPS, TOPIC):
         named[:1] = [colouring]
     is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
-    corpus = result.embedded[0].corpus  # of the sentences that are drawn
+    corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
     lines = [] if gold is None else [
         figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
@@ -91,7 +91,7 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
 
 
 def topic_labels(topics: Topics) -> Labels:
-    """Each point's topic, by its keywords; equal keywords of two regions are one."""
+    """The topic of each point by its keywords; regions with equal keywords are one."""
     names = topics.names
     return make_labels("topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names))
 
@@ -99,8 +99,8 @@ def topic_labels(topics: Topics) -> Labels:
 def compute_colouring(
     services: Services, open_corpus: OpenCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
 ) -> Colouring:
-    """The colour of each point: by cluster, group, cosine to a query, a column of the corpus, or none."""
-    embedded = open_corpus.embed(services.embeddings)  # all sentences, also where a sample is drawn
+    """The colouring of all sentences: by cluster, group, cosine to a query, a column of the corpus, or none."""
+    embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         return _cluster_names(services, embedded, clustering, watch)
@@ -115,7 +115,7 @@ def compute_colouring(
 
 
 def first_colour(corpus: Corpus) -> str:
-    """The first column with few enough values for a legend, else the topics; nothing if pairs are drawn."""
+    """The first colouring of a corpus: none for pairs, else a column with few values, else the topics."""
     if corpus.gold is not None:
         return NOTHING
     for name, values in corpus.columns.items():
@@ -126,16 +126,16 @@ def first_colour(corpus: Corpus) -> str:
 
 
 def _cluster_names(services: Services, embedded: EmbeddedCorpus, clustering: ClusterSettings, watch: Watch) -> Labels:
-    """Each point's cluster, named by its number and its name or keywords."""
-    found = current_clusters(services.embeddings, embedded, clustering, watch)
-    words = keywords_of(embedded.corpus.sentences, found.labels, TITLE_KEYWORDS)
-    titles = {label: found.names.get(label) or ", ".join(words[label]) for label in range(len(found.originals))}
+    """The cluster of each point: its number with its name or keywords."""
+    edited = current_clusters(services.embeddings, embedded, clustering, watch)
+    words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
+    titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
     names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
-    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in found.labels.tolist()])
+    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])
 
 
 def _groups(services: Services, corpus: Corpus) -> Labels:
-    """Each point's group, in the group's colour; a sentence of several groups has that of the newest."""
+    """The group of each point, with its colour; a sentence of several groups belongs to the newest."""
     groups = groups_of(group_store(services.embeddings.home), corpus)
     numbers = np.full(len(corpus), len(groups), dtype=np.int32)
     for number, group in enumerate(groups):
@@ -144,7 +144,7 @@ def _groups(services: Services, corpus: Corpus) -> Labels:
 
 
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
-    """What the map shows and how long it took; ``run``: name, base and is_base of the run on the second map."""
+    """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
     titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
     return render(
         "explore/templates/map_status.html", result=result, titles=titles[:1].upper() + titles[1:], pairs=pairs, run=run
@@ -160,23 +160,25 @@ def map_titles(result: MapResult) -> list[str]:
 
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
-    """The clicked sentence and its nearest sentences, under each model."""
-    sentences, found = embedded[0].corpus.sentences, [_nearest(each, row) for each in embedded]
+    """The clicked sentence and its nearest sentences under each model."""
+    sentences, neighbours = embedded[0].corpus.sentences, [_nearest(corpus, row) for corpus in embedded]
     return macro("explore/nearest")(
         sentence=shorten(sentences[row]),
-        rows=[row, *(at for _, at in found[0])],
+        rows=[row, *(at for _, at in neighbours[0])],
         lists=[
             {
-                "caption": f"Nearest under {each.model}, {each.pooling}" if len(embedded) > 1 else "Nearest, by cosine",
+                "caption": f"Nearest under {corpus.model}, {corpus.pooling}"
+                if len(embedded) > 1
+                else "Nearest, by cosine",
                 "rows": [(cosine, shorten(sentences[at])) for cosine, at in others],
             }
-            for each, others in zip(embedded, found, strict=True)
+            for corpus, others in zip(embedded, neighbours, strict=True)
         ],
     )
 
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
-    """(cosine, row) of the sentences nearest to one of the corpus, without itself."""
+    """The cosine and the row of the sentences nearest to one of the corpus, without itself."""
     cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))
     others = [(cosine, int(at)) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
     return others[:NEAREST]

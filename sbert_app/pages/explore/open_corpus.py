@@ -1,6 +1,7 @@
-"""What the tabs of the Explore page share: the open corpus, and how its clusters are found.
+"""The state that the tabs of the Explore page share: the open corpus, its clustering, and the selection.
 
-The page puts an ``OpenCorpus`` into a ``gr.State`` once the embeddings are computed, so ``embed`` answers from memory.
+The page sets the ``gr.State`` of the `OpenCorpus` once the embeddings are computed, so that ``embed`` reads from
+memory.
 """
 
 from __future__ import annotations
@@ -21,18 +22,24 @@ if TYPE_CHECKING:
     from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpus
     from sbert_app.services.models.cache import ModelCache
 
-MAX_CHARACTERS = 400  # of a sentence
+# The characters of a sentence on the page.
+MAX_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
 class OpenCorpus:
-    corpus: str  # its key in the embedding cache
-    model: ModelName  # of its vectors, `OWN` for those that the user has brought
-    query_model: ModelName | None = None  # what encodes queries, where that is not the model
+    """A corpus by its key in the embedding cache, and its model.
+
+    ``model`` is `OWN` for vectors of the user's; ``query_model`` encodes queries if it differs from the model.
+    """
+
+    corpus: str
+    model: ModelName
+    query_model: ModelName | None = None
     is_example: bool = False
 
     def query_encoder(self, models: ModelCache, dimension: int) -> VectorModel:
-        """What encodes a query for vectors of so many dimensions. InputError if it is another model's."""
+        """The encoder of queries. InputError if its vectors have another dimension than the corpus."""
         encoder = models.get(self.query_model or self.model, VectorModel, None, "query")
         if encoder.dimension != dimension:
             raise InputError(
@@ -42,7 +49,7 @@ class OpenCorpus:
         return encoder
 
     def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
-        """The corpus with its embeddings. InputError if the corpus has been evicted from the cache meanwhile."""
+        """The corpus with its embeddings. InputError if the cache has dropped the corpus meanwhile."""
         return embeddings.embed(self.corpus, self.model)
 
 
@@ -55,40 +62,46 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
 
 @dataclass(frozen=True)
 class Clustering:
-    """How the clusters were found that were shown last; the map colours by the same ones."""
+    """The settings of the clusters on the page, by which the map is coloured too.
+
+    ``changes`` counts renamings and merges, so that the map notices them.
+    """
 
     settings: ClusterSettings = field(default_factory=ClusterSettings)
-    changes: int = 0  # counts names and merges, so that the map notices them
+    changes: int = 0
 
 
 def current_clusters(
     embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch = UNWATCHED
 ) -> EditedClusters:
-    """The clusters of a corpus, with the names and the merges that people gave them."""
+    """The clusters of a corpus, with the names and merges of its users."""
     labels = cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
     return edited(labels, edit_store(embeddings.home).get(edits_key(embedded, settings)))
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The states that every tab gets."""
+    """The components of the shared state: the gr.State of an `OpenCorpus` or None, and that of a `Clustering`.
 
-    open_corpus: Any  # gr.State of an OpenCorpus, or None
-    clustering: Any  # gr.State of a Clustering
-    known: Any  # gr.BrowserState of the ids of the corpora that this browser has opened
+    ``corpus_ids`` is the gr.BrowserState of the ids of the corpora that this browser has opened.
+    """
+
+    open_corpus: Any
+    clustering: Any
+    corpus_ids: Any
 
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """Sentences that were selected, by lasso, by box, by their words or as a group."""
+    """The selected rows of a corpus, ascending, and the name of the group if they are one."""
 
-    corpus: str = ""  # its key in the embedding cache
-    rows: tuple[int, ...] = ()  # ascending
-    group: str = ""  # the name of the group, if they are one
+    corpus: str = ""
+    rows: tuple[int, ...] = ()
+    group: str = ""
 
 
 def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:
-    """One of the visitor's corpora as a choice of a dropdown."""
+    """A corpus of the visitor as a choice of a dropdown."""
     return f"{record.name} ({format_count(record.sentences, 'sentence')}, {format_time(record.created)})", key
 
 

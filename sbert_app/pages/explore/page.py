@@ -1,18 +1,15 @@
-"""The Explore page: choose a corpus, a model and a pooling; it is encoded once, and every tab shows it.
+"""The Explore page: the user chooses a corpus, a model and a pooling; it is encoded once, and every tab shows it.
 
-The contract with the tabs. Each tab is a module in TABS with ``build(services, shared)``, called inside its open
-``gr.Tab``. ``shared.open_corpus`` is a ``gr.State`` that holds an ``OpenCorpus`` (corpus key, model, pooling), or None
-until the first corpus is encoded. A tab reacts to ``open_corpus.change(...)`` and gets the embeddings by
-``OpenCorpus.embed(services.embeddings)``: from memory, as the page encodes before it sets the state. Work of more
-than a second runs in a ``MeasureTab``; expensive work waits until its tab is opened or a button is pressed. Tabs know
-nothing of each other (see pyproject.toml).
+A tab is a function in TABS, called as ``build(services, shared)`` inside its open ``gr.Tab``. ``shared.open_corpus``
+holds an `OpenCorpus`, or None until the first corpus is encoded. A tab reacts to ``open_corpus.change(…)`` and gets the
+embeddings by ``OpenCorpus.embed(services.embeddings)``. Work of more than a second runs in a ``MeasureTab``; expensive
+work waits until its tab is opened or a button is pressed. Tabs know nothing of each other.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -33,6 +30,8 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
+from sbert_app.pages.explore import clusters, pairs, search
+from sbert_app.pages.explore import map as map_tab
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -44,48 +43,53 @@ from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
 from training.names import DataName
 
-# (module in this package, title of the tab)
-MOST_LISTED = 20  # corpora of a browser
+# The length of the list of a browser's corpora.
+MOST_LISTED = 20
+# (function that builds the tab, title, id)
 TABS = (
-    ("map", "Map"),
-    ("search", "Search"),
-    ("pairs", "Similar pairs"),
-    ("clusters", "Clusters"),
-    ("unusual", "Hubs and outliers"),
+    (map_tab.build, "Map", "map"),
+    (search.build, "Search", "search"),
+    (pairs.build, "Similar pairs", "pairs"),
+    (clusters.build, "Clusters", "clusters"),
+    (pairs.build_unusual, "Hubs and outliers", "unusual"),
 )
-
 EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
 ENCODED = ("encoded by the model below", "")
-# What corpora open with besides what the page does: the address need not say it
+# Values that some corpora open with; like the values of the page itself they are left out of the address.
 PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
-PASTED = "pasted text.txt"  # the name of a corpus
+# The name of a corpus from pasted text.
+PASTED = "pasted text.txt"
 
 
 class CorpusChoice(NamedTuple):
-    """The values of the controls that choose a corpus, in their order."""
+    """The values of the controls that choose a corpus, in their order.
+
+    Of a file these are its encoding, its sheet, its columns, the Parquet column ``vectors`` or the .npy file ``array``
+    with its vectors. ``own_corpus`` is the id of one of the visitor's corpora.
+    """
 
     source: str
     text: str | None
     path: str | None
     encoding: str
     sheet: str | None
-    first: str | None  # the columns of the file
+    first: str | None
     second: str | None
     target: str | None
-    vectors: str | None  # the column of a Parquet file that holds them
-    array: str | None  # a .npy file of them
+    vectors: str | None
+    array: str | None
     data: str | None
-    kept: str | None  # the id of one of the visitor's corpora
+    own_corpus: str | None
 
 
 def build(services: Services) -> None:
-    """Build the page inside the open Blocks; the corpus that the address names is opened with the page."""
+    """Builds the page inside the open Blocks; it opens with the corpus in the address."""
     page = _ExplorePage(services)
     with gr.Tabs(overflow_behavior="wrap", elem_id="explore-tabs") as tabs:
-        for module, title in TABS:
-            with gr.Tab(title, id=module):
-                import_module(f"sbert_app.pages.explore.{module}").build(services, page.shared)
+        for build_tab, title, name in TABS:
+            with gr.Tab(title, id=name):
+                build_tab(services, page.shared)
     page.wire(tabs)
 
 
@@ -93,9 +97,9 @@ class _ExplorePage:
     def __init__(self, services: Services) -> None:
         self.services, self.corpora = services, services.corpora
         self.open_corpus = gr.State(None)
-        # The ids, the newest first. A fixed secret: what is stored must be readable after a restart of the app.
-        self.known = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.known)
+        # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
+        self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
+        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
         tagline = "See a corpus as a map, search it, and find its topics, near-duplicates and outliers."
         gr.HTML(messages.heading("Explore", tagline))
         status = gr.HTML(messages.waiting("Opening the corpus …"), elem_id="corpus-status")
@@ -124,35 +128,37 @@ class _ExplorePage:
         self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
         label = "Vectors of your own (.npy), a row for each row of the file"
         self.array = gr.File(label=label, height=130, visible=False, file_types=[".npy"], elem_id="corpus-array")
-        hint = "Its distinct sentences; STSb is built in; or type hf:<org>/<name>"
+        hint = "Its distinct sentences; STSb is built in; or hf:<org>/<name>"
         self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
         with gr.Row(visible=False) as self.yours:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
             none = [("none yet", "")]
-            self.kept = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
+            self.own_corpus = open_dropdown("Your corpora", none, hint, elem_id="corpus", scale=3)
             self.forget = gr.Button("Delete it", elem_id="corpus-delete", min_width=90)
 
     def wire(self, tabs: gr.Tabs) -> None:
-        named = [self.source, self.data, self.kept, self.model, self.pooling]
+        named = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         inside = inputs_of(tabs, gr.Textbox)
-        passing = {each: PASSING[each.elem_id] for each in inside if each.elem_id in PASSING}
+        passing = {control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING}
         restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
-        chosen = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
-        inputs = [*chosen, self.data, self.kept, self.model, self.pooling, self.known]
+        source = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
+        inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
         of_file = [self.upload, self.vectors, self.array, self.described, *self.reading.outputs]
         fields = [self.text, self.data, self.yours, *of_file]
         self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.vectors, self.described], **PRIVATE)
-        opened = [self.open_corpus, self.known, self.source, self.kept, self.fold]
-        deleted = self.forget.click(self.delete, [self.kept, self.known], [self.source, self.known], **UNQUEUED)
-        asked = (self.tab.start.click, self.kept.input, deleted.then)
-        for event, work in ((restored.then, self.open), *((each, self.open_and_fold) for each in asked)):
+        opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
+        deleted = self.forget.click(
+            self.delete, [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids], **UNQUEUED
+        )
+        requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
+        for event, work in ((restored.then, self.open), *((request, self.open_and_fold) for request in requests)):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
-            ended.then(self.listed, [self.known, self.kept], self.kept, **UNQUEUED)
+            ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
 
     def describe_file(self, path: str | None) -> Update:
-        """What a file is, with its columns of vectors, or why it cannot be used."""
+        """Describes a file and offers its columns of vectors, or shows why it cannot be used."""
         own, description = [], ""
         try:
             if path:
@@ -170,7 +176,7 @@ class _ExplorePage:
         }
 
     def show_source(self, source: str, path: str | None, encoding: str) -> Update:
-        """Show the controls that belong to the kind of corpus; the picker of encodings belongs to a file."""
+        """Shows the controls of a kind of corpus; the picker of encodings belongs to files."""
         of_file = dict.fromkeys((self.upload, self.array, self.described), FILE)
         kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, **of_file}
         visible = {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
@@ -180,28 +186,28 @@ class _ExplorePage:
             has_own = path is not None and bool(vector_columns(open_upload(path)))
         return {**visible, self.vectors: gr.update(visible=has_own), **self.reading.describe(path, encoding)}
 
-    def listed(self, known: list[str], kept: str | None) -> gr.Dropdown:
-        """The corpora of this browser that are still kept, and the one that the address has named."""
-        found = self.corpora.list(dict.fromkeys([*known, *filter(None, [kept])]))
-        return gr.Dropdown([kept_choice(*each) for each in found.items()] or [("none yet", "")])
+    def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
+        """The corpora of this browser that still exist, and the one in the address."""
+        records = self.corpora.list(dict.fromkeys([*corpus_ids, *filter(None, [corpus_id])]))
+        return gr.Dropdown([kept_choice(*item) for item in records.items()] or [("none yet", "")])
 
-    def delete(self, kept: str | None, known: list[str]) -> Update:
-        """Delete a corpus of the visitor, and go back to the example."""
-        if kept in known:
-            self.corpora.records.delete(kept)
-        return {self.source: EXAMPLE, self.known: [key for key in known if key != kept]}
+    def delete(self, corpus_id: str | None, corpus_ids: list[str]) -> Update:
+        """Deletes a corpus of the visitor and returns to the example."""
+        if corpus_id in corpus_ids:
+            self.corpora.records.delete(corpus_id)
+        return {self.source: EXAMPLE, self.corpus_ids: [key for key in corpus_ids if key != corpus_id]}
 
     def open(self, watch: Watch, *values: Any) -> Update:
-        """Read the chosen corpus, encode it, and select it for the tabs. What a visitor has brought is kept."""
+        """Reads and encodes the chosen corpus, and opens it for the tabs. Uploads and pasted texts are stored."""
         choice, model = CorpusChoice(*values[:-3]), named_model(values[-3]).with_pooling(values[-2])
         embeddings, yours = self.services.embeddings, {}
         if choice.source in (TEXT, FILE):
             key, corpus = self._keep(choice)
-            known = [key, *(each for each in values[-1] if each != key)][:MOST_LISTED]
+            corpus_ids = [key, *(corpus_id for corpus_id in values[-1] if corpus_id != key)][:MOST_LISTED]
             label = kept_choice(key, self.corpora.records.get(key))
-            yours = {self.known: known, self.source: YOURS, self.kept: gr.Dropdown([label], value=key)}
+            yours = {self.corpus_ids: corpus_ids, self.source: YOURS, self.own_corpus: gr.Dropdown([label], value=key)}
         elif choice.source == YOURS:
-            corpus = self.corpora.read(choice.kept or "")
+            corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
             corpus = Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
         else:
@@ -223,11 +229,11 @@ class _ExplorePage:
         }
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:
-        """As `open`, and close the fold: not with the page, when somebody may have opened it meanwhile."""
+        """Opens a corpus and closes the fold, which stays open while a page loads: its user may be at work there."""
         return {**self.open(watch, *values), self.fold: gr.Accordion(open=False)}
 
     def _keep(self, choice: CorpusChoice) -> tuple[str, Corpus]:
-        """The id of what the visitor has brought, and the corpus. InputError if it is none."""
+        """Stores an upload or pasted text. Returns its id and the corpus. InputError if it holds none."""
         if choice.source == TEXT:
             if not (choice.text or "").strip():
                 raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
@@ -238,9 +244,11 @@ class _ExplorePage:
             raise InputError("choose a file first.")
         path, encoding = Path(choice.path), choice.encoding or None
         record = KeptCorpus(path.name, time(), vectors=choice.vectors or None)
-        if choice.first and not choice.second:  # the sentences of one column, with the other columns beside them
+        if choice.first and not choice.second:
+            # The sentences are in one column, and the other columns stand beside them.
             record = replace(record, column=choice.first, encoding=encoding, sheet=choice.sheet or None)
-        else:  # or those of all columns of a pair
+        else:
+            # The sentences are in both columns of a pair.
             options = (choice.encoding, choice.sheet, choice.first, choice.second, choice.target)
             name = DataName.parse(chosen_name(self.services, choice.path, *options))
             path, record = name.path, replace(record, encoding=name.encoding)

@@ -1,4 +1,4 @@
-"""The Similar pairs tab of the Explore page: the most similar of all pairs, and the corpus without near-duplicates."""
+"""The tabs Similar pairs, with near-duplicates, and Hubs and outliers: each sentence compared with all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_count, format_duration, format_estimate
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice, opened, shorten
@@ -17,6 +17,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
+from sbert_app.services.corpus.neighbours import Unusual, find_unusual
 from sbert_app.services.corpus.search import (
     MAX_PAIRS,
     NearDuplicates,
@@ -29,20 +30,24 @@ from sbert_app.services.corpus.search import (
     similar_pairs,
 )
 
-MAX_PAIRS_SHOWN = 200  # the file has all
-
+# The table shows so many pairs, the file all.
+MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
-MAX_AUTOMATIC = 20_000  # sentences up to which the pairs are found without a press of the button
+# The pairs of so many sentences are found without a press of the button.
+MAX_AUTOMATIC = 20_000
+# The tables show so many hubs and outliers.
+MAX_UNUSUAL = 200
+PRESS_UNUSUAL = messages.lead("Press the button to compare each sentence with its nearest ones.")
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
+    """Builds the tab Similar pairs inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
     _PairsTab(services, shared).wire()
 
 
 class _PairsTab:
     def __init__(self, services: Services, shared: Shared) -> None:
-        self.services, self.open_corpus, self.known = services, shared.open_corpus, shared.known
+        self.services, self.open_corpus, self.corpus_ids = services, shared.open_corpus, shared.corpus_ids
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
             self.threshold = gr.Slider(
@@ -71,7 +76,7 @@ class _PairsTab:
                 "Download CSV without duplicates", visible=False, elem_id="repeats-csv"
             )
             self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
-        # (open corpus, the other one) that were compared: a new threshold is applied at once
+        # The two corpora whose sentences were compared; a new threshold is applied to them at once.
         self.compared = gr.State(None)
 
     def wire(self) -> None:
@@ -84,41 +89,42 @@ class _PairsTab:
         self.pairs.on(emptied.then, find, inputs, no_pairs)
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
-        found = [self.open_corpus, self.against, self.duplicate_threshold]
-        self.duplicates.wire(self.find_duplicates, found, no_duplicates)
+        options = [self.open_corpus, self.against, self.duplicate_threshold]
+        self.duplicates.wire(self.find_duplicates, options, no_duplicates)
         again = self.duplicates.handler(
             lambda watch, _, *values: self.find_duplicates(watch, *values),
             no_duplicates,
             unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
         )
-        self.duplicates.on(self.duplicate_threshold.release, again, [self.compared, *found], no_duplicates)
-        self.against.focus(self.others, [self.known, self.open_corpus], self.against, **UNQUEUED)
+        self.duplicates.on(self.duplicate_threshold.release, again, [self.compared, *options], no_duplicates)
+        self.against.focus(self.others, [self.corpus_ids, self.open_corpus], self.against, **UNQUEUED)
 
-    def others(self, known: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
-        """The corpora in which the sentences can be looked for."""
-        kept = self.services.corpora.list(known)
-        return gr.Dropdown([THIS_CORPUS, *(kept_choice(*each) for each in kept.items())])
+    def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
+        """The corpora in which duplicates can be found."""
+        records = self.services.corpora.list(corpus_ids)
+        return gr.Dropdown([THIS_CORPUS, *(kept_choice(*item) for item in records.items())])
 
     def find_at_once(self, watch: Watch, open_corpus: OpenCorpus, k: int, threshold: float, hide: bool) -> Update:
-        """A corpus was opened: find its pairs, or say how many there are to compare."""
+        """Finds the pairs of a corpus that was just opened, or says how many pairs there would be to compare."""
         n = len(self.services.embeddings.corpus(open_corpus.corpus))
         if n <= MAX_AUTOMATIC:
             return self.find_pairs(watch, open_corpus, k, threshold, hide)
-        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
-        from training.search import estimate_seconds  # torch takes seconds to import
+        # Importing torch takes seconds.
+        from training.search import estimate_seconds
 
+        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
         estimate = format_estimate(estimate_seconds(open_corpus.embed(self.services.embeddings).vectors))
         return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
 
     def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
         embedded = opened(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
-        found = similar_pairs(embedded, int(k), float(threshold), hide, comparing)
-        path = save_pairs(found, embedded.corpus, self.services.temp.new_folder("explore"))
+        pairs = similar_pairs(embedded, int(k), float(threshold), hide, comparing)
+        path = save_pairs(pairs, embedded.corpus, self.services.temp.new_folder("explore"))
         return {
-            self.pairs.status: pairs_cards(found, embedded),
-            self.table: pairs_table(found, embedded.corpus, float(threshold)),
-            self.download: shown(path if found.pairs else None),
+            self.pairs.status: pairs_cards(pairs, embedded),
+            self.table: pairs_table(pairs, embedded.corpus, float(threshold)),
+            self.download: visible(path if pairs.pairs else None),
         }
 
     def find_duplicates(
@@ -128,10 +134,10 @@ class _PairsTab:
         embedded = opened(open_corpus).embed(embeddings)
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
-            found = find_near_duplicates(embedded, float(threshold), reading)
-            file = save_rows(embedded.corpus, found.originals, folder, "without-duplicates.csv")
-            status = near_duplicates(found, embedded.corpus)
-            return {self.duplicates.status: status, self.download_kept: shown(str(file))}
+            duplicates = find_near_duplicates(embedded, float(threshold), reading)
+            file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
+            status = near_duplicates(duplicates, embedded.corpus)
+            return {self.duplicates.status: status, self.download_kept: visible(str(file))}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = nearest_in(embedded, other, embeddings.cache, looking)
@@ -140,16 +146,16 @@ class _PairsTab:
         match = [other.corpus.sentences[row] for row in nearest.rows[rows].tolist()]
         columns = {"cosine": nearest.cosines[rows], "match": match, "match_row": (nearest.rows[rows] + 1).tolist()}
         shared = save_rows(embedded.corpus, rows, folder, "duplicates.csv", **columns) if len(rows) else None
-        kept = save_rows(embedded.corpus, new, folder, "new.csv") if len(new) else None
+        remaining = save_rows(embedded.corpus, new, folder, "new.csv") if len(new) else None
         return {
             self.duplicates.status: shared_sentences(nearest, rows, embedded.corpus, other.corpus, float(threshold)),
-            self.download_kept: shown(kept and str(kept)),
-            self.download_shared: shown(shared and str(shared)),
+            self.download_kept: visible(remaining and str(remaining)),
+            self.download_shared: visible(shared and str(shared)),
             self.compared: (open_corpus, against),
         }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
-        """The corpus in which sentences are looked for, under the model of the open one."""
+        """The corpus in which duplicates are found, embedded with the model of the open one."""
         embeddings = self.services.embeddings
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
@@ -159,41 +165,41 @@ class _PairsTab:
         return embeddings.embed(embeddings.add(corpus), open_corpus.model, watch=encoding)
 
 
-def pairs_cards(found: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
-    """How long comparing all pairs took here, beside the paper's hours."""
+def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
+    """The time of comparing all pairs here, beside the paper's hours."""
     parts = [
-        f"{format_count(found.compared, 'sentence')}, {format_count(found.combinations, 'pair')}, exactly",
+        f"{format_count(pairs.compared, 'sentence')}, {format_count(pairs.combinations, 'pair')}, exactly",
         f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
     ]
-    if found.same_text:
-        parts.append(f"{format_count(found.same_text, 'sentence')} with the text of an earlier one left out")
-    return macro("explore/pairs_cards")(pairs=found, foot=" · ".join(parts))
+    if pairs.same_text:
+        parts.append(f"{format_count(pairs.same_text, 'sentence')} with an identical text left out")
+    return macro("explore/pairs_cards")(pairs=pairs, foot=" · ".join(parts))
 
 
-def pairs_table(found: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
-    """The most similar pairs, best first, or why there are none."""
-    too_few = found.compared < 2
+def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
+    """A table of the most similar pairs, best first, or the reason why there are none."""
+    too_few = pairs.compared < 2
     return render(
         "explore/templates/pairs_table.html",
-        total=len(found.pairs),
+        total=len(pairs.pairs),
         rows=[
             (shorten(corpus.sentences[i]), shorten(corpus.sentences[j]), cosine)
-            for i, j, cosine in found.pairs[:MAX_PAIRS_SHOWN]
+            for i, j, cosine in pairs.pairs[:MAX_PAIRS_SHOWN]
         ],
-        points=list(dict.fromkeys(row for i, j, _ in found.pairs[:MAX_PAIRS_SHOWN] for row in (i, j))),
+        points=list(dict.fromkeys(row for i, j, _ in pairs.pairs[:MAX_PAIRS_SHOWN] for row in (i, j))),
         reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
     )
 
 
-def near_duplicates(found: NearDuplicates, corpus: Corpus) -> Markup:
-    """How many sentences are near-duplicates of an earlier one."""
-    repeated = np.flatnonzero(found.original != np.arange(len(found.original)))
-    points = np.union1d(repeated, found.original[repeated]).tolist()  # with the sentences that they repeat
-    return macro("explore/near_duplicates")(found, len(corpus), points)
+def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
+    """The number of sentences that are near-duplicates of an earlier one."""
+    repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
+    points = np.union1d(repeated, duplicates.original[repeated]).tolist()
+    return macro("explore/near_duplicates")(duplicates, len(corpus), points)
 
 
 def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
-    """How many sentences of a corpus are in another, how many are new, and the most similar pairs."""
+    """The numbers of sentences of a corpus that are in another one and that are new, and the most similar pairs."""
     listed = rows[:MAX_PAIRS_SHOWN].tolist()
     return render(
         "explore/templates/shared.html",
@@ -206,4 +212,35 @@ def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: 
             for row in listed
         ],
         points=rows.tolist(),
+    )
+
+
+def build_unusual(services: Services, shared: Shared) -> None:
+    """Builds the tab Hubs and outliers inside the open gr.Tab."""
+    ids = ("unusual-go", "unusual-stop", "unusual-status")
+    tab = MeasureTab.build(services, "unusual", "Find hubs and outliers", ids, PRESS_UNUSUAL)
+    tables = gr.HTML(elem_id="unusual-tables")
+
+    def find(watch: Watch, open_corpus: OpenCorpus | None) -> Update:
+        embedded = opened(open_corpus).embed(services.embeddings)
+        comparing = watch.stage(f"Looking for the nearest of {len(embedded):,} sentences")
+        unusual = find_unusual(embedded, services.embeddings.cache, comparing)
+        return {tab.status: "", tables: unusual_tables(unusual, embedded.corpus)}
+
+    tab.wire(find, [shared.open_corpus], {tables: ""})
+    cleared = {tables: "", tab.status: PRESS_UNUSUAL}
+    shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+
+
+def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
+    """The numbers of hubs and outliers, and the first of each."""
+    hubs, outliers = ([*rows[:MAX_UNUSUAL].tolist()] for rows in (unusual.hubs, unusual.outliers))
+    return render(
+        "explore/templates/unusual.html",
+        k=unusual.k,
+        sentences=len(corpus),
+        counts=(len(unusual.hubs), len(unusual.outliers)),
+        hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
+        outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
+        rows=(hubs, outliers),
     )

@@ -1,10 +1,9 @@
-"""The Search tab of the Explore page: the sentences nearest to a query, optionally re-ranked by a cross-encoder."""
+"""The tab Search: the sentences nearest to a query, optionally re-ranked by a cross-encoder."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -27,8 +26,8 @@ COSINE_IS_DOT_PRODUCT = (
 )
 EXACT = "Every sentence is compared: the result is exact."
 APPROXIMATE = (
-    f"Above {MAX_EXACT:,} sentences an index of rounded embeddings finds candidates: the cosines are exact, and the "
-    "result is nearly."
+    f"Above {MAX_EXACT:,} sentences an index of rounded embeddings finds candidates: the cosines are exact, but a near "
+    "sentence may be missed."
 )
 
 NO_QUERY = "Type a query, then press Search."
@@ -36,7 +35,7 @@ FIRST_QUERY = "The bank did not change the interest rate."
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Build the tab inside the open gr.Tab; a first query is answered when the example is opened."""
+    """Builds the tab inside the open gr.Tab; a first query is answered when the example is opened."""
     open_corpus = shared.open_corpus
     with gr.Row(elem_classes="explore-controls"):
         query = gr.Textbox(
@@ -62,7 +61,7 @@ def build(services: Services, shared: Shared) -> None:
         return {status: search_status(result), results: hits(result)}
 
     def opened(open_corpus: OpenCorpus | None, query_text: str) -> Update:
-        """The query of the example is none of another corpus; any other query stays."""
+        """Replaces the query of the example when another corpus is opened; any other query stays."""
         if open_corpus is None or (query_text.strip() and (open_corpus.is_example or query_text != FIRST_QUERY)):
             return {query: gr.skip()}
         first = FIRST_QUERY if open_corpus.is_example else ""
@@ -70,26 +69,24 @@ def build(services: Services, shared: Shared) -> None:
 
     inputs = [open_corpus, query, k, cross_encoder]
     changed = open_corpus.change(opened, [open_corpus, query], [query, status, results], **PRIVATE)
-    for events, is_asked in (
-        (changed.then, False),
-        ([start.click, query.submit, k.release, cross_encoder.input], True),
-    ):
-        unless = partial(_has_nothing_to_do, is_asked)
+
+    def answer_on(events: Any, unless: Callable[..., bool]) -> None:
         tab.on(events, tab.handler(run, {results: ""}, unless=unless), inputs, [results], concurrency_limit=4)
 
-
-def _has_nothing_to_do(is_asked: bool, open_corpus: OpenCorpus | None, query: str, *_: Any) -> bool:
-    return open_corpus is None or not (is_asked or query.strip())
+    # After the opening of a corpus an empty query is not an error.
+    answer_on(changed.then, lambda open_corpus, query, *_: open_corpus is None or not query.strip())
+    presses = [start.click, query.submit, k.release, cross_encoder.input]
+    answer_on(presses, lambda open_corpus, *_: open_corpus is None)
 
 
 def search_status(result: SearchResult) -> Markup:
-    """How long each step of the search took, and whether it is exact."""
+    """The time of each step of the search, and whether its result is exact."""
     explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else f'{APPROXIMATE} {result.index_note}'}"
     return macro("explore/search_status")(result=result, explanation=explanation)
 
 
 def hits(result: SearchResult) -> Markup:
-    """The nearest sentences by cosine; beside them, with a cross-encoder, its order of the candidates."""
+    """The nearest sentences by cosine, and beside them their order by a cross-encoder if there is one."""
     return render(
         "explore/templates/hits.html",
         result=result,
@@ -99,7 +96,7 @@ def hits(result: SearchResult) -> Markup:
     )
 
 
-def _distinct(found: Sequence[Hit]) -> list[tuple[Hit, int]]:
-    """Each sentence once, in its best place, and how often it was found."""
-    times = Counter(hit.sentence for hit in found)
-    return [(hit, times.pop(hit.sentence)) for hit in found if hit.sentence in times]
+def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
+    """Each distinct sentence at its best place, with its number of hits."""
+    times = Counter(hit.sentence for hit in ranked)
+    return [(hit, times.pop(hit.sentence)) for hit in ranked if hit.sentence in times]

@@ -1,7 +1,7 @@
-"""The panel beside the map: the sentences that were selected on it, what they have in common, where they can go.
+"""The panel beside the map: the selected sentences, their common words, and links that take them to other pages.
 
-A lasso or a box on the map (assets/explore.js), words that sentences contain, and groups that were kept all select
-sentences. The selection is a list of rows of the corpus, so it survives another colour, dimension and model.
+A lasso or a box on the map (assets/explore.js), words in the sentences, and saved groups select sentences. The
+selection is a list of rows of the corpus, so it survives another colour, dimension and model.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.open_corpora import MAX_PAIRED
 from training.errors import UserFacingError
 
-PAN, LASSO, BOX = "pan", "lasso", "select"  # Plotly's names of what dragging does
+# Plotly's names of the modes of dragging.
+PAN, LASSO, BOX = "pan", "lasso", "select"
 DRAG_CHOICES = [("moves it", PAN), ("lasso", LASSO), ("box", BOX)]
 SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-drag', mode); return mode; }"
 NO_GROUP = ""
-MAX_SHOWN = 1_000  # sentences in the table; the file has all
+# The table shows so many sentences, the file all.
+MAX_SHOWN = 1_000
 HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows="{rows}"></i>'
 
 
 class SelectedPanel:
-    """The components and their event handlers. Build `controls` and `panel` where they belong, then `wire`."""
+    """The components and their event handlers: `build_controls` and `build_panel`, then `wire`."""
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services, self.open_corpus = services, open_corpus
@@ -42,7 +44,7 @@ class SelectedPanel:
         self.picked = gr.State(SelectedRows())
 
     def build_controls(self) -> None:
-        """What selects: dragging on the map, words, groups."""
+        """Builds the controls that select sentences: dragging on the map, words, groups."""
         label, hint = "Dragging on the map", "Lasso and box select, in 2-D; Shift adds"
         self.drag = gr.Radio(DRAG_CHOICES, value=PAN, label=label, info=hint, elem_id="map-drag")
         self.words = gr.Textbox(
@@ -71,7 +73,7 @@ class SelectedPanel:
             self.links = gr.HTML(elem_id="selected-links")
             with gr.Row(elem_classes="group-form"):
                 self.name = gr.Textbox(
-                    label="Keep as a group", placeholder="its name", max_lines=1, min_width=130, elem_id="group-name"
+                    label="Save as a group", placeholder="its name", max_lines=1, min_width=130, elem_id="group-name"
                 )
                 self.colour = gr.Dropdown(
                     list(COLOURS), value=COLOURS[0], label="Colour", min_width=100, elem_id="group-colour"
@@ -87,14 +89,14 @@ class SelectedPanel:
         parts = [self.picked, self.column, self.summary, self.table, self.download, self.links, self.rows, self.note]
         return [*parts, self.group, self.delete, self.name, self.colour]
 
-    def wire(self, drawn: Any) -> tuple[Any, Any]:
-        """Connect the components. ``drawn``: the component whose select event has the rows of a lasso or a box.
+    def wire(self, plot: Any) -> tuple[Any, Any]:
+        """Connects the components; the select event of ``plot`` has the rows of a lasso or a box.
 
         Returns the events after which a group was saved, and deleted.
         """
         self.drag.change(None, self.drag, None, js=SET_DRAG, **PRIVATE)
         state = [self.open_corpus, self.picked]
-        drawn.select(self.pick_drawn, state, self.outputs, **PRIVATE)
+        plot.select(self.pick_drawn, state, self.outputs, **PRIVATE)
         self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
         self.group.input(self.pick_group, [self.open_corpus, self.group], self.outputs, **PRIVATE)
         self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **PRIVATE)
@@ -104,13 +106,13 @@ class SelectedPanel:
         return saving, self.delete.click(self.forget, state, self.outputs, **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
-        """A corpus was opened, or the same one under another model: keep what was selected of it."""
+        """Clears the selection when another corpus is opened; the same corpus under another model keeps it."""
         if open_corpus is None or picked.corpus != open_corpus.corpus:
             picked = SelectedRows()
         return self._show(open_corpus, picked.rows, picked.group)
 
     def pick_drawn(self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData) -> Update:
-        """The rows inside a lasso or a box; with ``add``, besides those that are selected."""
+        """Selects the rows inside a lasso or a box; with ``add``, in addition to the selected ones."""
         rows = map(int, event.rows)
         return self._show(open_corpus, {*picked.rows, *rows} if event.add else rows)
 
@@ -121,19 +123,19 @@ class SelectedPanel:
             return {self.note: messages.error_message(error)}
 
     def pick_group(self, open_corpus: OpenCorpus | None, name: str) -> Update:
-        found = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
-        return self._show(open_corpus, found.rows if found else (), found.name if found else "")
+        selected = next((group for group in self.groups_of(open_corpus) if group.name == name), None)
+        return self._show(open_corpus, selected.rows if selected else (), selected.name if selected else "")
 
     def keep(self, open_corpus: OpenCorpus | None, picked: SelectedRows, name: str, colour: str) -> Update:
         try:
             group = save_group(self.groups, self._corpus(open_corpus), name or "", colour, picked.rows)
         except UserFacingError as error:
             return {self.note: messages.error_message(error)}
-        kept = f"Kept with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
-        return {**self._show(open_corpus, group.rows, group.name), self.note: messages.note(kept)}
+        message = f"Saved with the corpus: {group.name}, {format_count(len(group.rows), 'sentence')}."
+        return {**self._show(open_corpus, group.rows, group.name), self.note: messages.note(message)}
 
     def forget(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
-        """Delete the group that is selected; its sentences stay selected."""
+        """Deletes the selected group; its sentences stay selected."""
         try:
             delete_group(self.groups, self._corpus(open_corpus), picked.group)
         except UserFacingError as error:
@@ -147,7 +149,7 @@ class SelectedPanel:
         return self.services.embeddings.corpus(opened(open_corpus).corpus)
 
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str = "") -> Update:
-        """Show the selected rows, or that they cannot be shown."""
+        """Shows the selected rows, or the error that prevents it."""
         try:
             return self._selected(open_corpus, rows, group)
         except UserFacingError as error:
@@ -155,7 +157,7 @@ class SelectedPanel:
 
     def _selected(self, open_corpus: OpenCorpus | None, rows: Iterable[int], group: str) -> Update:
         groups = self.groups_of(open_corpus)
-        names = [(f"{each.name} ({len(each.rows):,})", each.name) for each in groups]
+        names = [(f"{saved.name} ({len(saved.rows):,})", saved.name) for saved in groups]
         common: Update = {
             self.group: gr.Dropdown([("none", NO_GROUP), *names], value=group, visible=bool(groups)),
             self.delete: gr.update(visible=bool(group)),
@@ -169,7 +171,7 @@ class SelectedPanel:
             return {**common, **hidden, self.picked: SelectedRows()}
         sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
         token = self.services.shared_sentences.put(sentences)
-        colour = next((each.colour for each in groups if each.name == group), None)
+        colour = next((saved.colour for saved in groups if saved.name == group), None)
         return {
             **common,
             self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),
@@ -185,7 +187,7 @@ class SelectedPanel:
 
 
 def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
-    """The first selected sentences as the value of a ``gr.Dataframe``, with the columns of the corpus."""
+    """The value of the table: the first selected sentences with the columns of the corpus."""
     rows = subset.rows[:MAX_SHOWN].tolist()
     cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:MAX_SHOWN].tolist()]
     cells = [
@@ -196,7 +198,7 @@ def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
 
 
 def selected_links(sentences: Sequence[str], token: str) -> Markup:
-    """Links to the pages that can take the selected sentences, which are kept under ``token``."""
+    """Links to the pages that can take the selected sentences, which are stored under ``token``."""
     count = len(sentences)
     if 2 <= count <= MAX_PAIRED:
         return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)

@@ -1,1 +1,1 @@
-"""Judge pairs of one's own, and train on them."""
+"""The Label page: people judge their own pairs, and train on them."""

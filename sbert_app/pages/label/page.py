@@ -1,8 +1,7 @@
 """The Label page: a file becomes pairs worth judging, people judge them by keyboard, a model is measured and trained.
 
-``/label?project=<id>&rater=<name>`` opens a project for a rater: a link to send round. Each key press is on the disk
-before the next pair is shown (`services.annotations.project`); while it is being saved, further presses are ignored, so
-that no pair gets a score that was meant for another.
+``/label?project=<id>&rater=<name>`` opens a project for a rater. Each score is stored before the next pair is shown
+(`services.annotations.project`); meanwhile further presses are ignored, so that no pair gets the score of another.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SELECTION_NOTE = (
     "third lie nearest to the threshold, and one third are drawn at random. From a file of single sentences, the app "
     "makes pairs of neighbours and random pairs."
 )
-# What the scores mean: the scale of the STS tasks (Agirre et al. 2012), in short
+# The meanings of the scores: the scale of the STS tasks (Agirre et al. 2012), in short.
 SCALE = (
     "on different topics",
     "not equivalent, but on the same topic",
@@ -48,7 +47,7 @@ SCALE = (
 )
 NO_SCORE, NOT_JUDGED = "none", "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
-# Digits judge unless a field has the focus. One that somebody has gone on to by Tab keeps it.
+# Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
 
 
@@ -65,13 +64,14 @@ class _LabelPage:
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
                 label="Project",
-                allow_custom_value=True,  # what is sent before the list has come is none of its choices
+                # A value that is sent before the list has loaded is none of its choices.
+                allow_custom_value=True,
                 min_width=220,
                 elem_id="label-project",
             )
             self.rater = gr.Textbox(
                 label="Your name",
-                info="You see no other rating before your own",
+                info="Others’ ratings stay hidden until you have rated",
                 max_lines=1,
                 min_width=180,
                 elem_id="label-rater",
@@ -117,58 +117,59 @@ class _LabelPage:
             query = request.query_params
             return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
 
-        chosen = [self.project, self.rater]
-        shown = [self.card, self.error]
-        everything = [*chosen, *shown, self.new, *self.results.outputs]
+        choice = [self.project, self.rater]
+        judging = [self.card, self.error]
+        everything = [*choice, *judging, self.new, *self.results.outputs]
         on_open(open_link, everything, **UNQUEUED)
         for event, field in (
             (self.begin.click, self.begin),
             (self.rater.submit, self.rater),
             (self.project.input, self.project),
         ):
-            opened = event(self.opened, chosen, everything, **UNQUEUED)
-            opened.then(None, chosen, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
-        after = [*shown, *self.results.outputs]
+            opened = event(self.opened, choice, everything, **UNQUEUED)
+            opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
+        after = [*judging, *self.results.outputs]
         for listen, handler in (
             (self.card.judge, self.judge),
             (self.card.take_back, self.take_back),
             (self.card.turn, self.turn),
             (self.card.agree, self.agree),
         ):
-            listen(handler, chosen, after, **EVERY)
+            listen(handler, choice, after, **EVERY)
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
-        made = self.tab.on(
+        created = self.tab.on(
             self.tab.start.click,
             self.tab.handler(self.make, {}),
             [*inputs, *self.how_read.inputs],
             [self.project, self.new],
         )
-        made = made.success(self.opened, chosen, everything, **UNQUEUED)
-        made.then(None, chosen, None, js=f"(project, rater) => {REMEMBER}")
+        created = created.success(self.opened, choice, everything, **UNQUEUED)
+        created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
         self.results.wire()
 
     def opened(self, project_id: str, rater: str) -> Update:
-        """The project's first pair that this rater has not judged; the example of how it works without a project."""
+        """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
         problems = "".join(map(messages.error_message, self.projects.store.list().damaged))
-        ids = [each for each, _ in listed]
-        choices = [(f"{info.name} ({info.source})", each) for each, info in listed] or [("none yet", NO_PROJECT)]
-        known = project_id if project_id in ids else NO_PROJECT
-        missing = f"there is no project {project_id[:80]!r}" if project_id and not known else ""
+        ids = [key for key, _ in listed]
+        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [("none yet", NO_PROJECT)]
+        listed_id = project_id if project_id in ids else NO_PROJECT
+        missing = f"there is no project {project_id[:80]!r}" if project_id and not listed_id else ""
         update: Update = {
-            self.project: gr.Dropdown(choices, value=known or (ids[0] if ids else NO_PROJECT)),
+            self.project: gr.Dropdown(choices, value=listed_id or (ids[0] if ids else NO_PROJECT)),
             self.rater: rater,
             self.error: problems + messages.error_message(missing) if missing else problems,
         }
-        if not ids:  # an open form is not closed: somebody may be at it already
+        if not ids:
+            # An open form is never closed: its user may be at work there.
             update[self.new] = gr.Accordion(open=True)
-        project_id = known or (ids[0] if ids else NO_PROJECT)
+        project_id = listed_id or (ids[0] if ids else NO_PROJECT)
         try:
             project = self.projects.open(project_id) if project_id else None
-            results = self.results.shown(project, rater)
+            results = self.results.for_project(project, rater)
         except UserFacingError as error:
-            project, results = None, self.results.shown(None)
+            project, results = None, self.results.for_project(None)
             update[self.error] = messages.error_message(error)
         card = _no_project() if project is None else self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
@@ -215,11 +216,12 @@ class _LabelPage:
         source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
         if second == "none":
             raise InputError("choose a second model: pairs are worth judging where two disagree")
-        wanted = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
+        request = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
         self.projects.check_new(name)
-        info, pairs = choose_pairs(wanted, services.models, services.settings.home, watch)
+        info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         if file:
-            info = replace(info, source=Path(file).name)  # also where a copy with other columns was read
+            # The source is the upload, even if a copy with other columns was read.
+            info = replace(info, source=Path(file).name)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
@@ -228,7 +230,7 @@ class _LabelPage:
         }
 
     def _after(self, project_id: str, rater: str, work: Any) -> Update:
-        """Do ``work``, which returns the pair to show and whether to look for one that is not judged."""
+        """Does ``work``, which returns the next pair and whether to move on to one that is not judged."""
         try:
             project = self.projects.open(project_id or "")
             pair, seek = work(project)
@@ -237,18 +239,19 @@ class _LabelPage:
         return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project, rater)}
 
     def _again(self, project_id: str, rater: str) -> Any:
-        """The card once more, so that the browser takes presses again."""
+        """Sends the card again, so that the browser accepts presses again."""
         try:
             return self._card(self.projects.open(project_id or ""), rater, 0, seek=True)
         except UserFacingError:
             return _no_project()
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
-        """The pair with a number, why it is shown, the rater's own score if there is one, and the progress."""
+        """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
         rater, count = " ".join((rater or "").split()), len(project.pairs)
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
-        if seek:  # the next that is not judged, from here on and then from the start
+        if seek:
+            # The next pair that is not judged, from here to the end and then from the start.
             at = next((i for i in [*range(at, count), *range(at)] if i not in mine), at)
         return render(
             "label/templates/card.html",
@@ -267,26 +270,27 @@ class _LabelPage:
 
 
 def how_many_are_enough(count: float) -> Markup:
-    """What so many judged pairs are enough for."""
+    """The uses for which so many judged pairs are enough."""
     held_out = round(count * quality.HELD_OUT)
     margins = [round(quality.expected_margin(pairs)) for pairs in (int(count), held_out)]
     return macro("label/enough")(int(count), quality.FEWEST, held_out, *margins)
 
 
 def _score(event: gr.EventData) -> int | None:
-    """The score that the browser has sent; None where it has sent the word for none."""
+    """The score that the browser has sent; None for the word that means no score."""
     return None if getattr(event, "score", None) == NO_SCORE else _number(event, "score")
 
 
 def _number(event: gr.EventData, name: str) -> int:
-    """A whole number that the card in the browser has sent. InputError if it has sent something else."""
+    """A whole number that the card in the browser has sent. InputError for anything else."""
     value = getattr(event, name, None)
     if not isinstance(value, int):
         raise InputError("the browser has sent no number of a pair or a score: reload the page")
     return value
 
 
-_versions = count()  # a card that is shown again is another value, so that the browser takes presses again
+# A card that is sent again needs another value, so that the browser accepts presses again.
+_versions = count()
 
 
 def _no_project() -> Markup:

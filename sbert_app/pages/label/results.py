@@ -1,4 +1,4 @@
-"""The lower half of the Label page: do the raters agree, how good is the model, training, export."""
+"""The lower half of the Label page: the agreement of the raters, the quality of the model, training, export."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from sbert_app.services.store.cache import LRUCache
 from training.errors import InputError, UserFacingError
 from training.evaluation.metrics import RELIABLE, TENTATIVE
 
-POLL_SECONDS = 3.0  # between two looks at a run
-FEWEST_SHARED = 10  # pairs with two ratings, before alpha is judged
-NOTHING_JUDGED = messages.note("Nothing is judged yet.")  # in place of the agreement
+# The seconds between two looks at a run.
+POLL_SECONDS = 3.0
+# Alpha needs so many pairs with two ratings.
+FEWEST_SHARED = 10
+NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
 
 class Results:
-    """Its components and handlers; `shown` renders them for a project."""
+    """The components and handlers; `for_project` updates them for a project."""
 
     def __init__(self, services: Services, projects: Projects, project: gr.Dropdown) -> None:
         self.services, self.projects, self.project = services, projects, project
@@ -65,7 +67,7 @@ class Results:
         self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
 
     def rated(self, project: Project | None, rater: str) -> Update:
-        """What changes with a rating: the agreement, and what there are enough ratings for. The export is of before."""
+        """Updates the agreement and the buttons after a rating, and hides the export, which is out of date."""
         judged = len(quality.mean_ratings(project)) if project else 0
 
         def button(label: str, needed: int) -> gr.Button:
@@ -82,13 +84,13 @@ class Results:
             self.download: gr.update(visible=False),
         }
 
-    def shown(self, project: Project | None, rater: str = "") -> Update:
-        """What is known without a model: agreement, and how the training is doing."""
+    def for_project(self, project: Project | None, rater: str = "") -> Update:
+        """Updates everything that needs no model: the agreement, and the progress of the training."""
         still = {self.training: "", self.timer: gr.Timer(active=False)}
         return {**self.rated(project, rater), **(self.progress(project.id) if project else still)}
 
     def score(self, project_id: str) -> Any:
-        """ρ of the project's model, with an interval."""
+        """Shows ρ of the project's model, with an interval."""
         try:
             project = self._open(project_id)
             return quality_table(quality.model_quality(project, self.services.models, project.info.model))
@@ -105,12 +107,12 @@ class Results:
         return {self.quality: gr.skip(), **self.progress(project.id)}
 
     def progress(self, project_id: str) -> Update:
-        """How the run is doing; when it has ended, before and after."""
+        """Shows the state of the run, and after its end ρ before and after."""
         try:
-            shown, is_active = self._training(self._open(project_id))
+            html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
-            shown, is_active = messages.error_message(error), False
-        return {self.training: shown, self.timer: gr.Timer(active=is_active)}
+            html, is_active = messages.error_message(error), False
+        return {self.training: html, self.timer: gr.Timer(active=is_active)}
 
     def report(self, *values: Any) -> Report:
         *parts, project_id = values
@@ -128,7 +130,7 @@ class Results:
         return {self.quality: gr.skip(), self.download: gr.update(value=str(file), label=file.name, visible=True)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
-        """What is shown of the training, and whether it goes on."""
+        """The state of the training as HTML, and whether it is running."""
         training, store = quality.last_training(project), self.services.jobs.store
         if training is None:
             return "", False
@@ -138,11 +140,11 @@ class Results:
         if run.state in AT_WORK:
             return training_state(run, training, None), True
         key = (run.id, run.record.ended)
-        found = self.compared.get(key)
-        if found is None and run.has_model:
-            found = quality.compare(training, self.services.models)
-            self.compared.put(key, found)
-        return training_state(run, training, found), False
+        comparison = self.compared.get(key)
+        if comparison is None and run.has_model:
+            comparison = quality.compare(training, self.services.models)
+            self.compared.put(key, comparison)
+        return training_state(run, training, comparison), False
 
     def _open(self, project_id: str | None) -> Project:
         if not project_id:
@@ -150,67 +152,67 @@ class Results:
         return self.projects.open(project_id)
 
 
-def agreement_table(found: Agreement) -> Markup:
-    """Who judged how many, alpha and what it means, and Spearman's ρ of each two raters."""
-    if not found.judged:
+def agreement_table(agreement: Agreement) -> Markup:
+    """The number of ratings of each rater, alpha and its meaning, and Spearman's ρ of each two raters."""
+    if not agreement.judged:
         return NOTHING_JUDGED
     between = [
         (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}".replace("-", "−"), format_count(pairs, "pair"))
-        for (a, b), (rho, pairs) in found.between.items()
+        for (a, b), (rho, pairs) in agreement.between.items()
     ]
     return macro("label/agreement")(
-        raters=list(found.judged.items()),
-        found=_agreement_findings(found),
+        raters=list(agreement.judged.items()),
+        found=_agreement_findings(agreement),
         between=between,
-        confusion=found.confusion.tolist(),
+        confusion=agreement.confusion.tolist(),
     )
 
 
-def differences_table(found: list[Disagreement]) -> Markup:
-    """The pairs on which the raters differ, with the spread of their scores and the score that they agree on."""
-    return macro("label/differences")(found, range(LOWEST, HIGHEST + 1)) if found else Markup()
+def differences_table(disagreements: list[Disagreement]) -> Markup:
+    """The pairs on which the raters differ, with the spread of their scores and a score to agree on."""
+    return macro("label/differences")(disagreements, range(LOWEST, HIGHEST + 1)) if disagreements else Markup()
 
 
-def _agreement_findings(found: Agreement) -> list[str]:
-    if len(found.judged) < 2:
+def _agreement_findings(agreement: Agreement) -> list[str]:
+    if len(agreement.judged) < 2:
         return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
-    if found.shared == 0:
+    if agreement.shared == 0:
         return ["No pair has two ratings yet."]
-    if isnan(found.alpha):
-        return [f"All ratings of the {format_count(found.shared, 'shared pair')} are equal: alpha is undefined."]
-    if found.shared < FEWEST_SHARED:
-        shared = format_count(found.shared, "shared pair")
-        return [f"Krippendorff’s α is {found.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
+    if isnan(agreement.alpha):
+        return [f"All ratings of the {format_count(agreement.shared, 'shared pair')} are equal: alpha is undefined."]
+    if agreement.shared < FEWEST_SHARED:
+        shared = format_count(agreement.shared, "shared pair")
+        return [f"Krippendorff’s α is {agreement.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
     verdict = (
         "reliable"
-        if found.alpha >= RELIABLE
+        if agreement.alpha >= RELIABLE
         else "enough for tentative conclusions"
-        if found.alpha >= TENTATIVE
+        if agreement.alpha >= TENTATIVE
         else "too low to rely on: talk about the scale, and look at the pairs on which you differ"
     )
-    alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (found.alpha, found.alpha_ordinal))
+    alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (agreement.alpha, agreement.alpha_ordinal))
     return [
-        f"Krippendorff’s α is {alpha} on {format_count(found.shared, 'shared pair')} (interval; {ordinal} ordinal): "
-        f"{verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
+        f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
+        f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
     ]
 
 
-def quality_table(found: Quality) -> Markup:
-    """ρ on all judged pairs and on the random ones."""
-    rows = [("all judged pairs", *_figures(found.rho), found.pairs)]
-    if found.random is not None and not isnan(found.random.value):
-        rows.append(("drawn at random", *_figures(found.random), found.random_pairs))
-    return macro("label/quality")(rows=rows, found=found)
+def quality_table(result: Quality) -> Markup:
+    """A table of ρ on all judged pairs and on the random ones."""
+    rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
+    if result.random is not None and not isnan(result.random.value):
+        rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
+    return macro("label/quality")(rows=rows, found=result)
 
 
-def training_state(run: Run, training: Training, found: BeforeAfter | None) -> Markup:
-    """The state of the run; when it has ended, ρ on the held-out pairs before and after."""
+def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
+    """The state of the run, and after its end ρ on the held-out pairs before and after."""
     rows, verdict = [], ""
-    if found is not None:
-        rows = [("before", *_figures(found.before)), ("after", *_figures(found.after))]
-        if found.difference is not None:
-            pairs = format_count(found.pairs, "held-out pair")
-            verdict = found.difference.describe("the trained model", "the one before", f"on {pairs}")
+    if comparison is not None:
+        rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]
+        if comparison.difference is not None:
+            pairs = format_count(comparison.pairs, "held-out pair")
+            verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
     return macro("label/training")(
         run=run, training=training, is_at_work=run.state in AT_WORK, rows=rows, verdict=verdict

@@ -1,10 +1,10 @@
-"""What a lesson is to the page, a text and a demo that is measured while it is open, and what its result is made of.
+"""The interface of a lesson, which is a text and a demo, and the parts of its figures and results.
 
 A lesson is two files. ``assets/lessons/<number>.json`` has the text: prose, values from the paper, a question with its
-answer, a link to another page. It contains some HTML (b, i, code), and all values in it are the paper's. ``key`` in it
-names the module in `sbert_app.pages.learn.lessons` with the measurement, the figure and the result; the page calls its
-``build()`` and knows nothing else of it. A measurement uses a small sample of the STS benchmark or the example
-corpus (`samples`) and takes about two seconds on two cores; nothing is precomputed.
+answer, a link to another page. It contains some HTML (b, i, code), and all values in it are from the paper. Its ``key``
+names the module in `sbert_app.pages.learn.lessons` with the measurement, the figure and the result; the page only calls
+``build()`` of the module. A measurement uses a small sample of the STS benchmark or the example corpus (`samples`) and
+takes about two seconds on two cores; nothing is precomputed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "stsb:dev"
 
-# HTML in which all strings are escaped
-tiles = macro("tiles")
-table = macro("learn/table")  # header, rows; wide=True scrolls on a phone
-findings = macro("learn/findings")  # sentences that are made from the figures, whichever way these fall
-measured = macro("learn/measured")  # what was measured, on how much, when
+# Macros, which escape all strings. ``table(header, rows, wide=True)`` scrolls on a phone; ``findings`` are sentences
+# made from the figures, whatever these are; ``measured`` states the models, the data and the time of a measurement.
+tiles, table, findings, measured = map(macro, ("tiles", "learn/table", "learn/findings", "learn/measured"))
 
 BINS = np.linspace(-0.32, 1.0, 34)
 LINE_COLOURS = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")]
@@ -45,9 +43,9 @@ LINE_COLOURS = [PALETTE[name] for name in ("blue", "orange", "green", "vermillio
 
 @dataclass(frozen=True)
 class Setup:
-    """What the lessons measure with; the link of a class fixes it.
+    """The model, the data and the seed of the lessons, which the link of a class can fix.
 
-    ``seed`` 0 takes pairs at equal distances from the data; any other draws them at random.
+    Seed 0 takes pairs at equal distances from the data; any other seed draws them at random.
     """
 
     model: str = DEFAULT_MODEL
@@ -88,7 +86,7 @@ class Context:
 
 
 class Measurement(NamedTuple):
-    """A Plotly figure, the result as HTML, and the address of the lesson's link if it differs from the lesson's own."""
+    """A Plotly figure, the result as HTML, and the address of the link if it is not the one of the lesson."""
 
     figure: Any
     html: Markup
@@ -97,42 +95,47 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class Demo:
-    """The live controls of a lesson. ``measure`` takes a `Context` and their values, in order.
+    """The live controls of a lesson.
 
-    The user errors that it raises are shown as the result.
+    Attributes:
+        measure: takes a `Context` and the values of the controls; its user errors are shown as the result.
+        model: the control that names a model, which a class may fix.
+        triggers: the events after which the lesson is measured again, by default changes of the controls.
     """
 
     controls: list[Any]
     measure: Callable[..., Measurement]
-    model: Any = None  # the control that names a model, if there is one: a class has its own
-    triggers: Sequence[Any] = ()  # events after which it is measured again; by default, those of a change
+    model: Any = None
+    triggers: Sequence[Any] = ()
 
     @property
     def events(self) -> list[Any]:
-        """The events after which it is measured again."""
+        """The events after which the lesson is measured again."""
         return list(self.triggers) or [control.change for control in self.controls]
 
     def initial(self, setup: Setup) -> list[Any]:
-        """The values that the controls begin with, in order."""
+        """The first values of the controls, in order."""
         return [setup.model if control is self.model else control.value for control in self.controls]
 
 
 @dataclass(frozen=True)
 class Lesson:
+    """The text of a lesson: ``key`` names its module, ``short`` labels its button, ``opens`` is its link's text."""
+
     number: int
-    key: str  # the name of its module
-    short: str  # label of its button
+    key: str
+    short: str
     title: str
-    idea: str  # in one sentence
-    text: tuple[str, ...]  # paragraphs
+    idea: str
+    text: tuple[str, ...]
     try_it: str
-    section: str  # of the paper
-    paper: tuple[tuple[str, str], ...]  # description, value
+    section: str
+    paper: tuple[tuple[str, str], ...]
     paper_note: str
     question: str
     answer: str
-    opens: str  # text of the link
-    href: str  # the page, with its settings
+    opens: str
+    href: str
 
     def build(self) -> Demo:
         return import_module(f"{__package__}.lessons.{self.key}").build()
@@ -141,21 +144,18 @@ class Lesson:
 @cache
 def lessons() -> tuple[Lesson, ...]:
     contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
-    found = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
-    return tuple(sorted(found, key=lambda lesson: lesson.number))
+    loaded = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
+    return tuple(sorted(loaded, key=lambda lesson: lesson.number))
 
 
-def lesson_number(asked: str | None) -> int:
+def lesson_number(text: str | None) -> int:
     """The lesson number in a link; 1 if there is no such lesson."""
     numbers = {str(lesson.number) for lesson in lessons()}
-    return int(asked) if asked in numbers else 1
-
-
-# ---------------------------------------------------------------- what several results are made of
+    return int(text) if text in numbers else 1
 
 
 def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False) -> go.Figure:
-    """The figure in the look of the app, with titles of its axes, and with its legend in a line above."""
+    """The figure in the look of the app, with titles of its axes and, if wanted, its legend above."""
     return apply_style(figure, height, x={"title": x}, y={"title": y}, showlegend=legend)
 
 
@@ -178,7 +178,7 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
 
 
 def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
-    """A line for each sentence through its ranks in several orders, a column each. Level lines: the orders agree."""
+    """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
     figure = go.Figure()
     for i, (label, row) in enumerate(zip(labels, ranks, strict=True)):
         figure.add_scatter(
@@ -199,7 +199,7 @@ def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Se
 
 
 def change_of_rho(points: float, what: str) -> str:
-    """A sentence: whether ``what`` raises ρ, lowers it, or leaves it about where it was."""
+    """A sentence that says whether ``what`` raises ρ, lowers it, or leaves it about where it was."""
     if abs(points) < 0.5:
         return f"{what} leaves ρ about where it was ({points:+.1f} points)."
     return f"{what} {'raises' if points > 0 else 'lowers'} ρ by {abs(points):.1f} points here."

@@ -1,9 +1,9 @@
 """The Learn page: one idea a lesson, measured while the user reads.
 
-``/learn?lesson=4`` opens the fourth; without it, the last lesson that this browser had open. A lesson counts as done
-once its answer was opened; the browser keeps that, too. A lesson is measured when it is first opened and whenever one
-of its controls changes; nothing is computed for lessons that are not open. A class (`teacher.ClassLink`) is part of
-the address: it fixes model, data, seed and the lessons that are shown.
+``/learn?lesson=4`` opens the fourth lesson, ``/learn`` the last one that this browser had open. A lesson counts as done
+once its answer was opened, which the browser stores too. A lesson is measured when it is first opened and whenever one
+of its controls changes; lessons that are not open cost nothing. A class (`teacher.ClassLink`) is part of the address:
+it fixes model, data, seed and the selection of lessons.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, values_of
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Asked, Update, ask, on_open
-from sbert_app.pages.components.measure_tab import hidden, shown
+from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Questions, Update, ask, on_open
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
@@ -46,13 +46,14 @@ class _LessonView:
     services: Services
     lesson: Lesson
     demo: Demo
-    outputs: list[Any]  # figure, result, link to another page
+    # The figure, the result and the link to another page.
+    outputs: list[Any]
     column: gr.Column
     reset: gr.Button
 
     @property
     def fields(self) -> list[Any]:
-        """The controls whose values the browser has."""
+        """The controls whose values are in the browser."""
         return [control for control in self.demo.controls if not isinstance(control, gr.State)]
 
 
@@ -61,17 +62,20 @@ class _LearnPage:
         self.services = services
         gr.HTML(messages.heading("Learn", TAGLINE))
         self.banner = gr.HTML(visible=False, elem_id="class-banner")
-        self.requested = gr.Textbox(visible=False)  # the lesson that the browser's address or storage asks for
+        # The lesson in the address or the storage of the browser.
+        self.requested = gr.Textbox(visible=False)
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
         with gr.Row(elem_classes="chips rail", elem_id="rail"):
             self.chips = [
-                gr.Button(f"{each.number} {each.short}", size="sm", elem_classes="chip", elem_id=f"go-{each.number}")
-                for each in lessons()
+                gr.Button(
+                    f"{lesson.number} {lesson.short}", size="sm", elem_classes="chip", elem_id=f"go-{lesson.number}"
+                )
+                for lesson in lessons()
             ]
         self.count = gr.HTML(elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
-        parts = [part for each in self.views for part in each.outputs[:2]]
-        self.reported = [*parts, *(field for each in self.views for field in each.fields)]
+        parts = [part for view in self.views for part in view.outputs[:2]]
+        self.reported = [*parts, *(field for view in self.views for field in view.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
@@ -80,11 +84,11 @@ class _LearnPage:
         copy.click(None, None, None, js=COPY_LINK)
 
     def report(self, current: int, *values: Any) -> Report:
-        """What the open lesson shows, without the answer to its question."""
-        given, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
+        """The report of the open lesson, without the answer to its question."""
+        value_of, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
         sections = {"Measured": view.outputs[:2], "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
-        return make(*(given[each] for each in inputs))
+        return make(*(value_of[component] for component in inputs))
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
         number, own = lesson.number, "Reset to the lesson’s settings"
@@ -103,57 +107,57 @@ class _LearnPage:
 
     def wire(self) -> None:
         current, class_link = self.current, self.class_link
-        columns = [each.column for each in self.views]
-        shown = [current, self.count, *columns, *self.chips, self.previous, self.following]
-        controls = [control for each in self.views for control in each.demo.controls]
-        fields = [field for each in self.views for field in each.fields]
-        asked = gr.State({})  # for each lesson what was asked last
-        outputs = [component for each in self.views for component in each.outputs]
+        columns = [view.column for view in self.views]
+        navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
+        controls = [control for view in self.views for control in view.demo.controls]
+        fields = [field for view in self.views for field in view.fields]
+        questions = gr.State({})
+        outputs = [component for view in self.views for component in view.outputs]
 
-        def measure_open(asked: Asked, class_link: ClassLink, current: int, *values: Any) -> Update:
+        def measure_open(questions: Questions, class_link: ClassLink, current: int, *values: Any) -> Update:
             remaining = iter(values)
-            own = [list(islice(remaining, len(each.demo.controls))) for each in self.views]
-            return _measure(self.views[current - 1], asked, class_link, *own[current - 1])
+            own = [list(islice(remaining, len(view.demo.controls))) for view in self.views]
+            return _measure(self.views[current - 1], questions, class_link, *own[current - 1])
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
-            return remembered.then(measure_open, [asked, class_link, current, *controls], outputs, **PRIVATE)
+            return remembered.then(measure_open, [questions, class_link, current, *controls], outputs, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
-            numbers = class_link.numbers  # of the lessons that are shown
+            numbers = class_link.numbers
             at = numbers.index(current) + step if current in numbers else 0
             return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
         opened = on_open().then(
             self.open,
             self.requested,
-            [class_link, self.banner, *shown, *fields],
+            [class_link, self.banner, *navigation, *fields],
             js="() => window.requestedLesson()",
             **UNQUEUED,
         )
         keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
         for number, chip in enumerate(self.chips, start=1):
-            measure_after(chip.click(partial(_show_lesson, number), class_link, shown, **UNQUEUED))
+            measure_after(chip.click(partial(_show_lesson, number), class_link, navigation, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
-            turned = button.click(partial(turn, step), [class_link, current], shown, **UNQUEUED)
+            turned = button.click(partial(turn, step), [class_link, current], navigation, **UNQUEUED)
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
-        for each in self.views:
-            measure = partial(_measure, each), [asked, class_link, *each.demo.controls], each.outputs
+        for view in self.views:
+            measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
             gr.on(
-                each.demo.events,
+                view.demo.events,
                 *measure,
                 trigger_mode="always_last",
                 show_progress="minimal",
-                show_progress_on=each.outputs[1],
+                show_progress_on=view.outputs[1],
                 concurrency_limit=2,
                 api_visibility="private",
             )
-            reset = each.reset.click(partial(_initial, each), class_link, each.demo.controls, **UNQUEUED)
+            reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 
     def open(self, requested: str, request: gr.Request) -> list[Any]:
-        """The class and the lesson that the address asks for. A link that is wrong opens the lessons as they are."""
+        """Opens the class and the lesson in the address; an invalid link opens the lessons without a class."""
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
             banner = class_link.banner()
@@ -165,15 +169,16 @@ class _LearnPage:
             class_link,
             gr.update(value=banner, visible=bool(banner)),
             *_show_lesson(number, class_link),
-            *(value for each in self.views for value in _changed(each, class_link, request)),
+            *(value for view in self.views for value in _changed(view, class_link, request)),
         ]
 
     def encode_in_background(self, class_link: ClassLink) -> None:
-        """Start a thread that encodes what the lessons share, once, while the first one is read."""
+        """Starts a thread that encodes the sentences of the lessons, once, while the user reads the first one."""
         context = _context(self.services, class_link)
 
         def encode() -> None:
-            with suppress(InputError):  # a lesson whose data or model is missing reports that itself
+            # A lesson whose data or model is missing shows that itself.
+            with suppress(InputError):
                 for source in (samples.EXAMPLES, samples.DATA):
                     samples.encode_corpus(context, source)
 
@@ -193,44 +198,49 @@ def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
 
 
 def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> list[Any]:
-    """Updates of the fields: what the address gives, or the class; what is the lesson's own is left alone."""
+    """The updates of the fields to the values of the address, or of the class; others keep the lesson's own."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
-    given = zip(view.fields, values_of(view.fields, request), strict=True)
+    in_address = zip(view.fields, values_of(view.fields, request), strict=True)
     return [
-        of_class[field] if value == gr.skip() and of_class[field] != field.value else value for field, value in given
+        of_class[field] if value == gr.skip() and of_class[field] != field.value else value
+        for field, value in in_address
     ]
 
 
 def _initial(view: _LessonView, class_link: ClassLink) -> Any:
-    """The values that a lesson's controls begin with: one for a single control, as Gradio wants it, else a list."""
+    """The first values of the controls of a lesson: a list, or the value itself for a single control, as in Gradio."""
     values = view.demo.initial(class_link.setup)
     return values[0] if len(values) == 1 else values
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
-    """Updates that show one lesson and highlight its button, among those that are shown."""
+    """The updates that show one lesson and highlight its button among those of the class."""
     every, numbers = range(1, len(lessons()) + 1), class_link.numbers
     return [
         number,
         macro("learn/count")(numbers.index(number) + 1, len(numbers)),
-        *(gr.update(visible=each == number) for each in every),
-        *(gr.update(variant="primary" if each == number else "secondary", visible=each in numbers) for each in every),
+        *(gr.update(visible=at == number) for at in every),
+        *(gr.update(variant="primary" if at == number else "secondary", visible=at in numbers) for at in every),
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),
     ]
 
 
-def _measure(view: _LessonView, asked: Asked, class_link: ClassLink, *values: Any) -> Update:
-    """Updates of figure, result and link; or of the result alone, with the message of a user error.
+def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
+    """The updates of figure, result and link, or the message of a user error.
 
-    None if the visitor has asked for something else of this lesson meanwhile: the answer to that may be there already.
+    There are none if the visitor has changed the lesson again meanwhile.
     """
     figure, result, link = view.outputs
-    is_newest = ask(asked, view.lesson.number)
+    is_newest = ask(questions, view.lesson.number)
     update: Update
     try:
-        found = view.demo.measure(_context(view.services, class_link), *values)
-        update = {figure: shown(found.figure), result: found.html, link: _page_link(view.lesson, found.href)}
+        measurement = view.demo.measure(_context(view.services, class_link), *values)
+        update = {
+            figure: visible(measurement.figure),
+            result: measurement.html,
+            link: _page_link(view.lesson, measurement.href),
+        }
     except UserFacingError as error:
         update = {figure: hidden(), result: messages.error_message(error)}
     return update if is_newest() else {result: gr.skip()}

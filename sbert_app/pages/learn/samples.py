@@ -1,8 +1,8 @@
-"""The data of the lessons: pairs with gold scores, of STSb dev unless a class has other data, and the example corpus.
+"""The data of the lessons: pairs with gold scores, from STSb dev unless a class has other data, and the example corpus.
 
-A sample is taken at equal distances from the file, so it has the file's proportions of captions, news and forums and
-is always the same; a class may have a seed by which it is drawn instead. Vectors are computed once for each model and
-sample, for all three poolings in one pass, and kept with the time of day and the duration.
+A sample is taken at equal distances from the file, so it has the proportions of captions, news and forums of the file
+and is always the same; a class may have a seed, which draws a sample instead. Vectors are computed once for each model
+and sample, for all three poolings in one pass, and stored with the time of day and the duration.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from training.evaluation.metrics import spearman
 from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows
 from training.similarities import cosine
 
-SIMILAR_FROM = 4.0  # gold score
-EXAMPLES, DATA = "examples", "data"  # where sentences to search in are from
-RANDOM_WEIGHTS = "scratch:6x384"  # a transformer that was not trained
+# Pairs from this gold score on are similar.
+SIMILAR_FROM = 4.0
+# The sources of sentences to search in.
+EXAMPLES, DATA = "examples", "data"
+# An untrained transformer.
+RANDOM_WEIGHTS = "scratch:6x384"
 
 
 @dataclass
 class Timed:
-    """How long a block took, and when that was: ``with Timed() as timed: …``, then f"encoded in {timed}"."""
+    """The duration of a block and its time of day: ``with Timed() as timed: …``, then f"encoded in {timed}"."""
 
     seconds: float = 0.0
-    at: str = ""  # time of day
+    at: str = ""
 
     def __enter__(self) -> Timed:
         self.seconds -= time.perf_counter()
@@ -79,7 +82,7 @@ class EncodedSample(NamedTuple):
 
 @lru_cache(maxsize=8)
 def gold_sample(context: Context, pairs: int) -> GoldSample:
-    """A number of pairs of the setup's data. InputError if it cannot be loaded, or has no gold scores."""
+    """A sample of the setup's data with so many pairs. InputError if it cannot be loaded or has no gold scores."""
     from training.data.load import load_data
 
     setup = context.setup
@@ -92,7 +95,7 @@ def gold_sample(context: Context, pairs: int) -> GoldSample:
 
 
 def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
-    """``count`` of so many rows, ascending, int (count,): at equal distances with seed 0, else drawn at random."""
+    """The numbers of ``count`` rows, ascending, int (count,): at equal distances with seed 0, else random."""
     count = min(count, rows)
     if seed == 0:
         return np.linspace(0, rows - 1, count).astype(int)
@@ -106,9 +109,10 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
 
     sample, encoder = gold_sample(context, pairs), context.encoder_of(model)
     by_pooling = {}
-    with Timed() as timed:  # all poolings from one pass; the states of a sentence are (1, T, D)
+    # One pass serves all poolings; the states of a sentence are (1, T, D).
+    with Timed() as timed:
         tokens = encoder.token_vectors([*sample.first, *sample.second])
-        hidden = [torch.from_numpy(each.hidden)[None] for each in tokens]
+        hidden = [torch.from_numpy(vectors_of.hidden)[None] for vectors_of in tokens]
         for name in PAPER_POOLINGS:
             vectors = torch.cat([POOLINGS[name](states, None) for states in hidden]).numpy()
             by_pooling[name] = (vectors[: len(sample.first)], vectors[len(sample.first) :])
@@ -146,6 +150,6 @@ def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:
 
 
 def cosines_across(vectors: np.ndarray) -> np.ndarray:
-    """The cosines of all N(N-1)/2 couples of the vectors (N, D): of sentences of different pairs."""
+    """The cosines of all N(N-1)/2 couples of vectors (N, D), which are sentences of different pairs."""
     directions = normalize_rows(vectors)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

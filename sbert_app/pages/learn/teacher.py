@@ -2,9 +2,8 @@
 
     /learn?class=NLP+101&model=all-mpnet-base-v2&data=sickr&seed=7&lessons=4,8,9
 
-Everything is in the link but what the lessons have anyway: nothing is stored, and it means the same on every machine.
-The sheet is a plain HTML page at ``/learn/sheet``: it needs no script, and a browser prints it as it is. The answers
-are a page of their own.
+The link contains all settings that differ from the standard: nothing is stored, and it means the same on every machine.
+The sheet is a plain HTML page at ``/learn/sheet``, without scripts and ready to print. The answers are another page.
 """
 
 from __future__ import annotations
@@ -29,45 +28,49 @@ from sbert_app.settings import Settings
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 
-SHEET = "learn/sheet"  # from the folder of Learn, which may lie under a root path
+# Relative to the folder of Learn, which may lie under a root path.
+SHEET = "learn/sheet"
 LONGEST_TITLE = 80
 LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True)
 class ClassLink:
-    """A setup with the title of a class and the lessons that are shown; none named: all."""
+    """A setup with the title of a class and a selection of lessons; an empty selection means all."""
 
     title: str = ""
     setup: Setup = STANDARD
-    chosen: tuple[int, ...] = ()
+    selection: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return self.chosen or tuple(lesson.number for lesson in lessons())
+        return self.selection or tuple(lesson.number for lesson in lessons())
 
     @property
     def query(self) -> str:
-        """What follows ? in the link, without what is standard: it has to be written on a board. "" for no class."""
+        """The query of the link, as short as possible for a blackboard; "" without a class."""
         if not self.title:
             return ""
-        setup, numbers = self.setup, ",".join(map(str, self.chosen))
+        setup, numbers = self.setup, ",".join(map(str, self.selection))
         values = {"model": setup.model, "data": setup.data, "seed": setup.seed, "lessons": numbers}
         standard = {**vars(STANDARD), "lessons": ""}
         changed = {name: value for name, value in values.items() if value != standard[name]}
         return urlencode({"class": self.title, **changed}, safe=":,/")
 
     def sheet_address(self, answers: bool = False) -> str:
-        """The address of the sheet to print, with or without the answers."""
+        """The address of the sheet to print, without or with the answers."""
         parameters = "&".join(filter(None, [self.query, "answers=1" if answers else ""]))
         return SHEET + (f"?{parameters}" if parameters else "")
 
     def banner(self) -> Markup:
-        """The title of the class and what it fixes; nothing without a class."""
+        """The title and the setup of the class; empty without a class."""
         return macro("learn/class_banner")(self, self.sheet_address()) if self.title else Markup()
 
     def links(self, page: str, settings: Settings) -> Markup:
-        """The link with its QR code, or why pupils do not reach it; the sheets. ``page``: Learn, as it was opened."""
+        """The link with its QR code, or the reason why pupils cannot reach it, and the sheets.
+
+        ``page`` is the address at which the teacher opened Learn.
+        """
         import segno
 
         reached = address_for_others(page, settings.host)
@@ -84,16 +87,16 @@ class ClassLink:
         )
 
     def sheet(self, answers: bool) -> Markup:
-        """A page to print: the questions with room to write, or the answers."""
-        shown = [lesson for lesson in lessons() if lesson.number in self.numbers]
+        """A page to print: the questions with space to write, or the answers."""
+        listed = [lesson for lesson in lessons() if lesson.number in self.numbers]
         title = self.title or "Lessons on sentence embeddings"
-        return render("learn/templates/sheet.html", link=self, title=title, lessons=shown, answers=answers)
+        return render("learn/templates/sheet.html", link=self, title=title, lessons=listed, answers=answers)
 
 
 def address_for_others(page: str, bound: str) -> str | None:
-    """The address of a page for other machines; None if the server, which listens on ``bound``, is reached by none.
+    """The address of a page for other machines; None if the server, which listens on ``bound``, is out of reach.
 
-    A page that was opened on the server's own machine gets the address that this machine has in its network.
+    A page that was opened on the server itself gets the address of this machine in its network.
     """
     parts = urlsplit(page)
     if host_name(parts.netloc) not in LOOPBACK:
@@ -102,17 +105,19 @@ def address_for_others(page: str, bound: str) -> str | None:
         return None
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: the system chooses by which address it would
+            # This sends nothing, but lets the system choose the address that it would use.
+            probe.connect(("192.0.2.1", 9))
             own = probe.getsockname()[0]
-    except OSError:  # no network leads to others
+    except OSError:
+        # There is no network.
         own = socket.gethostname()
     return parts._replace(netloc=own if parts.port is None else f"{own}:{parts.port}").geturl()
 
 
 def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
-    """The class of a link's parameters; without ``class`` among them, no class: the lessons as they are.
+    """The class in the parameters of a link; no class without the parameter ``class``.
 
-    InputError if a value cannot be used; the message names it.
+    InputError, which names the parameter, if a value is invalid.
     """
     title = " ".join(values.get("class", "").split())
     if not title:
@@ -128,13 +133,13 @@ def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Lesson numbers from "4,8,9", in order, without repetition."""
-    known = {str(lesson.number) for lesson in lessons()}
-    asked = [part.strip() for part in text.split(",") if part.strip()]
-    for part in asked:
-        if part not in known:
-            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(known)}")
-    return tuple(sorted({int(part) for part in asked}))
+    """The lesson numbers in a text such as "4,8,9", in order, without repetition."""
+    numbers = {str(lesson.number) for lesson in lessons()}
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if part not in numbers:
+            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(numbers)}")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def build(services: Services) -> None:
@@ -148,10 +153,12 @@ def build(services: Services) -> None:
             hint = "A named set or hf:<org>/<name>"
             data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, max_lines=1, min_width=200, elem_id="class-data")
             seed = gr.Textbox(
-                "0", label="Seed", info="0: not at random", max_lines=1, min_width=120, elem_id="class-seed"
+                "0", label="Seed", info="Same seed, same pairs", max_lines=1, min_width=120, elem_id="class-seed"
             )
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        chosen = gr.CheckboxGroup(choices, label="Lessons", info="None chosen: all", elem_id="class-lessons")
+        selected = gr.CheckboxGroup(
+            choices, label="Lessons", info="Leave empty for all lessons", elem_id="class-lessons"
+        )
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             enable_when(make, {title: "name the class first"})
@@ -159,9 +166,9 @@ def build(services: Services) -> None:
         links = gr.HTML(elem_id="class-links")
 
         def show(
-            title: str, model: str, data: str, seed: str, chosen: list[str], request: gr.Request
+            title: str, model: str, data: str, seed: str, selected: list[str], request: gr.Request
         ) -> tuple[Any, Any]:
-            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(chosen)}
+            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(selected)}
             try:
                 if not title.strip():
                     raise InputError("give the class a name; it stands at the top of the page and of the sheet")
@@ -171,13 +178,13 @@ def build(services: Services) -> None:
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 
-        gr.on([make.click, title.submit], show, [title, model, data, seed, chosen], [links, copy], **UNQUEUED)
+        gr.on([make.click, title.submit], show, [title, model, data, seed, selected], [links, copy], **UNQUEUED)
         copy.click(None, None, None, js="() => window.copyClassLink()")
 
 
 def sheet(values: Mapping[str, str], access: AccessPolicy) -> Markup:
-    """The sheet for the parameters of a link, which may name lessons without a class. InputError as `read_class`."""
+    """The sheet for the parameters of a link, which may name lessons without a class. InputError if one is invalid."""
     link = read_class(values, access)
     if not link.title and values.get("lessons"):
-        link = ClassLink(chosen=read_class({**values, "class": "-"}, access).chosen)
+        link = ClassLink(selection=read_class({**values, "class": "-"}, access).selection)
     return link.sheet(answers=values.get("answers") == "1")

@@ -1,1 +1,1 @@
-"""Choose a run, start it, watch it."""
+"""The Train page: a form that starts runs, their curves, and the list of all."""

@@ -1,7 +1,7 @@
 """The form of a run: a component for each field of RunConfig, and their conversion to a RunConfig.
 
-Data is named or uploaded. An upload is kept in the home folder under the hash of its content, so that a run resumed
-next week still finds it. A server path that somebody types is not read: the page may be open to others.
+An upload is stored in the home folder under the hash of its content, so that a run that is resumed later still has it.
+A path of the server that somebody types is never read: the app may be open to others.
 """
 
 from __future__ import annotations
@@ -52,18 +52,19 @@ TEACHERS = [
     ("all-MiniLM-L6-v2: bi-encoder", "all-MiniLM-L6-v2"),
 ]
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
-Fields = dict[str, Any]  # the components, by the field of RunConfig
-# The rows of two folds; what has no place of its own is in the third, "More options".
+# The components, or their values, by the field of RunConfig.
+Fields = dict[str, Any]
+# The rows of two folds. The third, "More options", has the fields without a place of their own.
 OPTIMISATION = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
 EVALUATION = ("eval_data", "eval_every", "patience")
 NEGATIVES = ("mine_negatives", "negative_margin")
-SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)  # in no fold
+SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)
 MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
-TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}  # of the folds
-COLUMNS = 3  # of "More options"
+TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
+# The columns of "More options".
+COLUMNS = 3
 KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
-
-# Kind of data -> the objective that fits it
+# The objective for each kind of data.
 OBJECTIVE_FOR = {
     SCORED: "regression",
     LABELLED: "classification",
@@ -74,9 +75,9 @@ OBJECTIVE_FOR = {
 
 
 def build(services: Services) -> Fields:
-    """Build the form inside the open column, filled with the first preset.
+    """Builds the form inside the open column, filled with the first preset.
 
-    Returns the components of the fields of RunConfig, and beside them the `DataUpload` of both data sets and more.
+    Returns the components by the fields of RunConfig, and further ones such as the `DataUpload` of both data sets.
     """
     start = next(iter(PRESETS.values())).config()
     objective = start.objective_class
@@ -91,11 +92,11 @@ def build(services: Services) -> Fields:
     with _fold("optimisation") as fields["optimisation"]:
         for row in OPTIMISATION:
             fields |= _row(start, row, min_width=90)
-    fields["batch_size"].info = batch_size_info(start.objective)
+    fields["batch_size"].info = f"{objective.rows.noun} per step"
     with _fold("evaluation") as fields["evaluation"]:
         fields |= _data(services, start, "eval_data", "dev", DEV_DATA)
         fields |= _row(start, EVALUATION[1:], min_width=110)
-    # What is mined before the run, and a preview of it; shown for objectives that learn from negatives.
+    # Mining before the run, with a preview, for objectives that learn from negatives.
     with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields["negatives_group"]:
         with gr.Row():
             fields["mine_negatives"] = component(start, "mine_negatives", min_width=180, elem_id="mine-negatives")
@@ -114,7 +115,7 @@ def build(services: Services) -> Fields:
 
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
-    """The titles of the folds, each with what is set in it."""
+    """The titles of the folds, each with the settings in it."""
     changed = [SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default]
     evaluated_on = data_label(config.eval_data) if config.eval_data else "random pairs only"
     titles = (", ".join(optimisation(config, seeds)), evaluated_on, ", ".join(changed) or "none changed")
@@ -122,25 +123,25 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
 
 
 def changed_fields(values: Fields, filled: Fields) -> Fields:
-    """The fields, and their values, that are not as a preset has filled them in; the name of the run aside."""
-    known = {name: value for name, value in values.items() if name in filled and name != "name"}
-    return {name: value for name, value in known.items() if (value or None) != (filled[name] or None)}
+    """The fields whose values differ from those of the preset, except the name of the run."""
+    comparable = {name: value for name, value in values.items() if name in filled and name != "name"}
+    return {name: value for name, value in comparable.items() if (value or None) != (filled[name] or None)}
 
 
 def to_address(changed: Fields) -> str:
-    """The changed fields as the address has them; an upload has none."""
+    """The changed fields in the form of the address, without uploads."""
     named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
     return quote(json.dumps(named, separators=(",", ":"))) if named else ""
 
 
 def from_address(text: str, fields: Fields) -> dict[str, Any]:
-    """Updates of the fields that an address says are changed, without what it gets wrong."""
+    """The updates of the changed fields in an address, without invalid ones."""
     with suppress(ValueError, AttributeError):
         changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
         lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
-        texts = {name: ["" if each is None else str(each) for each in value] for name, value in lists.items()}
-        found = {name: value_of(fields[name], given) for name, given in texts.items()}
-        return {name: gr.update(value=value) for name, value in found.items() if value != gr.skip()}
+        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
+        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
+        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
     return {}
 
 
@@ -166,7 +167,8 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     if kind is gr.Dropdown:
         options["allow_custom_value"] = not setting.choices
     several = "; several: 0-4" if name == "seed" else ""
-    nothing = "0" if kind is gr.Number else "empty"  # Gradio's Number makes 0 of None when it comes into sight
+    # Gradio's Number turns None into 0 when it becomes visible.
+    nothing = "0" if kind is gr.Number else "empty"
     empty = f"; {nothing}: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
     options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
     return kind(value=shown_values(start.to_dict())[name], **options)
@@ -176,13 +178,13 @@ def _fold(name: str) -> gr.Accordion:
     return gr.Accordion(TITLES[name], open=False, elem_id=f"fold-{name}")
 
 
-def _data(services: Services, start: RunConfig, name: str, short: str, known: Sequence[tuple[str, str]]) -> Fields:
-    """A data set by its name, and an upload in its place."""
+def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
+    """Builds the picker of a data set, and an upload in its place."""
     with gr.Row(equal_height=True):
         data = component(start, name, scale=4, elem_id=f"{short}-data")
         upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
-    return {name: data, f"{short}_upload": DataUpload(services, data, button, known, short)}
+    return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
 
 
 def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
@@ -194,7 +196,7 @@ OF_OBJECTIVE = ("objective", "concatenation", "pooling", "teacher", "negatives_g
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
-    """Updates of the components `OF_OBJECTIVE` when an objective is chosen."""
+    """The updates of the components `OF_OBJECTIVE` for an objective."""
     objective = OBJECTIVES[name]
     return (
         gr.update(info=objective.help),
@@ -202,13 +204,8 @@ def objective_updates(name: str) -> tuple[Any, ...]:
         gr.update(visible=objective.trains_vectors()),
         gr.update(visible=objective.needs_teacher()),
         gr.update(visible=objective.can_mine_negatives),
-        gr.update(info=batch_size_info(name)),
+        gr.update(info=f"{objective.rows.noun} per step"),
     )
-
-
-def batch_size_info(objective: str) -> str:
-    """What a batch is counted in."""
-    return f"{OBJECTIVES[objective].rows.noun} per step"
 
 
 def config_fields(fields: Fields) -> Fields:
@@ -217,15 +214,15 @@ def config_fields(fields: Fields) -> Fields:
 
 
 def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
-    """The values of the form, by field, as a config; of several seeds the first.
+    """The config of the values of the form, by field, with the first of several seeds.
 
-    InputError if one of them is invalid or may not be named.
+    InputError if one of them is invalid, or this visitor may not use it.
     """
     settings = dict(values)
     settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
     settings["base"] = (settings["base"] or "").strip()
     settings["seed"] = parse_seeds(settings["seed"])[0]
-    # Fields that are hidden for this objective keep what was chosen for another.
+    # Fields that are hidden for this objective have the values for another one.
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if objective := OBJECTIVES.get(settings["objective"]):
         settings["pooling"] = settings["pooling"] if objective.trains_vectors() else None
@@ -246,20 +243,20 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
 
 
 def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
-    """The built-in models, networks over word vectors, then every run that has a model."""
+    """The built-in models, networks over word vectors, then every run with a model."""
     built_in = [(name, name) for name in MODELS]
     word_encoders = [(f"{name} ({label})", name) for name, label in WORD_ENCODER_LABELS.items()]
     return [*built_in, *word_encoders, *run_choices(runs)]
 
 
 def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
-    """Updates of the learning rate and the pooling when another base is chosen.
+    """The updates of the learning rate and the pooling for another base.
 
-    A learning rate that was typed stays; one that is a base's default becomes that of the new base. Networks over word
-    vectors are defined with a pooling of their own.
+    A typed learning rate stays; the default of a base becomes the default of the new one. Networks over word vectors
+    have a pooling of their own.
     """
     name = (base or "").strip()
-    defaults = {format_learning_rate(default_learning_rate(each)) for each in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    defaults = {format_learning_rate(default_learning_rate(base_name)) for base_name in (DEFAULT_MODEL, *WORD_ENCODERS)}
     rate = format_learning_rate(default_learning_rate(name))
     is_default = learning_rate.strip() in defaults and learning_rate.strip() != rate
     return (
@@ -269,9 +266,9 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
-    """Updates of the components ``names`` with the fields of a config, in their order."""
-    shown = shown_values(values)
-    return [gr.update(value=shown[name]) for name in names]
+    """The updates of the components ``names`` with the fields of a config, in their order."""
+    texts = shown_values(values)
+    return [gr.update(value=texts[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
@@ -286,51 +283,49 @@ def shown_values(values: Fields) -> Fields:
     }
 
 
-# ---------------------------------------------------------------- uploads
-
-
 class DataUpload:
-    """An upload in place of a data set that is chosen by its name: how it is read, and which columns are used."""
+    """An upload in place of a named data set, with pickers of its encoding, its sheet and its columns."""
 
     def __init__(
         self,
         services: Services,
         data: gr.Dropdown,
         button: gr.UploadButton,
-        known: Sequence[tuple[str, str]],
+        choices: Sequence[tuple[str, str]],
         name: str,
     ) -> None:
-        """Build what stands below it, hidden until there is a doubt, inside the open Blocks.
+        """Builds the pickers inside the open Blocks, hidden until there is a doubt.
 
-        ``data`` names the data set, ``known`` are its other choices; the ids of the components begin with ``name``.
+        ``data`` is the picker of the data set, with these other choices; the ids of the pickers begin with ``name``.
         """
-        self.services, self.data, self.button, self.known = services, data, button, known
-        self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")  # how the characters were understood
+        self.services, self.data, self.button, self.choices = services, data, button, choices
+        self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
         self.encoding = encoding_dropdown(f"{name}-encoding")
         self.columns = ColumnPicker(f"{name}-columns")
-        self.original = gr.State(None)  # the upload itself; what is chosen may be a copy with the chosen columns
+        # The upload itself; the picker may name a copy with other columns.
+        self.original = gr.State(None)
         self.outputs = [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
 
     def keep(self, file: str) -> Update:
-        """Keep an upload and choose it; show its columns, and the picker of encodings where there is a doubt."""
+        """Stores and selects an upload, and shows its columns, and the picker of encodings if there is a doubt."""
         with gradio_errors():
             self.services.check_kept_room(Path(file))
-        kept = str(keep_upload(file, self.services.settings.home))
-        return {**self.read_as(kept), self.original: kept}
+        copy = str(keep_upload(file, self.services.settings.home))
+        return {**self.read_as(copy), self.original: copy}
 
     def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
-        """Choose the upload, read so, with the columns that its names or its content suggest; show their pickers."""
+        """Selects the upload with this encoding and sheet and the suggested columns, and shows the pickers."""
         original, reads = original or "", ""
         pickers: Update = {}
         name = str(DataName(original, encoding or None))
-        # What is wrong is said where the run is estimated.
+        # The estimate of the run shows the error.
         with suppress(UserFacingError):
-            # The browser has sent this path.
+            # The path comes from the browser.
             self.services.access.check_data(original)
             pickers = self.columns.of(None)
             table = open_upload(original, encoding, sheet)
             pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
-            columns = [pickers[each]["value"] for each in self.columns.inputs]
+            columns = [pickers[picker]["value"] for picker in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
             **pickers,
@@ -340,61 +335,60 @@ class DataUpload:
         }
 
     def read_again(self, *how: str) -> Update:
-        """As `read_as`; the pickers that ask stay as they are, as yet another may have been picked meanwhile."""
+        """Reads the upload again. The picker that asked is not updated: it may have changed again meanwhile."""
         asking = self.encoding if len(how) == 2 else self.columns.sheet
-        return {each: update for each, update in self.read_as(*how).items() if each is not asking}
+        return {component: update for component, update in self.read_as(*how).items() if component is not asking}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
-        """Choose other columns of the upload."""
+        """Selects other columns of the upload."""
         with gradio_errors():
             name = chosen_name(self.services, original or "", encoding, *columns)
         return {self.data: self._named(name, original or "")}
 
     def _named(self, name: str, original: str) -> Any:
-        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.known], value=name)
+        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
-    """Wire both uploads of the form; one of training data selects the objective that fits it.
+    """Wires both uploads of the form; training data selects the objective that fits it.
 
-    ``planned`` shows an error; ``estimate_after(event)`` estimates the run anew.
+    ``planned`` shows errors; ``estimate_after(event)`` estimates the run again.
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
 
     def keep_train(file: str) -> Update:
-        chosen = train.keep(file)
+        update = train.keep(file)
         try:
-            kind = load_data(chosen[train.data]["value"]).kind
+            kind = load_data(update[train.data]["value"]).kind
         except UserFacingError as error:
-            return {**chosen, planned: error_message(error)}
-        return {**chosen, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
+            return {**update, planned: error_message(error)}
+        return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
     def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
-        """Nothing to pick for a data set that is chosen by its name."""
+        """Hides the pickers of the upload when a named data set is selected."""
         is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
         return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
 
     outputs = [*train.outputs, fields["objective"], planned]
     estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
-    for each in (train, dev):
-        read = [each.original, each.encoding]
-        for picker, inputs in ((each.encoding, read), (each.columns.sheet, [*read, each.columns.sheet])):
-            shown = [part for part in each.outputs if part is not picker]
-            estimate_after(picker.input(each.read_again, inputs, shown, **LATEST, queue=False))
-        for column in each.columns.columns:
-            estimate_after(column.input(each.name_columns, [*read, *each.columns.inputs], each.data, **EVERY))
-        each.data.input(hide_unless_upload, each.data, [each.read, each.encoding, each.columns.row], **EVERY)
+    for upload in (train, dev):
+        read = [upload.original, upload.encoding]
+        for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
+            outputs = [part for part in upload.outputs if part is not picker]
+            estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
+        for column in upload.columns.columns:
+            estimate_after(column.input(upload.name_columns, [*read, *upload.columns.inputs], upload.data, **EVERY))
+        upload.data.input(hide_unless_upload, upload.data, [upload.read, upload.encoding, upload.columns.row], **EVERY)
 
 
 def sent_sentences(services: Services, token: str) -> dict[str, Any]:
-    """Updates of fields, by name: sentences that another page has sent as the training data; they train by SimCSE.
+    """The updates of fields, by name, that make sentences from another page the training data, for SimCSE.
 
-    Raises:
-        InputError: they are not kept any more, or there is no room for them beside the data of other runs.
+    InputError if the sentences are deleted meanwhile, or there is no room for them.
     """
     sent = services.shared_sentences.path(token)
     services.check_kept_room(sent)
-    kept = keep_upload(sent, services.settings.home)
-    choices = [(f"{kept.name} (from Explore)", str(kept)), *TRAIN_DATA]
-    return {"train_data": gr.update(choices=choices, value=str(kept)), "objective": OBJECTIVE_FOR[SENTENCES]}
+    copy = keep_upload(sent, services.settings.home)
+    choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
+    return {"train_data": gr.update(choices=choices, value=str(copy)), "objective": OBJECTIVE_FOR[SENTENCES]}

@@ -1,7 +1,4 @@
-"""The live half of the Train page: the opened run, its curves, and the list of all runs.
-
-A timer refreshes it once a second (`events.follow`).
-"""
+"""The live half of the Train page: the open run, its curves, and the list of all runs, refreshed every second."""
 
 from __future__ import annotations
 
@@ -15,11 +12,10 @@ import gradio as gr
 from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
-from sbert_app.pages.components.measure_tab import hidden, shown
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section
 from sbert_app.pages.components.report import report_button
-from sbert_app.pages.train.report import run_report
-from sbert_app.pages.train.runs import log, no_runs, run_list, state_label, status
+from sbert_app.pages.train.runs import log, no_runs, run_list, run_report, state_label, status
 from sbert_app.services.background.watch import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
@@ -36,12 +32,15 @@ FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 class RunPanel:
     def __init__(self, services: Services) -> None:
-        """Build the components inside the open column: the opened run, then the list of all."""
+        """Builds the components inside the open column: the open run, then the list of all."""
         self.services, self.store = services, services.jobs.store
-        self.opened = gr.State("")  # the id of the run that was opened; "" follows the one at work, else the newest
-        self.overlaid = gr.State([])  # ids of the runs whose curves are overlaid
-        self.current = gr.State("")  # the id of the run that is shown, "" before the first
-        # How many runs are running; a rate may be known when this changes. What no queue answers changes no gr.State.
+        # The id of the run that the user opened; "" follows the running one, else the newest.
+        self.opened = gr.State("")
+        # The ids of the runs whose curves are overlaid.
+        self.overlaid = gr.State([])
+        # The id of the run on the page, "" before the first.
+        self.current = gr.State("")
+        # The number of running runs: a speed may be known once it changes. Events outside the queue change no gr.State.
         self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
@@ -75,7 +74,7 @@ class RunPanel:
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
         gr.HTML(section("All runs"))
-        # Above the list: not there while there is no run.
+        # The tools are hidden while there is no run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
             self.filter = gr.Textbox(
                 placeholder="Filter by name, id, state, objective, base, data",
@@ -89,7 +88,7 @@ class RunPanel:
         self.runs = gr.HTML(js_on_load=read_asset("train.js"), elem_id="run-list")
 
     def wire(self) -> Callable[..., Any]:
-        """Connect the timer, the list and the buttons. Returns what refreshes the panel at an event."""
+        """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
         outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
@@ -115,8 +114,8 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
-        chosen = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
-        refresh_on(chosen.then).then(None, None, None, js=REMEMBER_RUN)
+        opened = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
+        refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
         refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
         refresh_on(self.filter.change)
         self.delete_listed.click(
@@ -124,27 +123,28 @@ class RunPanel:
         )
         outputs = [self.error, self.opened, self.listed_confirmation]
         deleted = self.confirm_listed.click(
-            lambda wanted: self._delete(run.id for run in self._deletable(wanted)), self.filter, outputs, **UNQUEUED
+            lambda pattern: self._delete(run.id for run in self._deletable(pattern)), self.filter, outputs, **UNQUEUED
         )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
         refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
 
-    def look(self, opened: str, overlaid: Sequence[str], wanted: str = "") -> dict[Any, Output]:
-        """Every component as it is now; ``wanted`` is the filter of the list."""
+    def look(self, opened: str, overlaid: Sequence[str], pattern: str = "") -> dict[Any, Output]:
+        """The current state of every component; ``pattern`` is the filter of the list."""
         runs = self.store.list()
         run = select_run(runs, opened)
-        others = [each for each in runs if each.id in overlaid and each is not run]
-        drawn = dict(zip(COLOURS, [*([run] if run else []), *others], strict=False))  # the opened one first
+        others = [other for other in runs if other.id in overlaid and other is not run]
+        # The curves of the open run come first.
+        with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
         curves = [
-            Curve(each.name, colour, each.events, each.progress.steps, each.progress.measure)
-            for colour, each in drawn.items()
+            Curve(one.name, colour, one.events, one.progress.steps, one.progress.measure) for one, colour in with_curves
         ]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work, lines = run is not None and run.state in AT_WORK, ""
-        with suppress(RunNotFound, FileNotFoundError):  # it has been deleted since it was listed
+        # The run may have been deleted since it was listed.
+        with suppress(RunNotFound, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
-        visible = {
+        visibility = {
             self.list_tools: bool(runs),
             self.stop: at_work and run is not None and not run.is_stopping,
             self.resume: run is not None and not at_work and run.state != State.FINISHED,
@@ -155,29 +155,33 @@ class RunPanel:
         }
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
-            drawn = figure(curves)
-            return shown(drawn if any(len(trace.x) for trace in drawn.data) else None)  # axes alone say nothing
+            plot = figure(curves)
+            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
 
         return {
             self.current: Output(run.id if run else ""),
-            self.running: Output(str(sum(each.state == State.RUNNING for each in runs))),
+            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
             self.status: Output(_status(run, runs)),
-            self.runs: self._list(runs, run, {each.id: colour for colour, each in drawn.items()}, wanted),
+            self.runs: self._list(runs, run, {one.id: colour for one, colour in with_curves}, pattern),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
-            **{component: Output(gr.update(visible=each)) for component, each in visible.items()},
+            **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visibility.items()},
             **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
         }
 
-    def _listed(self, runs: Sequence[Run], wanted: str) -> list[Run]:
-        """The runs that the filter lets through."""
+    def _listed(self, runs: Sequence[Run], pattern: str) -> list[Run]:
+        """The runs that match the filter."""
         groups = run_groups(self.store.home)
-        return [run for run in runs if matches(run, groups.get(run.id), wanted or "")]
+        return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
-    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], wanted: str) -> Output:
-        """The list: without a filter, the runs of an experiment are one row."""
-        listed, opened_id, stopping = self._listed(runs, wanted), opened.id if opened else "", [*map(state_label, runs)]
-        folded = {} if (wanted or "").strip() else run_groups(self.store.home)
+    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str) -> Output:
+        """The list of runs; without a filter, the runs of an experiment share one row."""
+        listed, opened_id, stopping = (
+            self._listed(runs, pattern),
+            opened.id if opened else "",
+            [*map(state_label, runs)],
+        )
+        folded = {} if (pattern or "").strip() else run_groups(self.store.home)
         problems = "".join(map(error_message, self.store.damaged()))
 
         def draw() -> str:
@@ -185,20 +189,20 @@ class RunPanel:
 
         return Output((listed, len(runs), opened_id, colours, folded, stopping, problems), draw)
 
-    def _deletable(self, wanted: str) -> list[Run]:
+    def _deletable(self, pattern: str) -> list[Run]:
         """The listed runs that are not at work."""
-        return [run for run in self._listed(self.store.list(), wanted) if run.state not in AT_WORK]
+        return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
 
-    def _ask_to_delete_listed(self, wanted: str) -> tuple[str, Any]:
-        runs = self._deletable(wanted)
+    def _ask_to_delete_listed(self, pattern: str) -> tuple[str, Any]:
+        runs = self._deletable(pattern)
         if not runs:
             return note("No run is listed that could be deleted."), gr.update(visible=True)
-        what = "all runs" if not wanted.strip() else f"the runs that match “{wanted.strip()}”"
+        what = "all runs" if not pattern.strip() else f"the runs that match “{pattern.strip()}”"
         question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
         return note(question), gr.update(visible=True)
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
-        """The first error, no opened run, and no confirmation any more."""
+        """Deletes runs. Returns the first error, no open run, and a hidden confirmation."""
         errors = []
         for run_id in run_ids:
             errors.append(error_of(self.store.delete, run_id))
@@ -206,11 +210,12 @@ class RunPanel:
         return next(filter(None, errors), ""), "", hidden()
 
     def _resume(self, run_id: str) -> None:
-        self.services.models.forget(ModelName.of_run(run_id))  # its model will change
+        # The model of the run will change.
+        self.services.models.forget(ModelName.of_run(run_id))
         self.services.jobs.resume(run_id)
 
     def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-        """Push the model; the token's field is emptied in any case."""
+        """Pushes the model. The field of the token is emptied in any case."""
         try:
             return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
         except UserFacingError as error:
@@ -226,7 +231,7 @@ class RunPanel:
 
 
 def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Button]:
-    """A hidden group with a question, the button that deletes, whose id is given, and one that hides it."""
+    """Builds a hidden group with a question, a button that deletes, and one that hides the group."""
     with gr.Group(visible=False) as group:
         text = gr.HTML(question, elem_classes="pad")
         with gr.Row():
@@ -236,7 +241,7 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
 
 
 def select_run(runs: Sequence[Run], opened: str) -> Run | None:
-    """The run that was opened; else the one at work; else the newest."""
+    """The run that the user opened, else the running one, else the newest."""
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
     return next(iter([*by_id, *at_work, *runs]), None)
@@ -245,11 +250,11 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    return status(run, sum(each.state in AT_WORK and each.record.created < run.record.created for each in runs))
+    return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
 
 
 def _from_link(request: gr.Request) -> str:
-    """The run that the address names."""
+    """The run in the address."""
     return request.query_params.get("run", "")
 
 
@@ -258,7 +263,7 @@ def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
 
 
 def _open_group(event: gr.EventData) -> str:
-    """The filter that shows the runs of an experiment."""
+    """The filter that shows the runs of an experiment alone."""
     return event.name
 
 

@@ -1,7 +1,7 @@
 """The Train page: configure a run, start it, follow it, and manage all runs.
 
-Nothing trains in the page. A button puts a run into the queue (`services.jobs`), and a timer reads the folders of the
-runs (`services.runs`): every tab shows every run live, and neither a reload nor a killed app loses anything.
+Start puts a run into the queue (`services.jobs`), whose worker trains in a process of its own. A timer reads the
+folders of the runs (`services.runs`): every tab shows every run live, and neither a reload nor a crash loses anything.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.pickers import HINT, model_picker
-from sbert_app.pages.components.start import Plan, StartForm
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.train import form, live
 from sbert_app.pages.train.form import sent_sentences, to_config
@@ -31,8 +31,10 @@ from training.errors import UserFacingError
 from training.trainer.config import SETTINGS
 from training.trainer.own import check_queueable
 
-NO_PRESET: tuple[str, form.Fields] = ("", {})  # has filled the form
-TYPED = ("learning_rate", "matryoshka_dims", "seed")  # numbers in a text field
+# The key and the values of a form that no preset has filled in.
+NO_PRESET: tuple[str, form.Fields] = ("", {})
+# The text fields with numbers.
+TYPED = ("learning_rate", "matryoshka_dims", "seed")
 DIMENSIONS = [64, 128, 256, 384]
 DISTILLED = (
     "A static model is a table of token vectors: each token goes through the model once, principal components reduce "
@@ -53,13 +55,14 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
             opening = next(iter(PRESETS))
-            presets = [(each.title, key) for key, each in PRESETS.items()]
+            presets = [(value.title, key) for key, value in PRESETS.items()]
             preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
             filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
             lesson = gr.HTML(_lesson(opening), elem_id="lesson")
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
-            to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")  # on phones alone
+            # Only phones show this button.
+            to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")
             to_settings.click(None, None, None, js=SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
@@ -72,25 +75,25 @@ def build(services: Services) -> None:
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
     runs.estimate_on([panel.running.change], measures=False)
     started.success(None, None, None, js="() => window.showLive()")
-    # A worker takes seconds to start: let it do so before somebody presses Start.
+    # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers, **UNQUEUED)
 
 
 def _connect_form(
     services: Services, of_preset: tuple[gr.Dropdown, gr.State, gr.HTML], fields: form.Fields, planned: gr.HTML
 ) -> StartForm:
-    """Presets fill the form, the objective shows the fields it needs, an upload selects the objective."""
+    """Wires the form: presets fill it, the objective shows the fields it needs, an upload selects the objective."""
     config_fields = form.config_fields(fields)
     names, inputs = list(config_fields), list(config_fields.values())
     preset, filled, lesson = of_preset
 
     def describe(run: RunEstimate, *values: Any) -> Update:
-        """The titles of the folds, and how the form differs from the preset that filled it."""
-        chosen = dict(zip(names, values, strict=False))
-        titles = form.fold_titles(run.config, chosen["seed"])
+        """Updates the titles of the folds, and the changes from the preset that filled the form."""
+        form_values = dict(zip(names, values, strict=False))
+        titles = form.fold_titles(run.config, form_values["seed"])
         key, start = values[-1]
-        said = {lesson: _lesson(key, form.changed_fields(chosen, start))} if key else {}
-        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **said}
+        changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
+        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **changes}
 
     runs = StartForm(
         services.jobs.store,
@@ -103,25 +106,24 @@ def _connect_form(
     fill = [preset, filled, lesson, *inputs]
 
     def from_link(request: gr.Request) -> list[Any]:
-        """/train?preset=collapse opens with that preset in the form, ?settings=<run> with the settings of a run.
+        """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
-        ?changed has the fields that are not as the preset fills them in, ?sentences=<token> sentences that another page
-        has sent as the training data.
+        ?sentences=<token> names sentences from another page, which become the training data.
         """
-        asked = request.query_params
+        query = request.query_params
         try:
-            if token := asked.get("sentences"):
+            if token := query.get("sentences"):
                 sent = sent_sentences(services, token)
                 return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
-            if like := asked.get("settings"):
+            if like := query.get("settings"):
                 run = services.jobs.store.get(like)
                 check_queueable(run.config)
                 updates = form.updates(run.config.to_dict() | {"name": ""}, names)
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening, changed = next(iter(PRESETS)), form.from_address(asked.get("changed", ""), config_fields)
-        if (key := asked.get("preset", opening if changed else "")) in PRESETS:
+        opening, changed = next(iter(PRESETS)), form.from_address(query.get("changed", ""), config_fields)
+        if (key := query.get("preset", opening if changed else "")) in PRESETS:
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
 
@@ -139,18 +141,19 @@ def _connect_form(
     )
     _connect_negatives(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
-    edited += [fields[name].change for name in TYPED]  # pasted text fires no input event
+    # Pasted text fires no input event.
+    edited += [fields[name].change for name in TYPED]
     runs.estimate_on(edited)
     form.connect_uploads(fields, planned, runs.estimate_after)
     opened = on_open(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), fields["base"], **UNQUEUED
     )
-    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)  # nobody has asked for it yet
+    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)
     return runs
 
 
 def _fill(services: Services, names: list[str], key: str, changed: form.Fields | None = None) -> list[Any]:
-    """The preset, what it fills the form with, its lesson, and the updates of the form, some of them ``changed``."""
+    """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
     values = PRESETS[key].fields()
     if key == "two-stage":
         values["base"] = two_stage_base(services.jobs.store.list())
@@ -160,13 +163,13 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
-    chosen = dict(zip(names, values, strict=False))
-    estimate = estimate_run(to_config(chosen, services.access), services.jobs.store)
-    return estimate, partial(plan, estimate, seeds=len(parse_seeds(chosen["seed"])))
+    form_values = dict(zip(names, values, strict=False))
+    estimate = estimate_run(to_config(form_values, services.access), services.jobs.store)
+    return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
-    """Queue the run, or one for each seed. Returns its id, or that of the first."""
+    """Queues the run, or one for each seed. Returns its id, or that of the first."""
     config = _estimate(services, names, *values)[0].config
     seeds = str(values[names.index("seed")])
     if len(parse_seeds(seeds)) == 1:
@@ -181,7 +184,7 @@ def _lesson(key: str, changed: form.Fields | None = None) -> str:
 
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
-    """The preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
+    """Wires the preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
     tab = MeasureTab(
         services,
         "negatives",
@@ -194,8 +197,8 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     def preview(watch: Watch, *values: Any) -> Update:
         from training.trainer.negatives import PREVIEWED, mine_for
 
-        chosen = dict(zip(names, values, strict=True))
-        config = to_config({**chosen, "mine_negatives": True}, services.access)
+        form_values = dict(zip(names, values, strict=True))
+        config = to_config({**form_values, "mine_negatives": True}, services.access)
         stage = watch.stage("Encoding the training data")
         mined = mine_for(config, services.settings.home, stage.should_stop, stage.on_progress)
         return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
@@ -204,7 +207,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
 
 
 def _build_distillation(services: Services) -> None:
-    """Distil an encoder into a static model, below the runs: model, dimensions, a button, and what came of it."""
+    """Builds the fold that distils an encoder into a static model."""
     with gr.Accordion("Distil into a static model", open=False, elem_id="distil"):
         gr.HTML(note(DISTILLED))
         with gr.Row():
@@ -224,11 +227,11 @@ def _build_distillation(services: Services) -> None:
         if counted:
             services.access.check_data(counted)
         distilling = watch.stage(f"Distilling {teacher}")
-        made = distill_to_home(services.models, teacher, int(size), counted, distilling)
+        distilled = distill_to_home(services.models, teacher, int(size), counted, distilling)
         return {
             tab.status: note(
-                f"{made.model}: {made.tokens:,} tokens of {made.dimension} dimensions, {made.megabytes} MB, in "
-                f"{made.seconds:.0f} s. It can be chosen by this name on every page."
+                f"{distilled.model}: {distilled.tokens:,} tokens of {distilled.dimension} dimensions, "
+                f"{distilled.megabytes} MB, in {distilled.seconds:.0f} s. It can be chosen by this name on every page."
             )
         }
 

@@ -1,9 +1,10 @@
-"""Runs as HTML: the opened one, the list of all, what Start would do. Pure functions."""
+"""Renders runs: the open one, the list of all, the plan of a new one, and the report of ``sbert-lab report``."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
@@ -11,9 +12,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from sbert_app.figures.training import COLOURS
-from sbert_app.formats import MISSING, format_count, format_estimate, format_number, format_time
+from sbert_app.figures.training import COLOURS, FIGURES, Curve
+from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import Unknown, estimate_plan
+from sbert_app.pages.components.report import Report, plot
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
@@ -21,24 +23,28 @@ from sbert_app.services.experiments.experiment import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.store import RunStore
+from training.errors import without_folders
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
+from training.objectives.base import is_own
 from training.pooling import pooling_label
-from training.trainer.config import RunConfig
+from training.trainer.config import SETTINGS, RunConfig, default_learning_rate
 from training.trainer.run_metrics import RUN_METRICS
 
-NARROW_FROM = 0.3  # mean cosine of random pairs from which unrelated sentences look related
+# From this mean cosine of random pairs on, unrelated sentences look related.
+NARROW_FROM = 0.3
 ADVICE = {
     State.FAILED: "The log below has the details.",
     State.INTERRUPTED: "Resume continues from its last checkpoint.",
 }
 
-log = macro("train/log")  # the last lines of the log
-negatives = macro("train/negatives")  # mined hard negatives beside their anchors and positives
+# The last lines of a log, and mined hard negatives beside their anchors and positives.
+log, negatives = macro("train/log"), macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
-    """What stands in place of the curves before the first run, with the precomputed pooling table if it ships."""
+    """The page before the first run, with the precomputed table of poolings if the app ships it."""
     columns = [("pooling", ""), ("dev ρ before", "number"), ("after", "number"), ("random pairs", "number")]
     rows: list[list[str]] = []
     caption = ""
@@ -58,7 +64,7 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 
 def status(run: Run, ahead: int) -> Markup:
-    """The opened run: state, progress, results and what they mean. ``ahead``: runs before it in the queue."""
+    """The open run: its state, progress, results and their meaning; ``ahead`` is its place in the queue."""
     progress, errors = run.progress, []
     if run.state in ADVICE:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
@@ -86,40 +92,40 @@ def run_list(
     folded: Mapping[str, RunGroup] = MappingProxyType({}),
     hidden: int = 0,
 ) -> Markup:
-    """Runs, newest first.
+    """The list of runs, newest first.
 
     Args:
-        runs: those that are listed.
-        opened: the id of the one that is shown.
-        colours: of those whose curves are drawn, by id.
-        folded: the group of each run that stands for its group in one row, by id.
-        hidden: how many runs the filter leaves out.
+        runs: the runs in the list.
+        opened: the id of the open run.
+        colours: the colours of the runs whose curves are drawn, by id.
+        folded: the groups of runs that share one row, by the ids of the runs.
+        hidden: the number of runs that the filter leaves out.
     """
     rows: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    folded_groups: set[str] = set()
     for run in runs:
         group = folded.get(run.id)
         if group is None or run.id == opened:
             rows.append({"run": run, "is_open": run.id == opened, "colour": colours.get(run.id), **_row(run)})
-        elif group.id not in seen:
-            seen.add(group.id)
-            members = [each for each in runs if each.id in group.runs]
-            states = Counter(each.state for each in members).most_common()
+        elif group.id not in folded_groups:
+            folded_groups.add(group.id)
+            members = [member for member in runs if member.id in group.runs]
+            states = Counter(member.state for member in members).most_common()
             best = _over_seeds(members) if group.differ_in_seed else ""
             rows.append({"group": group, "runs": members, "states": states, "best": best})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
 
 
 def _over_seeds(runs: Sequence[Run]) -> str:
-    """Mean ± standard deviation of the best figure of the finished runs; empty without one."""
+    """The mean ± standard deviation of the best figures of the finished runs; empty without any."""
     progress = [run.progress for run in runs if run.state == State.FINISHED]
-    values = [value for each in progress if (value := each.figure(each.best)) is not None]
+    values = [value for run_progress in progress if (value := run_progress.figure(run_progress.best)) is not None]
     spread = f" ± {stdev(values):.{_digits(runs[0])}f}" if len(values) > 1 else ""
     return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
 
 def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "no run", seeds: int = 1) -> Markup:
-    """What a run, or one for each of so many seeds, would do and how long it would take."""
+    """The work of a run, or of one for each of several seeds, and its time."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
         if estimate.steps is not None
@@ -137,7 +143,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
 
 
 def state_label(run: Run) -> str:
-    """The state in a word; a run that was asked to stop but has not yet is stopping."""
+    """The state in a word; a run that has yet to stop is stopping."""
     return "stopping…" if run.is_stopping else run.state
 
 
@@ -160,7 +166,7 @@ def settings(run: Run) -> str:
 
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
-    """How long and how a run learns; ``seeds``, if it is one of several."""
+    """The length of a run and the settings of its optimiser; ``seeds`` if it is one of several."""
     parts = [
         f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
         f"batch {config.batch_size}"
@@ -178,7 +184,7 @@ def format_learning_rate(value: float) -> str:
 
 
 def _facts(run: Run, ahead: int) -> list[str]:
-    """Step, time left, throughput, device; for a run in the queue, its place there."""
+    """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
         return [f"{format_count(ahead, 'run')} ahead in the queue" if ahead else "next in the queue"]
@@ -200,14 +206,14 @@ def _facts(run: Run, ahead: int) -> list[str]:
 
 
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
-    """(value, label, remark) of the metric that selects the model, its gain over the base, and the random pairs."""
+    """The (value, label, remark) of the selecting metric, of its gain over the base, and of random pairs."""
     progress = run.progress
     best, base = progress.figure(progress.best), progress.figure(progress.baseline)
     latest, digits = progress.latest, _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     if best is not None and progress.best is not None:
-        after = " after training" if base is not None and best < base else ""  # the base was better
+        after = " after training" if base is not None and best < base else ""
         tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", f"at step {progress.best['step']:,}"))
         if base is not None:
             tiles.append((format_number(best - base, digits, "+"), "against the base", f"which has {base:.{digits}f}"))
@@ -217,7 +223,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", metric.label, "of the base, before the first step"))
     if progress.test is not None:
-        tiles.append((f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "not used to choose"))
+        tiles.append((f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "held out"))
     shorter = (progress.best or latest or {}).get("by_dimension") or {}
     for dimension, value in shorter.items():
         tiles.append((f"{metric.factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
@@ -231,7 +237,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _digits(run: Run) -> int:
-    """Decimals of the metric that are worth showing."""
+    """The number of decimals of the metric."""
     return 4 if run.progress.measure == "loss" else 1
 
 
@@ -245,3 +251,70 @@ def _row(run: Run) -> dict[str, str]:
         "best": MISSING if best is None else f"{best:.{digits}f}",
         "gain": format_number(best - base, digits, "+") if best is not None and base is not None else "",
     }
+
+
+def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
+    """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
+    run = store.get(run_id)
+    record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
+    curve = Curve(run.name, COLOURS[0], run.events, progress.steps, progress.measure)
+    figures = [make([curve]) for make in FIGURES.values()]
+    metrics = {
+        name: metric
+        for name, metric in RUN_METRICS.items()
+        if any(event.get(name) is not None for event in evaluations)
+    }
+    table = macro("table")(
+        [("step", ""), *((metric.label, "number") for metric in metrics.values())],
+        [
+            [
+                f"{event['step']:,}",
+                *(
+                    MISSING if event.get(name) is None else metric.format(event[name])
+                    for name, metric in metrics.items()
+                ),
+            ]
+            for event in evaluations
+        ],
+    )
+    objectives = {part.objective for part in run.config.parts}
+    own = [name for name, setting in SETTINGS.items() if not setting.objectives or objectives & {*setting.objectives}]
+    facts = {
+        "Run": f"run:{run.id}, {run.state}",
+        "Trained on": ", ".join(filter(None, (progress.device, progress.dtype))),
+        "Took": format_duration(record.ended - record.started) if record.started and record.ended else "",
+    }
+    return Report(
+        run.name,
+        {SETTINGS[name].label: clean(text) for name, value in run.config if name in own and (text := _text(value))},
+        {
+            "Result": [status(run, 0)],
+            "Curves": [plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)],
+            "Evaluations": [table] if evaluations else [],
+            "Log": [log(clean(store.log(run_id)))],
+        },
+        clean(command_of(run.config)),
+        {name: fact for name, fact in facts.items() if fact},
+    )
+
+
+def command_of(config: RunConfig) -> str:
+    """The command that trains with this config; empty for a config with an object from a program."""
+    defaults = {name: setting.default for name, setting in SETTINGS.items()}
+    defaults["learning_rate"] = default_learning_rate(config.base)
+    words = ["sbert-lab", "train"]
+    for name, value in config:
+        if is_own(str(value)):
+            return ""
+        if value != defaults[name]:
+            words += [SETTINGS[name].option, *([] if value is True else [_text(value) or "none"])]
+    return shlex.join(words)
+
+
+def _text(value: Any) -> str:
+    """The text of a value of a config; empty for None and for False."""
+    if isinstance(value, bool) or value is None:
+        return "yes" if value else ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

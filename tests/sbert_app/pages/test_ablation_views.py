@@ -11,8 +11,8 @@ from sbert_app.pages.ablation import page as views
 from sbert_app.pages.components.experiments import ExperimentPanel, name_of, status_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
-from sbert_app.services.experiments import folds, statistics
-from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
+from sbert_app.services.experiments import folds
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed, rank_variants, variant_rows
 from sbert_app.services.experiments.experiment import FOLDS, Experiments, new_sweep
 from sbert_app.settings import Settings
 
@@ -31,7 +31,7 @@ def sweeps(tmp_path: Path) -> Experiments:
 def test_a_precomputed_table_says_where_it_comes_from(name):
     table = precomputed(name)
     if table is None:
-        assert "ships without measurements" in macro("ablation/not_measured")(ABLATIONS[name])
+        assert "Not measured yet" in macro("ablation/not_measured")(ABLATIONS[name])
     else:
         html = views.source_of(table)
         assert f"{len(table.runs)} runs" in html
@@ -52,7 +52,7 @@ def test_a_setting_in_which_variants_differ_is_given_for_each():
 
 
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
-    html = views.legend_of(POOLING, statistics.rows(POOLING, AFTER))
+    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER))
     assert (
         "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5 points apart"
         in html
@@ -61,17 +61,17 @@ def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
     assert not any(colour in html.lower() for colour in ("blue", "orange", "grey"))  # a mark is named as in the figure
 
 
-def test_one_variant_or_one_seed_is_no_comparison_and_what_is_not_precomputed_is_named():
-    html = views.legend_of(POOLING, statistics.rows(POOLING, {("mean", 0): 86.0}))
+def test_one_variant_is_no_comparison():
+    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}))
     assert "Best:" not in html
-    html = views.statistics_of(statistics.rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
+    html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
     assert "told apart" not in html
-    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(statistics.rows(POOLING, AFTER))
-    assert views.not_precomputed(statistics.rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
+    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(variant_rows(POOLING, AFTER))
+    assert views.not_precomputed(variant_rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
-    html = views.statistics_of(statistics.rows(POOLING, AFTER, before=AFTER))
+    html = views.statistics_of(variant_rows(POOLING, AFTER, before=AFTER))
     assert html.count("<tr class=") == len(POOLING.variants)
     assert html.count('<tr class="chosen">') == 1
     assert "<b>86.20</b> ± 0.28" in html
@@ -84,8 +84,8 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     """Means of 86.2 and 86.1 with opposite signs by seed are tied; 80 in every seed is apart, by Holm over three."""
     by_seed = {"mean": (86.0, 86.4, 86.2, 86.3), "cls": (86.1, 86.2, 86.3, 86.1), "max": (80.0, 80.6, 80.2, 80.5)}
     values = {(name, seed): value for name, row in by_seed.items() for seed, value in enumerate(row)}
-    rows = statistics.rows(POOLING, values)
-    standings, above = statistics.rank_variants(rows)
+    rows = variant_rows(POOLING, values)
+    standings, above = rank_variants(rows)
     assert [(each.name, each.tied, each.highest, each.lowest) for each in standings] == [
         ("mean", True, 1, 2),
         ("cls", True, 1, 2),
@@ -93,7 +93,7 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     ]
     assert above[0][1] == pytest.approx(1 - ttest_rel(by_seed["mean"], by_seed["cls"]).pvalue / 2)
     assert above[2][0] == pytest.approx(ttest_rel(by_seed["mean"], by_seed["max"]).pvalue / 2)
-    assert statistics.rank_variants(rows).to_json()[1]["above"] == {
+    assert rank_variants(rows).to_json()[1]["above"] == {
         "mean": 1 - above[0][1],
         "cls": None,
         "max": above[1][2],
@@ -101,6 +101,16 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     html = views.statistics_of(rows)
     assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds." in html
     assert "1–2" in html and "&gt; max" in html
+
+
+def test_with_one_seed_nothing_is_ranked():
+    html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
+    assert "told apart" not in html
+
+
+def test_variants_that_are_not_precomputed_are_named():
+    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(variant_rows(POOLING, AFTER))
+    assert views.not_precomputed(variant_rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
 
 
 def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):

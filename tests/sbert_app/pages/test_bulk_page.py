@@ -47,7 +47,7 @@ def test_it_opens_with_the_example_which_has_a_threshold_and_is_not_listed(page)
     shown = merged(visit(page))
     assert "58 of 60 pairs scored" in shown[page.status].replace("<b>", "").replace("</b>", "")
     assert 'data-job=""' in shown[page.status]
-    assert shown[page.known] == []
+    assert shown[page.job_ids] == []
     assert "is a match" in shown[page.duplicates.decision]
 
 
@@ -65,7 +65,7 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
 def test_a_file_is_kept_scored_and_found_again(page, pairs):
     opened = page.open(str(pairs), [])
     job = opened[page.job]
-    assert opened[page.known] == [job]
+    assert opened[page.job_ids] == [job]
     assert f'data-job="{job}"' in opened[page.status]
     assert opened[page.columns.columns[2]]["value"] == "label"
     again = merged(visit(page, job=job))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from bag_encoder import BagEncoder, OverlapCrossEncoder
 
-from sbert_app.figures import bulk as figures_bulk
+from sbert_app.figures import compare as figures
 from sbert_app.pages.bulk import results
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.background.tasks import TaskProgress
@@ -93,10 +93,14 @@ def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
 
 
 class TestFigures:
-    def test_the_figures_hold_every_scored_pair(self, summary):
-        figure = figures_bulk.histogram(summary.report)
+    def test_the_histogram_holds_every_scored_pair(self, summary):
+        figure = figures.histogram(summary.report)
         assert sum(figure.data[0].y) == summary.scored == 20
-        assert figures_bulk.histogram(summary.report).data[0].width[0] == pytest.approx(0.1)
-        figure = figures_bulk.scatter(summary.report, "score")
+
+    def test_fewer_pairs_wider_bars(self, summary):
+        assert figures.histogram(summary.report).data[0].width[0] == pytest.approx(0.1)
+
+    def test_a_point_for_every_pair_with_both_scores(self, summary):
+        figure = figures.scatter(summary.report, "score")
         assert len(figure.data[0].x) == 20
         assert figure.layout.xaxis.title.text == "gold score (score)"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from markup import HOSTILE
 
-from sbert_app.pages.compare import answers, page, scores
+from sbert_app.pages.compare import answers, page
 from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import attribution, error_message
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
@@ -46,28 +46,30 @@ def comparison(**changes: object) -> Comparison:
 
 
 class TestScores:
-    def test_a_cosine_has_its_place_on_the_gold_scale_and_says_how_sure_it_is(self):
-        html = scores.result([comparison()], [CURVE], gold=None)
+    def test_a_cosine_has_its_place_on_the_gold_scale(self):
+        html = answers.result([comparison()], [CURVE], gold=None)
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
-        assert "3.0 of 5 on the gold scale" in html
+        assert "about 3.0 on people’s 0–5 scale" in html
         assert "roughly the same" in html
         assert 'style="left:60.0%"' in html
-        html = scores.result([comparison()], [CURVE], gold=None)
-        assert "8 of 10 pairs with this cosine lie from" in html
-        assert "fitted on STSb train" in html
+
+    def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
+        html = answers.result([comparison()], [Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0))], gold=None)
+        assert "people gave 80% of such pairs between 2.4 and 3.7; fitted on STSb train" in html
+        assert "people gave" not in answers.result([comparison()], [CURVE], gold=None)
 
     def test_an_uncalibrated_model_has_no_scale(self):
-        html = scores.result([comparison()], [None], gold=None, measuring=True)
-        assert "being measured" in html
-        assert "on the gold scale" not in html
-        html = scores.result([comparison()], [None], gold=None)
-        assert "being measured" not in html
-        assert "not measured for this model" in html
+        html = answers.result([comparison()], [None], gold=None, measuring=True)
+        assert "calibrating" in html
+        assert "0–5 scale" not in html
+        html = answers.result([comparison()], [None], gold=None)
+        assert "calibrating" not in html
+        assert "not calibrated for this model" in html
 
     def test_cross_encoder_and_gold_score_stand_beside_it(self):
         card = {"spearman": {"test": 86.4}}
         scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card)
-        html = scores.result([scored], [CURVE], gold=4.6)
+        html = answers.result([scored], [CURVE], gold=4.6)
         assert html.count("<section") == 3
         assert html.count('class="card first"') == 1
         assert "Spearman 86.4 on STSb test" in html
@@ -75,20 +77,20 @@ class TestScores:
 
     def test_a_cut_sentence_another_language_and_another_pooling_are_said(self):
         long = replace(side("word", truncated=True), unread=340)
-        html = scores.result([comparison(b=long)], [CURVE], None)
-        assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words had no effect." in html
+        html = answers.result([comparison(b=long)], [CURVE], None)
+        assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words were ignored." in html
         assert "The first" not in html
         german = replace(side("Ein Hund bellt."), language="German")
-        assert "The first sentence looks like German" in scores.result([comparison(a=german)], [CURVE], None)
-        assert "made with max pooling" in scores.result([comparison(own_pooling="max")], [CURVE], None)
-        assert "made with" not in scores.result([comparison(own_pooling="mean")], [CURVE], None)
+        assert "The first sentence looks like German" in answers.result([comparison(a=german)], [CURVE], None)
 
-    def test_a_second_model_has_a_card_and_an_error_stands_below_the_scores(self):
-        html = scores.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
+    def test_a_pooling_that_is_not_the_models_own_is_said(self):
+        assert "trained with max pooling, not" in answers.result([comparison(own_pooling="max")], [CURVE], None)
+        assert "trained with" not in answers.result([comparison(own_pooling="mean")], [CURVE], None)
+
+    def test_a_second_model_has_a_card_of_its_own(self):
+        html = answers.result([comparison(), comparison(model="other", cosine=0.1)], [CURVE, None], None)
         assert html.count("<section") == 2
         assert "Cosine · other · mean pooling" in html
-        html = scores.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
-        assert html.index("0.60") < html.index("No such cross-encoder")
 
     @pytest.mark.parametrize(
         ("gold", "expected", "said"),
@@ -102,32 +104,40 @@ class TestScores:
         ],
     )
     def test_it_says_where_the_model_is_wrong(self, gold, expected, said):
-        html = scores.result([comparison()], [CURVE], gold, expected)
+        html = answers.result([comparison()], [CURVE], gold, expected)
         assert ("wrong here" in html) == bool(said)
         assert said in html
 
+    def test_an_error_stands_below_the_scores_that_there_are(self):
+        html = answers.result([comparison()], [CURVE], None, errors=["No such cross-encoder"])
+        assert html.index("0.60") < html.index("No such cross-encoder")
+
     def test_the_pooling_in_use_is_marked_and_a_negative_cosine_has_a_bar_from_the_right(self):
-        html = scores.poolings(comparison(), {"mean": CURVE, "max": None})
+        html = answers.poolings(comparison(), {"mean": CURVE, "max": None})
         assert html.count('<tr class="chosen">') == 1
         assert "3.0 of 5" in html
         assert '<i class="negative" style="width:10.0%">' in html
-        assert html.count("not measured for this model") == 2
-        measuring = scores.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
-        assert measuring.count("being measured") == 2
+        assert html.count("not calibrated for this model") == 2
+        measuring = answers.poolings(comparison(), {"mean": CURVE, "max": None}, measuring=True)
+        assert measuring.count("calibrating") == 2
 
 
 class TestLeftOut:
     CHANGES = (LeftOut("a", "dog", 2, 5, -0.3, 0.1), LeftOut("b", "cat", 2, 5, 0.15, -0.2))
 
-    def test_each_word_has_a_colour_and_a_row_if_there_are_any(self):
-        html = scores.left_out(self.CHANGES, comparison())
+    def test_each_word_has_a_colour_and_a_row(self):
+        html = answers.left_out(self.CHANGES, comparison())
         assert 'A <span style="background:rgba(0,114,178,0.63)" title="−0.300">dog</span> barks.' in html
         assert "rgba(213,94,0,0.36)" in html
         assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "the most harmful omission first"
         assert "cross-encoder" in html
-        html = scores.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
+
+    def test_without_a_cross_encoder_its_column_is_absent(self):
+        html = answers.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
         assert "cross-encoder" not in html
-        assert "no word to leave out" in scores.left_out([], comparison())
+
+    def test_without_words_a_note_says_so(self):
+        assert "no word to leave out" in answers.left_out([], comparison())
 
 
 class TestAttribution:
@@ -160,15 +170,16 @@ def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
     found = answer.tokens
     assert [row[:2] for row in found.rows][:3] == [("first", "a"), ("first", "man"), ("first", "plays")]
     assert sum(float(row[-1]) for row in found.rows) == pytest.approx(found.score, abs=1e-3)
-    shown = scores.result([answer.comparison], [None], None, tokens=found)
+    shown = answers.result([answer.comparison], [None], None, tokens=found)
     assert "Late interaction · MaxSim of scratch:1x32" in shown and f"{found.score:.2f}" in shown
-    assert "<caption>Late interaction" in scores.token_map(found) and scores.token_map(None) == ""
+    assert "<caption>Late interaction" in answers.token_map(found) and answers.token_map(None) == ""
 
 
 def test_the_terms_of_a_sparse_encoder_are_its_map():
     terms = [Term("guitar", 1.5, 2.0, 3.0, True, False), Term("man", 1.0, 0.0, 0.0, True, False)]
     model = Mock(spec=SparseEncoder)
-    model.with_settings.return_value, model.terms.return_value = model, terms
+    model.with_settings.return_value = model
+    model.terms.return_value = terms
     models = SimpleNamespace(get=lambda name, type_: model)
     found = score_tokens(models, ModelName("some/splade"), "a", "b")
     assert (found.score, found.rows) == (3.0, [("guitar", "1.50", "2.00 added", "+3.0000")])
@@ -190,9 +201,9 @@ def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
     change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
     shown = [
-        scores.result([hostile], [CURVE], 1.0, errors=[HOSTILE]),
-        scores.left_out([change], hostile),
-        scores.tokens(hostile.a, hostile.b),
+        answers.result([hostile], [CURVE], 1.0, errors=[HOSTILE]),
+        answers.left_out([change], hostile),
+        answers.tokens(hostile.a, hostile.b),
     ]
     assert not any("<script" in html for html in shown)
     assert all("&lt;script&gt;" in html for html in shown)

@@ -7,7 +7,7 @@ import pytest
 from markup import HOSTILE, assert_escaped
 
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search, unusual
+from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
 from sbert_app.services.clusters.clustering import HIERARCHICAL
 from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import Corpus
@@ -36,7 +36,7 @@ def test_texts_of_a_corpus_are_escaped(embedded):
         search.hits(result),
         pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 3, 0, 0.1), corpus, 0.5),
         clusters.clusters([group], corpus),
-        unusual.unusual_tables(Unusual(np.array([9, 0, 0] * 20), np.array([0.1] + [0.9] * 59), 2), long),
+        pairs.unusual_tables(Unusual(np.array([9, 0, 0] * 20), np.array([0.1] + [0.9] * 59), 2), long),
         pairs.shared_sentences(Nearest(np.ones(3), np.arange(3)), np.arange(3), corpus, corpus, 0.9),
     ):
         assert_escaped(html)

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components.measure_tab import MeasureTab, hidden, shown
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.background.watch import Watch
 from training.errors import InputError
@@ -38,7 +38,7 @@ class Tab:
             self.runner.stop(self.tab.owner(REQUEST))
             while not watch.should_stop():
                 pass
-        return {self.tab.status: "done", self.result: shown(text)}
+        return {self.tab.status: "done", self.result: visible(text)}
 
 
 @pytest.fixture

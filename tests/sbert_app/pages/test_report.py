@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from sbert_app import cli
 from sbert_app.commands.train import train
-from sbert_app.pages.ablation.report import experiment_report
+from sbert_app.pages.ablation.page import experiment_report
 from sbert_app.pages.components.report import Report, of_page, plot
-from sbert_app.pages.train.report import command_of, run_report
+from sbert_app.pages.train.runs import command_of, run_report
 from sbert_app.services.experiments.experiment import ExperimentRecord, Experiments, PlannedRun, new_sweep, records
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore

@@ -5,8 +5,8 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components import start
-from sbert_app.pages.components.start import StartForm
+from sbert_app.pages.components import experiments
+from sbert_app.pages.components.experiments import StartForm
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate
 from sbert_app.services.runs.store import RunStore
@@ -51,8 +51,8 @@ def test_only_a_choice_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         measured.append(run)
         return TrainingRate(100.0, 1.0, "8 steps")
 
-    monkeypatch.setattr(start, "measure_rate", measure)
-    monkeypatch.setattr(start, "can_measure_rate", lambda config, runs, store: True)
+    monkeypatch.setattr(experiments, "measure_rate", measure)
+    monkeypatch.setattr(experiments, "can_measure_rate", lambda config, runs, store: True)
     run = RunEstimate(RunConfig("regression"), 5_749, 2, "scored pairs")
     with gr.Blocks() as page:
         planned = gr.HTML()

@@ -116,7 +116,7 @@ def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed(
     assert shown("scratch:6x384", "2e-5") == [None, None]
     assert shown(None, "0.001") == ["2e-5", None]
     names = [name for _, name in train_form.base_choices([])]
-    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "scratch:bilstm", "scratch:dan"]
+    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "raw-bert-mini", "scratch:bilstm", "scratch:dan"]
 
 
 def test_an_objective_shows_the_fields_that_it_needs():
@@ -324,7 +324,9 @@ class TestEstimate:
         assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
         assert "from 8 steps measured &lt;just&gt; now" in html
         assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
-        assert "<b>time unknown</b>" in train_runs.plan(self.estimate(), None)
+
+    def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
+        assert "<b>no estimate yet</b>" in train_runs.plan(self.estimate(), None)
         assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
         assert "known once the data is loaded" in train_runs.plan(unknown, self.RATE)

@@ -44,8 +44,8 @@ def measure(context: Context, moment: float) -> Rates:
     """
     encoder, cross_encoder = context.encoder, context.cross_encoder
     with Timed() as timed:
-        found = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
-    return Rates(found, timed)
+        rates = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
+    return Rates(rates, timed)
 
 
 def pairs_of(sentences: int) -> int:
@@ -58,13 +58,13 @@ def both_seconds(throughput: Throughput, sentences: int) -> tuple[float, float]:
     return throughput.encode_seconds(sentences) + product, throughput.cross_seconds(sentences) or 0.0
 
 
-def cost_lines(rates: Throughput, chosen: int) -> go.Figure:
+def cost_lines(rates: Throughput, sentences: int) -> go.Figure:
     """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
     grid = np.logspace(1, 6, 41)
     lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
     names = (("bi-encoder", PALETTE["blue"]), ("cross-encoder", PALETTE["orange"]))
     figure = go.Figure()
-    for (name, colour), line, point in zip(names, lines, both_seconds(rates, chosen), strict=True):
+    for (name, colour), line, point in zip(names, lines, both_seconds(rates, sentences), strict=True):
         figure.add_scatter(
             name=name,
             x=grid.round().tolist(),
@@ -74,7 +74,7 @@ def cost_lines(rates: Throughput, chosen: int) -> go.Figure:
             hovertemplate="%{x:,} sentences: %{y:.3s} s<extra>" + name + "</extra>",
         )
         figure.add_scatter(
-            x=[chosen],
+            x=[sentences],
             y=[point],
             mode="markers",
             marker={"size": 13, "color": colour},

@@ -55,12 +55,12 @@ def measure(context: Context, source: str) -> Shortened:
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
         draws = [generator.choice(width, count, replace=False) for _ in range(DRAWS)]
         first, pca = (rho([side[:, :count] for side in of], sample.gold) for of in (sides, rotated))
-        random = np.array([rho([side[:, drawn] for side in sides], sample.gold) for drawn in draws])
+        random = np.array([rho([side[:, columns] for side in sides], sample.gold) for columns in draws])
         rows.append(Kept(count, first, random, pca))
     return Shortened(rows, sample)
 
 
-def kept_lines(result: Shortened, chosen: Kept) -> go.Figure:
+def kept_lines(result: Shortened, size: Kept) -> go.Figure:
     """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
     figure, counts = go.Figure(), [row.dimensions for row in result.rows]
     figure.add_scatter(
@@ -80,16 +80,16 @@ def kept_lines(result: Shortened, chosen: Kept) -> go.Figure:
             line={"color": PALETTE[colour], "width": 3},
             hovertemplate="%{x} dimensions: ρ %{y:.1f}<extra></extra>",
         )
-    figure.add_vline(x=chosen.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
+    figure.add_vline(x=size.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_xaxes(type="log", tickvals=counts, ticktext=list(map(str, counts)))
     return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)
 
 
-def describe(result: Shortened, chosen: Kept) -> Markup:
+def describe(result: Shortened, size: Kept) -> Markup:
     """ρ of each choice at each size, and what half, or what was chosen, costs."""
     rows = [
         (
-            f"{row.dimensions}" + (" (chosen)" if row is chosen else ""),
+            f"{row.dimensions}" + (" (chosen)" if row is size else ""),
             f"{row.first:.1f}",
             f"{row.random.mean():.1f}",
             f"{row.random.min():.1f} to {row.random.max():.1f}",
@@ -97,19 +97,15 @@ def describe(result: Shortened, chosen: Kept) -> Markup:
         )
         for row in result.rows
     ]
-    whole, draws = result.rows[0].first, chosen.random
-    first = (
-        "better than each" if chosen.first > draws.max() else "worse than each" if chosen.first < draws.min() else ""
-    )
-    by_first, by_draws, by_pca = (
-        format_number(rho - whole, 1, "+") for rho in (chosen.first, draws.mean(), chosen.pca)
-    )
+    whole, draws = result.rows[0].first, size.random
+    first = "better than each" if size.first > draws.max() else "worse than each" if size.first < draws.min() else ""
+    by_first, by_draws, by_pca = (format_number(rho - whole, 1, "+") for rho in (size.first, draws.mean(), size.pca))
     sentences = [
-        f"{chosen.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
+        f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",
-        f"The first {chosen.dimensions} are {first} of the {DRAWS} random choices."
+        f"The first {size.dimensions} are {first} of the {DRAWS} random choices."
         if first
-        else f"The first {chosen.dimensions} are not special: they lie among the {DRAWS} random choices.",
+        else f"The first {size.dimensions} are not special: they lie among the {DRAWS} random choices.",
     ]
     about = f"{result.sample.model}, {result.sample.pairs.label}, PCA fitted on their sentences without scores, encoded"
     header = ("dimensions", "the first", "random, mean", "random, range", "PCA’s")
@@ -118,8 +114,8 @@ def describe(result: Shortened, chosen: Kept) -> Markup:
 
 def show(context: Context, source: str, share: float) -> Measurement:
     result = measure(context, source)
-    chosen = result.nearest(share)
-    return Measurement(kept_lines(result, chosen), describe(result, chosen))
+    size = result.nearest(share)
+    return Measurement(kept_lines(result, size), describe(result, size))
 
 
 def build() -> Demo:

@@ -41,8 +41,8 @@ class Head(NamedTuple):
     """One concatenation. Accuracies in 0..1."""
 
     concatenation: str
-    seen: float  # on its training pairs
-    unseen: float  # on the test pairs
+    train_accuracy: float  # on its training pairs
+    test_accuracy: float  # on the test pairs
 
     @property
     def label(self) -> str:
@@ -129,9 +129,9 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
 
 def head_bars(result: Heads) -> go.Figure:
     """Accuracy ×100 on training pairs (pale) and on new pairs (solid), and by chance (dotted line)."""
-    seen, unseen = [row.seen for row in result.rows], [row.unseen for row in result.rows]
+    training, test = [row.train_accuracy for row in result.rows], [row.test_accuracy for row in result.rows]
     pale, blue = "rgba(0,114,178,0.28)", PALETTE["blue"]
-    bars = (("training pairs", seen, pale, PALETTE["grey"]), ("new pairs", unseen, blue, blue))
+    bars = (("training pairs", training, pale, PALETTE["grey"]), ("new pairs", test, blue, blue))
     figure = go.Figure()
     for name, values, colour, ink in bars:
         figure.add_bar(
@@ -157,7 +157,7 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     rows = [
         (
             row.label,
-            f"{100 * row.unseen:.0f}%",
+            f"{100 * row.test_accuracy:.0f}%",
             f"{shipped[row.concatenation]:.2f}" if row.concatenation in shipped else "",
             f"{variants[row.concatenation].paper or 0.0:.2f}",
         )
@@ -176,26 +176,26 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
 
 
 def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
-    found = [
-        f"{row.label} is right on {100 * row.seen:.0f}% of its training pairs and on "
-        f"{100 * row.unseen:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting the "
-        "most frequent label: what it memorised about single sentences misleads it on others."
+    sentences = [
+        f"{row.label} is right on {100 * row.train_accuracy:.0f}% of its training pairs and on "
+        f"{100 * row.test_accuracy:.0f}% of new ones, fewer than the {100 * result.chance:.0f}% of always predicting "
+        "the most frequent label: what it memorised about single sentences misleads it on others."
         for row in result.rows
-        if row.unseen < result.chance
+        if row.test_accuracy < result.chance
     ]
-    best = max(result.rows, key=lambda row: row.unseen)
+    best = max(result.rows, key=lambda row: row.test_accuracy)
     paper = next((row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best)
-    if best.unseen > paper.unseen:
-        found.append(
-            f"Here {best.label} is right most often on new pairs, {100 * best.unseen:.0f}%; the paper’s best, "
-            f"{paper.label}, on {100 * paper.unseen:.0f}%. With frozen vectors and few pairs, more inputs are more to "
-            "memorise; the paper trains the encoder, on a million pairs."
+    if best.test_accuracy > paper.test_accuracy:
+        sentences.append(
+            f"Here {best.label} is right most often on new pairs, {100 * best.test_accuracy:.0f}%; the paper’s best, "
+            f"{paper.label}, on {100 * paper.test_accuracy:.0f}%. With frozen vectors and few pairs, more inputs are "
+            "more to memorise; the paper trains the encoder, on a million pairs."
         )
     if len(shipped) > 1:
         ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
         span = (f"{shipped[name]:.2f} {ABLATIONS['concat'].variants[name].label}" for name in ends)
-        found.append(f"The shipped runs span {' to '.join(span)}.")
-    return found
+        sentences.append(f"The shipped runs span {' to '.join(span)}.")
+    return sentences
 
 
 def _shipped_rho() -> dict[str, float]:

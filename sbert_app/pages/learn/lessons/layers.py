@@ -49,7 +49,7 @@ class Layers(NamedTuple):
 
 @lru_cache(maxsize=8)  # while the reader looks at each pooling
 def measure(context: Context, model: str, pairs: int) -> Layers:
-    """InputError if the model has no layers, or it or the data cannot be loaded."""
+    """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)
     encoder = context.encoder_of(model)
     with Timed() as timed:
@@ -81,7 +81,7 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
         raise InputError(f"{encoder.name} is no transformer, and has no layers to compare")
     ids = encoder.tokenize(sentences)
     dimension = int(encoder.backbone.config.hidden_size)
-    found = {name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32) for name in PAPER_POOLINGS}
+    pooled = {name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32) for name in PAPER_POOLINGS}
     for rows in plan([len(row) for row in ids], TOKENS):
         batch = pad([ids[row] for row in rows], 0)
         mask = None if batch.mask is None else batch.mask.to(encoder.device)
@@ -91,12 +91,12 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
                 attention_mask=None if mask is None else mask.long(),
                 output_hidden_states=True,
             ).hidden_states
-            for name, vectors in found.items():
+            for name, vectors in pooled.items():
                 vectors[:, rows] = torch.stack([POOLINGS[name](state, mask) for state in states]).cpu().numpy()
-    return found
+    return pooled
 
 
-def layer_lines(result: Layers, shown: str) -> go.Figure:
+def layer_lines(result: Layers, selected: str) -> go.Figure:
     """ρ ×100 of each layer under each pooling; dashed: the average of layer 1 and the last under ``shown``."""
     figure = go.Figure()
     for pooling, values in result.by_pooling.items():
@@ -105,15 +105,15 @@ def layer_lines(result: Layers, shown: str) -> go.Figure:
             x=list(range(len(values))),
             y=[None if isnan(value) else round(value, 2) for value in values],
             mode="lines+markers",
-            line={"color": COLOURS[pooling], "width": 4 if pooling == shown else 2},
-            marker={"size": 9 if pooling == shown else 6},
-            opacity=1 if pooling == shown else 0.6,
+            line={"color": COLOURS[pooling], "width": 4 if pooling == selected else 2},
+            marker={"size": 9 if pooling == selected else 6},
+            opacity=1 if pooling == selected else 0.6,
             hovertemplate="layer %{x}: ρ %{y:.1f}<extra>" + pooling_label(pooling) + "</extra>",
         )
-    average, text = result.first_last[shown], f"layer 1 + last: {result.first_last[shown]:.1f}"
+    average, text = result.first_last[selected], f"layer 1 + last: {result.first_last[selected]:.1f}"
     annotation = {"text": text, "xanchor": "left", "yanchor": "top", "x": 0, "font": {"size": 13}}
-    figure.add_hline(average, line={"dash": "dash", "color": COLOURS[shown], "width": 2}, annotation=annotation)
-    figure.update_xaxes(dtick=1 if len(result.by_pooling[shown]) <= 14 else 2)
+    figure.add_hline(average, line={"dash": "dash", "color": COLOURS[selected], "width": 2}, annotation=annotation)
+    figure.update_xaxes(dtick=1 if len(result.by_pooling[selected]) <= 14 else 2)
     return styled(figure, 350, "layer; 0: input embeddings", "Spearman ρ ×100", legend=True)
 
 
@@ -136,17 +136,17 @@ def describe(result: Layers, pooling: str) -> Markup:
 def _findings(result: Layers, pooling: str) -> list[str]:
     values, name = result.by_pooling[pooling], pooling_label(pooling)
     best, last = result.best(pooling), len(values) - 1
-    known = [value for value in values if not isnan(value)]
-    spread = max(known) - min(known)
+    finite = [value for value in values if not isnan(value)]
+    spread = max(finite) - min(finite)
     if spread < 2:
-        found = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
+        sentence = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
     elif best == last:
-        found = f"With {name} pooling the last is the best single layer: {values[last]:.1f}."
+        sentence = f"With {name} pooling the last is the best single layer: {values[last]:.1f}."
     else:
-        found = f"With {name} pooling layer {best} is the best single one: {values[best]:.1f}; "
-        found += f"the last has {values[last]:.1f}."
+        sentence = f"With {name} pooling layer {best} is the best single one: {values[best]:.1f}; "
+        sentence += f"the last has {values[last]:.1f}."
     difference = result.first_last[pooling] - values[last]
-    return [found, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
+    return [sentence, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
 
 
 def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:

@@ -100,13 +100,13 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     last = list(runs.values())[-1]
     sentences = list(dict.fromkeys(warning for run in last for warning in run.warnings))
     grey = "Grey: no defect. Blue: with the defects that are ticked" + (". Orange: trained here." if here else ".")
-    said = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
+    sentences = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
     source = shipped()
     machine = source.machine.get("device", "")
     where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
     if here:
         where += f"; here {STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}"
-    return table(header, rows, wide=True) + findings([grey, *said]) + measured(where)
+    return table(header, rows, wide=True) + findings([grey, *sentences]) + measured(where)
 
 
 def build() -> Demo:

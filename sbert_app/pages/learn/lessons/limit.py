@@ -47,7 +47,7 @@ class Limit(NamedTuple):
 
 @lru_cache(maxsize=16)
 def measure(context: Context, documents: int) -> Limit:
-    """InputError if the model cannot be loaded."""
+    """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
     with Timed() as timed, threadpool_limits(1):  # several threads wait for each other longer than such a step takes
         free = {dimension: solved(optimise(pairs, dimension, context.setup.seed), pairs) for dimension in DIMENSIONS}
@@ -64,12 +64,12 @@ def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
     generator, count = torch.Generator().manual_seed(seed), int(pairs.max()) + 1
     documents = torch.randn(count, dimension, generator=generator).requires_grad_()
     queries = F.normalize(documents.detach())[torch.from_numpy(pairs)].mean(dim=1).requires_grad_()
-    wanted = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(1, torch.from_numpy(pairs), True)
+    is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(1, torch.from_numpy(pairs), True)
     optimizer = torch.optim.Adam([documents, queries], lr=0.05)
     for _ in range(STEPS):
         scores = SHARPNESS * F.normalize(queries) @ F.normalize(documents).T
-        best = scores.masked_fill(wanted, -torch.inf).logsumexp(dim=1)  # of those that should not be found
-        worst = -(-scores).masked_fill(~wanted, -torch.inf).logsumexp(dim=1)  # of the two that should
+        best = scores.masked_fill(is_target, -torch.inf).logsumexp(dim=1)  # of those that should not be found
+        worst = -(-scores).masked_fill(~is_target, -torch.inf).logsumexp(dim=1)  # of the two that should
         optimizer.zero_grad()
         F.softplus(best - worst).mean().backward()
         optimizer.step()
@@ -78,15 +78,15 @@ def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
 
 def solved(scores: np.ndarray, pairs: np.ndarray) -> float:
     """The share of queries whose two highest of the scores (Q, n) are those of its pair (Q, 2)."""
-    found = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :2], axis=1)
-    return float((found == pairs).all(axis=1).mean())
+    nearest = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :2], axis=1)
+    return float((nearest == pairs).all(axis=1).mean())
 
 
 def sentences(documents: int) -> tuple[list[str], list[str]]:
     """A person for each document, and a question for each pair of them, in the order of the pairs."""
     pairs, things = list(combinations(range(documents), 2)), read_asset("examples/things.txt").split()
     likes = [[thing for thing, pair in zip(things, pairs, strict=False) if row in pair] for row in range(documents)]
-    texts = [f"{name} likes {', '.join(each)}." for name, each in zip(NAMES, likes, strict=False)]
+    texts = [f"{name} likes {', '.join(liked)}." for name, liked in zip(NAMES, likes, strict=False)]
     return texts, [f"Who likes {thing}?" for thing in things[: len(pairs)]]
 
 
@@ -96,7 +96,7 @@ def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict
 
     encoder, both = context.encoder, [*queries, *texts]
     vectors = {f"{encoder.name}, one vector": encoder.encode(both), "TF-IDF": TfIdf().encode(both)}
-    scores = {name: each[: len(queries)] @ each[len(queries) :].T for name, each in vectors.items()}
+    scores = {name: stacked[: len(queries)] @ stacked[len(queries) :].T for name, stacked in vectors.items()}
     late = LateInteraction(encoder.name, encoder, encoder).similarity(queries, texts)
     return {**scores, f"{encoder.name}, a vector for each token": late}
 

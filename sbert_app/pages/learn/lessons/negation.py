@@ -84,12 +84,15 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
 
 @lru_cache(maxsize=8)  # while the reader types
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
-    chosen = items(kind)
-    half = len(chosen) // 2
+    contrasts = items(kind)
+    half = len(contrasts) // 2
     pairs = [
-        *((item.sentence, item.paraphrase) for item in chosen),
-        *((item.sentence, item.contrast) for item in chosen),
-        *((item.sentence, other.sentence) for item, other in zip(chosen, chosen[half:] + chosen[:half], strict=True)),
+        *((item.sentence, item.paraphrase) for item in contrasts),
+        *((item.sentence, item.contrast) for item in contrasts),
+        *(
+            (item.sentence, other.sentence)
+            for item, other in zip(contrasts, contrasts[half:] + contrasts[:half], strict=True)
+        ),
     ]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
@@ -99,9 +102,9 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
 def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> dict[str, np.ndarray]:
     """Pairs -> their similarity by each scorer, (N,) each."""
     sentences = [pair[side] for side in (0, 1) for pair in pairs]
-    known = [sentence for item in items(kind) for sentence in item]  # what TF-IDF takes its weights from as well
+    corpus = [sentence for item in items(kind) for sentence in item]  # what TF-IDF takes its weights from as well
     return {
-        TF_IDF: cosine(*np.split(TfIdf().encode([*known, *sentences])[len(known) :], 2)),
+        TF_IDF: cosine(*np.split(TfIdf().encode([*corpus, *sentences])[len(corpus) :], 2)),
         BI: cosine(*np.split(context.encoder.encode(sentences), 2)),
         CROSS: context.cross_encoder.predict(pairs),
     }

@@ -45,7 +45,7 @@ class Orders(NamedTuple):
 
 
 def measure(context: Context, query: str, normalised: bool) -> Orders:
-    """InputError if the query is empty, or the model or the data cannot be loaded."""
+    """Orders the corpus. InputError if the query is empty, or the model or the data cannot be loaded."""
     if not query.strip():
         raise InputError("the query is empty; type a sentence to search for")
     corpus = encode_corpus(context, EXAMPLES)
@@ -57,7 +57,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
         rank_of = {name: ranks(values) for name, values in scores.items()}
         nearest = np.argsort(rank_of["cosine"])[:SHOWN]
     sample = encode_sample(context, context.setup.model, PAIRS)
-    u, v = (normalize_rows(each) if normalised else each for each in sample.by_pooling["mean"])
+    u, v = (normalize_rows(side) if normalised else side for side in sample.by_pooling["mean"])
     return Orders(
         lines=[
             Line(corpus.sentences[row], float(lengths[row]), {name: int(of[row]) for name, of in rank_of.items()})

@@ -60,19 +60,19 @@ def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
 def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
     """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
     at = list(range(len(left_out)))
-    changes = [each.cosine_change for each in left_out]
+    changes = [change.cosine_change for change in left_out]
     figure = go.Figure(
         go.Bar(
             y=at,
             x=np.round(changes, 4).tolist(),
             orientation="h",
             marker={"color": [PALETTE["vermillion"] if change < 0 else PALETTE["blue"] for change in changes]},
-            customdata=[short_label(each.word) for each in left_out],
+            customdata=[short_label(change.word) for change in left_out],
             hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
         )
     )
     styled(figure, max(240, 24 * len(at) + 80), "change of the cosine")
-    labels = [short_label(each.word, 18) for each in left_out]
+    labels = [short_label(change.word, 18) for change in left_out]
     return figure.update_xaxes(zeroline=True).update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)
 
 

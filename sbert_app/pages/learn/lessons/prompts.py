@@ -58,11 +58,13 @@ class Prompts(NamedTuple):
 def measure(context: Context, own: str) -> Prompts:
     """All of `PROMPTS`, and the reader's ``own``, if there is one. InputError if model or data cannot be loaded."""
     sample, rows = gold_sample(context, PAIRS), []
-    found = {prompt: _vectors(context, prompt) for prompt in dict.fromkeys([*PROMPTS, *filter(str.strip, [own])])}
-    timed = Timed(sum(each.seconds for *_, each in found.values()), max(each.at for *_, each in found.values()))
-    plain = cosine(*found[""][:2])
+    encoded = {prompt: _vectors(context, prompt) for prompt in dict.fromkeys([*PROMPTS, *filter(str.strip, [own])])}
+    timed = Timed(
+        sum(timing.seconds for *_, timing in encoded.values()), max(timing.at for *_, timing in encoded.values())
+    )
+    plain = cosine(*encoded[""][:2])
     rho, resampled = spearman(plain, sample.gold), bootstrap_replicates(plain, sample.gold)
-    for prompt, (first, second, _) in found.items():
+    for prompt, (first, second, _) in encoded.items():
         cosines = cosine(first, second)
         value = spearman(cosines, sample.gold)
         change = Difference.of(value, rho, bootstrap_replicates(cosines, sample.gold), resampled)
@@ -76,7 +78,7 @@ def measure(context: Context, own: str) -> Prompts:
 def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
     sample, encoder = gold_sample(context, PAIRS), context.encoder
     with Timed() as timed:
-        first, second = np.split(encoder.encode([prompt + each for each in (*sample.first, *sample.second)]), 2)
+        first, second = np.split(encoder.encode([prompt + sentence for sentence in (*sample.first, *sample.second)]), 2)
     return first, second, timed
 
 

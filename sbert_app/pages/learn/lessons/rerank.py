@@ -105,9 +105,9 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
 def _ranked(candidate: Candidate, score: str) -> Markup:
     """A sentence of a ranking, with the colour of its line in the figure."""
     text = candidate.sentence
-    shown = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    label = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
     colour = LINE_COLOURS[(candidate.rank - 1) % len(LINE_COLOURS)]
-    return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(colour, shown, score)
+    return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(colour, label, score)
 
 
 def show(context: Context, query: str, k: float) -> Measurement:

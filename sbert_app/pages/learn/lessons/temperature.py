@@ -120,17 +120,17 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
     return first, second
 
 
-def describe(result: Trainings, shown: Trained) -> Markup:
+def describe(result: Trainings, selected: Trained) -> Markup:
     """The cosines before training and after training with each temperature."""
     rows = [
         (
-            each.label + (" (shown)" if each is shown else ""),
-            f"{each.mean:.2f}",
-            f"{each.similar.mean():.2f}",
-            f"{100 * (each.random > HIGH).mean():.0f}%",
-            f"{each.rho:.1f}",
+            training.label + (" (shown)" if training is selected else ""),
+            f"{training.mean:.2f}",
+            f"{training.similar.mean():.2f}",
+            f"{100 * (training.random > HIGH).mean():.0f}%",
+            f"{training.rho:.1f}",
         )
-        for each in (result.before, *result.after)
+        for training in (result.before, *result.after)
     ]
     header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
     return (
@@ -145,16 +145,16 @@ def describe(result: Trainings, shown: Trained) -> Markup:
 
 def _findings(result: Trainings) -> list[str]:
     low, before = result.after[0], result.before
-    most_spread = min(result.after, key=lambda each: each.mean)
+    most_spread = min(result.after, key=lambda training: training.mean)
     effect = (
         f"The temperature decides how crowded they end: random pairs have a mean cosine of {low.mean:.2f} after "
         f"τ = {low.temperature:g} and of {most_spread.mean:.2f} after τ = {most_spread.temperature:g}."
         if low.mean - most_spread.mean > 0.1
         else f"From this start the temperature hardly matters: after every τ random pairs have a mean cosine between "
-        f"{most_spread.mean:.2f} and {max(each.mean for each in result.after):.2f}; before, it was "
+        f"{most_spread.mean:.2f} and {max(training.mean for training in result.after):.2f}; before, it was "
         f"{before.mean:.2f}. A low temperature crowds nothing by itself; it leaves crowded what is crowded."
     )
-    best = max(result.after, key=lambda each: each.rho)
+    best = max(result.after, key=lambda training: training.rho)
     gap = best.rho - low.rho
     quality = (
         f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
@@ -169,15 +169,15 @@ def _findings(result: Trainings) -> list[str]:
 
 def show(context: Context, start: str, temperature: float) -> Measurement:
     result = measure(context, start)
-    shown = next(each for each in result.after if each.temperature == temperature)
-    return Measurement(cosine_histograms(shown.random, shown.similar), describe(result, shown))
+    selected = next(training for training in result.after if training.temperature == temperature)
+    return Measurement(cosine_histograms(selected.random, selected.similar), describe(result, selected))
 
 
 def build() -> Demo:
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
     temperature = gr.Radio(
-        [(f"{each:g}", each) for each in TEMPERATURES],
+        [(f"{value:g}", value) for value in TEMPERATURES],
         value=TEMPERATURES[0],
         label="Temperature τ in the figure",
         info="All of them are trained; the table has all",

@@ -102,8 +102,8 @@ def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Fi
         line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
         annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
     )
-    chosen = {"size": 15, "color": PALETTE["blue"]}
-    figure.add_scatter(x=[keep], y=[round(rho[keep], 2)], mode="markers", marker=chosen, hoverinfo="skip")
+    mark = {"size": 15, "color": PALETTE["blue"]}
+    figure.add_scatter(x=[keep], y=[round(rho[keep], 2)], mode="markers", marker=mark, hoverinfo="skip")
     values = [*rho.values(), before]
     margin = max(2.0, 0.12 * (max(values) - min(values)))
     figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho])
@@ -125,14 +125,14 @@ def describe(result: Whitened) -> Markup:
         for name, of in (("before", before), ("whitened", after))
     ]
     best = max(result.rho_by_dimension, key=result.rho_by_dimension.__getitem__)
-    found = [
+    sentences = [
         change_of_rho(after.rho - before.rho, f"Whitening to {after.dimensions} dimensions"),
         f"The best of the figure is {result.rho_by_dimension[best]:.1f}, with {best} dimensions; without whitening "
         f"it is {before.rho:.1f}.",
     ]
     return (
         table(("", "random cosine, mean", "effective rank", "dimensions", "ρ ×100"), rows)
-        + findings(found)
+        + findings(sentences)
         + measured(
             f"{sample.model}, {sample.pairs.label}; whitening fitted on their "
             f"{format_count(2 * len(sample.gold), 'sentence')}; encoded in {sample.timed}"

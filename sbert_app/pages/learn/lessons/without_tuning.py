@@ -48,7 +48,7 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     if model != DEFAULT_MODEL:
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
     timed = [encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)]
-    return Representations(rows, sample, Timed(sum(each.seconds for each in timed), timed[-1].at))
+    return Representations(rows, sample, Timed(sum(timing.seconds for timing in timed), timed[-1].at))
 
 
 def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:

@@ -62,6 +62,11 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
     assert "log in as <b>class</b>" in html
 
 
+def test_the_lessons_of_a_class_are_counted():
+    number, count, *_ = learn._show_lesson(8, ClassLink("A", selection=(4, 8)))
+    assert number == 8 and "Lesson 2 of 2" in count
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

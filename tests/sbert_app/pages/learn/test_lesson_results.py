@@ -69,7 +69,10 @@ class TestCost:
 
 
 def test_a_head_below_chance_is_explained_with_its_figures():
-    rows = [heads.Head("uv", seen=0.98, unseen=0.27), heads.Head("diff", seen=0.9, unseen=0.6)]
+    rows = [
+        heads.Head("uv", train_accuracy=0.98, test_accuracy=0.27),
+        heads.Head("diff", train_accuracy=0.9, test_accuracy=0.6),
+    ]
     result = heads.Heads(rows, chance=0.355, train_pairs=300, encode_seconds=1.0, train_seconds=1.0)
     html = heads.describe(result, {"uv": 80.71, "diff": 86.25})
     assert "(u, v) is right on 98% of its training pairs and on 27% of new ones, fewer than the 36%" in html

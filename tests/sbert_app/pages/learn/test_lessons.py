@@ -120,11 +120,11 @@ def test_3_a_head_on_u_and_v_alone_only_memorises(context):
     found = heads.measure(context, 300)
     heads_of = {row.concatenation: row for row in found.rows}
     assert list(heads_of) == list(ABLATIONS["concat"].variants)
-    assert heads_of["uv"].seen > 0.9
-    assert heads_of["uv"].unseen < found.chance + 0.1
+    assert heads_of["uv"].train_accuracy > 0.9
+    assert heads_of["uv"].test_accuracy < found.chance + 0.1
     for name, row in heads_of.items():
         if name != "uv":
-            assert row.unseen > found.chance + 0.1, name
+            assert row.test_accuracy > found.chance + 0.1, name
 
 
 def test_4_a_pull_moves_the_cosines_and_hardly_the_order_and_random_weights_need_none(context):
