@@ -105,9 +105,9 @@ def test_names_say_their_kind_and_a_baseline_has_no_other_pooling(vectors, tmp_p
         open_model("minilm-stsb", "mean")
     names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS, str(tmp_path / "absent.txt"))
     groups = [opener_of(name).group for name in names]
-    assert groups == ["baseline"] * 3 + ["encoder"] * 3 + ["cross-encoder"] * 2 + ["encoder"]
+    assert groups == ["baseline"] * 3 + ["encoder"] * 4 + ["cross-encoder"] * 2 + ["encoder"]
     has_vectors = [opener_of(name).type is VectorModel for name in names]
-    assert has_vectors == [False, True, True, *[True] * 3, False, False, True]
+    assert has_vectors == [False, True, True, *[True] * 4, False, False, True]
     (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
     (tmp_path / "model.safetensors").touch()
     assert opener_of(str(tmp_path)).group == "cross-encoder"

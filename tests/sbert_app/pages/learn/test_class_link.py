@@ -24,7 +24,7 @@ def test_a_link_is_read_back_and_what_it_leaves_out_is_the_lessons_own():
     assert read_class({"class": "A"}, ACCESS).setup == STANDARD
     assert ClassLink("A").query == "class=A"
     assert ClassLink("A", Setup(seed=7), (4, 8)).query == "class=A&seed=7&lessons=4,8"
-    number, count, *_ = learn._show_lesson(8, ClassLink("A", chosen=(4, 8)))
+    number, count, *_ = learn._show_lesson(8, ClassLink("A", selection=(4, 8)))
     assert number == 8 and "Lesson 2 of 2" in count
 
 

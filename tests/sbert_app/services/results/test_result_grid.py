@@ -240,7 +240,7 @@ def test_what_a_model_was_trained_on_is_marked_and_never_the_best(three):
             three.results["bad", "stsb:test"].gold, three.results["bad", "stsb:test"].gold
         )
     shown = tabulate(three, Metric())
-    assert shown.rows[1].seen == {"sts14", AVERAGE}
+    assert shown.rows[1].trained_on == {"sts14", AVERAGE}
     assert shown.best == {"sts14": {"good"}, "stsb:test": {"minilm-stsb"}, AVERAGE: {"good"}}
     assert markdown(shown).count("†") == 2
 
