@@ -1,4 +1,4 @@
-"""Measures the runs of lesson 17 for assets/defects.json: python -m scripts.measure_defects [--seeds 3] [--steps 120]
+"""Measures the runs of lesson 17 for assets/defects.json: python -m scripts.measure_defects [--seeds 3] [--steps 60]
 
 All 16 combinations of a seed come before the next seed. The file is written after each run; called again, the script
 goes on with those that are missing.
@@ -19,7 +19,7 @@ from training.sources.home import home_folder
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()
     command = f"python -m scripts.measure_defects --seeds {options.seeds} --steps {options.steps}"
     table = shipped() if SHIPPED.exists() else DefectTable(command, "", {}, ())

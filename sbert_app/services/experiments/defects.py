@@ -34,7 +34,7 @@ DEFECTS = {
 # The defects of the notebook.
 NOTEBOOK = ("schedule", "mask", "base")
 COMBINATIONS = [names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)]
-RANDOM_BASE, POSITIONS, EVALUATED = "scratch:4x256", 128, 300
+RANDOM_BASE, POSITIONS, EVALUATED = "scratch:4x256", 64, 300
 SHIPPED = asset("defects.json")
 
 
@@ -80,7 +80,7 @@ def train_with(
         pooling="mean",
         learning_rate=1e-3 if "rate" in defects else 2e-5,
         max_steps=steps,
-        eval_every=max(1, steps // 6),
+        eval_every=max(1, steps // 3),
         max_length=POSITIONS,
         seed=seed,
     )
