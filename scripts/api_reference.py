@@ -35,7 +35,16 @@ SHARED = re.compile(
 # Public methods for the rest of the package, which users of the library do not call.
 INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
 INTERNAL |= {"for_role", "from_table", "pool", "role", "score", "search", "steps_of_parts", "to_json", "token_vectors"}
-INTERNAL |= {"is_unknown", "total_steps", "train", "weigh", "weights_sample", "with_note", "with_runner", "with_settings"}
+INTERNAL |= {
+    "is_unknown",
+    "total_steps",
+    "train",
+    "weigh",
+    "weights_sample",
+    "with_note",
+    "with_runner",
+    "with_settings",
+}
 ENTRY = re.compile(r"^([\w, ]+):")
 SECTION = re.compile(r"(Args|Attributes|Raises):")
 
