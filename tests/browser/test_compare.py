@@ -137,7 +137,7 @@ def test_a_link_reproduces_the_view_and_copies_work(open_page):
     page.locator("#sentence-b textarea").fill("Vier")
     page.wait_for_url(re.compile("b=Vier"))
     tab(page, "Copy")
-    expect(page.locator("#as-python")).to_contain_text("Encoder.load('all-MiniLM-L6-v2', pooling='max')")
+    expect(page.locator("#as-python")).to_contain_text("open_model('all-MiniLM-L6-v2', pooling='max')")
     expect(page.locator("#as-python")).to_contain_text("Vier")  # the address may change before the answer
     page.locator("#copy-link").click()
     expect(page.get_by_text("The link is copied.")).to_be_visible()

@@ -67,14 +67,14 @@ def test_progress_outlives_a_reload(open_page):
 
 def test_1_an_unknown_model_is_said_to_be_unknown_and_the_known_one_comes_back(open_page):
     page = open_lesson(open_page, 1)
-    expect(page.locator("#result-1 tbody tr")).to_have_count(6)
+    expect(page.locator("#result-1 tbody tr")).to_have_count(8)
     box = page.locator("#learn-model textarea, #learn-model input").first
     box.fill("no/such-model")
     box.press("Enter")
     expect(page.locator("#result-1 .problem")).to_contain_text("no/such-model")
     box.fill("all-MiniLM-L6-v2")
     box.press("Enter")
-    expect(page.locator("#result-1 tbody tr")).to_have_count(6)
+    expect(page.locator("#result-1 tbody tr")).to_have_count(8)
 
 
 def test_2_pooling_changes_the_figure_and_the_link(open_page):
