@@ -57,7 +57,8 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
     """Loss, ρ and cosine of random pairs over the steps: a line for each seed, grey for runs without defects."""
     from plotly.subplots import make_subplots
 
-    figure = make_subplots(rows=len(CURVES), cols=1, shared_xaxes=True, vertical_spacing=0.07)
+    titles = [curve.title for curve in CURVES]
+    figure = make_subplots(rows=len(CURVES), cols=1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=titles)
     colours = {names: PALETTE["blue" if names else "grey"] for names in runs}
     lines = [(run, colours[names]) for names, of_one in runs.items() for run in of_one]
     lines += [(here, PALETTE["orange"])] if here else []
@@ -74,11 +75,11 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
                 row=row,
                 col=1,
             )
-        figure.update_yaxes(title_text=curve.title, title_font_size=12, row=row, col=1)
     figure.add_hline(
         GUESS, line_dash="dot", line_color=PALETTE["vermillion"], row=1, col=1, annotation_text="guessing: ln 3"
     )
-    styled(figure, 480)
+    styled(figure, 520)
+    figure.update_layout(margin_t=36)
     figure.update_xaxes(title_text="step", row=len(CURVES), col=1)
     return figure
 
@@ -98,15 +99,17 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     ]
     header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs")
     last = list(runs.values())[-1]
-    sentences = list(dict.fromkeys(warning for run in last for warning in run.warnings))
+    # One sentence of each kind: the seeds differ in the loss that it names.
+    sentences = list({warning[:9]: warning for run in last for warning in run.warnings}.values())
     grey = "Grey: no defect. Blue: with the defects that are ticked" + (". Orange: trained here." if here else ".")
     sentences = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
     source = shipped()
     machine = source.machine.get("device", "")
-    where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
+    where = f"Shipped: means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}."
+    html = table(header, rows, wide=True) + findings([grey, *sentences]) + note(where)
     if here:
-        where += f"; here {STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}"
-    return table(header, rows, wide=True) + findings([grey, *sentences]) + measured(where)
+        html += measured(f"{STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
+    return html
 
 
 def build() -> Demo:
