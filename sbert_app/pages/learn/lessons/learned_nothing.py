@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_duration
+from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, DefectRun, shipped, train_with
 
