@@ -31,13 +31,13 @@ MEASURED = """
 import sys
 from pathlib import Path
 import gradio as gr
-from sbert_app.pages import build_app
+from sbert_app.server.app import build
 from sbert_app.pages.learn.lesson import Context, lessons
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 
 services = Services.start(Settings(home=Path(sys.argv[1])))
-app = build_app(services)
+app = build(services)
 assert [block for block in app.blocks.values() if getattr(block, "elem_id", None) == "go-13"], "no button"
 lesson = lessons()[-1]
 with gr.Blocks():
@@ -119,11 +119,11 @@ def python(project: Path, code: str, *arguments: object) -> str:
 
 def test_a_lesson_is_a_text_and_a_module(project, home):
     text = json.loads((project / "assets/lessons/4.json").read_text(encoding="utf-8"))
-    text |= {"number": 17, "key": "gold_scores", "short": "Gold", "title": "What people say"}
-    (project / "assets/lessons/17.json").write_text(json.dumps(text), encoding="utf-8")
+    text |= {"number": 18, "key": "gold_scores", "short": "Gold", "title": "What people say"}
+    (project / "assets/lessons/18.json").write_text(json.dumps(text), encoding="utf-8")
     (project / "sbert_app/pages/learn/lessons/gold_scores.py").write_text(LESSON, encoding="utf-8")
     said = python(project, MEASURED, home)
-    assert said.startswith("17 What people say")
+    assert said.startswith("18 What people say")
     assert "Measured on this machine: 20 gold scores &lt;here&gt;." in said
 
 
