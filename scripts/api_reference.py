@@ -37,6 +37,7 @@ INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_ba
 INTERNAL |= {"for_role", "from_table", "pool", "role", "score", "search", "steps_of_parts", "to_json", "token_vectors"}
 INTERNAL |= {
     "is_unknown",
+    "warn_of_truncation",
     "total_steps",
     "train",
     "weigh",

@@ -1,8 +1,7 @@
 """Encoder: the bi-encoder of Sentence-BERT. Tokenizer, transformer, pooling and what follows: sentences to vectors.
 
 Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is one
-``Encoder``, and pairs are compared by the cosine of its vectors. It is a list of modules, as in sentence-transformers.
-Pooling, a last Normalize, prompt and dimension are settings: each ``with_…`` returns a copy that shares the weights.
+``Encoder``. Pooling, a last Normalize, prompt and dimension are settings: ``with_…`` copies all but the weights.
 
 The float32 weights are the ones that are trained and saved. ``encode`` computes with a copy of the backbone prepared
 for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
@@ -37,7 +36,7 @@ from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, Chunk, ReadReport, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
@@ -45,8 +44,6 @@ from training.pooling import check_pooling
 from training.progress import Progress, ShouldStop, progress_bar
 from training.sources.hub import push_folder
 
-# Batches are 64 times as large as on a CPU; the next chunk is tokenised meanwhile.
-GPU_CHUNK = 2 * CHUNK
 # Several threads may ask for the runner first; one copies the weights.
 _building = threading.Lock()
 

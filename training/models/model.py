@@ -185,7 +185,7 @@ class VectorModel(Model, Retriever):
             return self._vectors(rows, normalize, forward, should_stop)
 
         yield from compute_chunks(self._read(chunks(sentences, chunk)), compute, report, on_progress)
-        self._warn_of_truncation(report.truncated - before)
+        self.warn_of_truncation(report.truncated - before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """A batch of n distinct sentences -> (n, D), as the model gives them."""
@@ -266,7 +266,8 @@ class VectorModel(Model, Retriever):
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
 
-    def _warn_of_truncation(self, cut: int) -> None:
+    def warn_of_truncation(self, cut: int) -> None:
+        """Logs how many sentences were cut, if any were."""
         if cut:
             what = "sentence was" if cut == 1 else "sentences were"
             log.warning("%d %s cut at %d tokens", cut, what, self.max_length)

@@ -96,7 +96,7 @@ def encode_in_processes(
                 stopping.set()
                 pool.shutdown(wait=True, cancel_futures=True)
     report.seconds += time.perf_counter() - started
-    encoder._warn_of_truncation(report.truncated - before)
+    encoder.warn_of_truncation(report.truncated - before)
     return vectors
 
 

@@ -352,6 +352,6 @@ def replace_dropout(backbone: nn.Module) -> None:
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
-    if transformer is not None and transformer._supports_attention_backend:
+    if transformer is not None and transformer.is_backend_compatible():
         # The others, such as MPNet, have an nn.Dropout in their attention.
         transformer.set_attn_implementation(ATTENTION)

@@ -19,7 +19,7 @@ from sbert_app.pages.train.runs import log, no_runs, run_list, run_report, state
 from sbert_app.services.background.watch import AT_WORK, State
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
-from sbert_app.services.experiments.experiment import matches, run_groups
+from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
 from sbert_app.services.runs.record import Run, RunNotFound
 from training.catalogue import read_asset

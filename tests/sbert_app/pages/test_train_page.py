@@ -17,7 +17,7 @@ from sbert_app.pages.train import runs as train_runs
 from sbert_app.pages.train.form import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
-from sbert_app.services.experiments.experiment import RunGroup, run_groups
+from sbert_app.services.experiments.groups import RunGroup, run_groups
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.estimate import RunEstimate
 from sbert_app.services.runs.rate import TrainingRate

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sbert_app.services.experiments.experiment import ExperimentRecord, PlannedRun, matches, run_groups
+from sbert_app.services.experiments.experiment import ExperimentRecord, PlannedRun
+from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.documents import write_document
 from training.trainer.config import RunConfig

@@ -6,11 +6,10 @@ from sbert_app.services.experiments.experiment import (
     SEEDS,
     Experiments,
     is_experiment,
-    matches,
     new_seeds,
     parse_seeds,
-    run_groups,
 )
+from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError

@@ -1,0 +1,65 @@
+"""The runs of an experiment as one line of the list of runs, and the filter of that list."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sbert_app.services.experiments.ablations import ablation
+from sbert_app.services.experiments.experiment import SEEDS, SWEEP, ExperimentRecord, records
+from sbert_app.services.runs.record import Run
+from sbert_app.services.store.documents import read_document
+from training.errors import InputError
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of an experiment, by their ids.
+
+    No other group has the same ``name``, so that a filter by it finds these runs alone.
+    ``differ_in_seed`` says that they differ in nothing else.
+    """
+
+    id: str
+    name: str
+    runs: frozenset[str]
+    differ_in_seed: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name without the id, for places that show its time."""
+        return self.name.removesuffix(self.id).rstrip()
+
+
+def run_groups(home: Path) -> dict[str, RunGroup]:
+    """The group of each run of an experiment, by the id of the run, without damaged experiments."""
+    groups: dict[str, RunGroup] = {}
+    store = records(home)
+    for key in store.ids():
+        # It may have been deleted meanwhile, or be a link that leads nowhere.
+        with suppress(InputError, OSError):
+            group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
+            groups |= dict.fromkeys(group.runs, group)
+    return groups
+
+
+@lru_cache(maxsize=1_000)
+def _group(key: str, path: Path, stamp: int) -> RunGroup:
+    """The group of an experiment. Pages ask each second; a new ``stamp`` of its file makes it be read again."""
+    record = read_document(path, ExperimentRecord)
+    name = f"folds: {record.name} by {record.by}"
+    if record.kind == SWEEP:
+        name = f"sweep: {ablation(record.name).title.lower()} {key}"
+    if record.kind == SEEDS:
+        name = f"{record.name}, seeds {record.by} {key}"
+    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS)
+
+
+def matches(run: Run, group: RunGroup | None, text: str) -> bool:
+    """Whether each word of a filter is in the name, id, state, settings or group of a run."""
+    config = run.config
+    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
+    haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
+    return all(word in haystack for word in text.lower().split())
