@@ -121,7 +121,9 @@ class _LearnPage:
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
-            return remembered.then(measure_open, [questions, class_link, current, *controls], outputs, **PRIVATE)
+            # A lesson that trains holds up nobody else's.
+            inputs = [questions, class_link, current, *controls]
+            return remembered.then(measure_open, inputs, outputs, concurrency_limit=4, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers

@@ -22,6 +22,7 @@ from sbert_app.services.store.documents import read_document
 from training.catalogue import RAW_BERT, asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.errors import InputError, Stopped
 from training.trainer.config import RunConfig
 from training.trainer.health import warnings
 
@@ -71,7 +72,12 @@ def shipped() -> DefectTable:
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Train once. InputError if the data or the base cannot be loaded."""
+    """Trains once.
+
+    Raises:
+        InputError: the data or the base cannot be loaded, or the run failed.
+        Stopped: ``should_stop`` said so.
+    """
     from training.trainer.train import train
 
     config = RunConfig(
@@ -94,6 +100,10 @@ def train_with(
         eval_data=_read(_some(load_data("stsb:dev", home)), defects),
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
+    if result.status == "stopped":
+        raise Stopped
+    if result.status == "failed":
+        raise InputError(f"the run failed: {result.reason}")
     trained = [event for event in events if event["kind"] == "train"]
     measured = [event for event in events if event["kind"] == "eval"]
     return DefectRun(

@@ -7,6 +7,7 @@ chosen one can also be trained here, for 60 steps.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -19,10 +20,13 @@ from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.process import is_ending
 from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, DefectRun, shipped, train_with
+from training.errors import InputError
 
 GUESS = math.log(3)
 STEPS_HERE = 60
+_training = threading.Lock()
 
 
 class Curve(NamedTuple):
@@ -44,10 +48,18 @@ CURVES = (
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
     """The shipped runs with these defects beside those with none, and one that is trained now if that is asked for."""
     runs = {names: [run for run in shipped().runs if run.defects == names] for names in ((), _ordered(defects))}
-    here = None
-    if is_trained_here:
-        here = train_with(defects, context.setup.seed, STEPS_HERE, context.home)
+    here = _train(context, defects) if is_trained_here else None
     return Measurement(curves(runs, here), describe(runs, here))
+
+
+def _train(context: Context, defects: Sequence[str]) -> DefectRun:
+    """Trains now, for one visitor at a time. InputError if somebody else does."""
+    if not _training.acquire(blocking=False):
+        raise InputError("somebody else is training in this lesson: tick the box again in a minute")
+    try:
+        return train_with(defects, context.setup.seed, STEPS_HERE, context.home, is_ending.is_set)
+    finally:
+        _training.release()
 
 
 def _ordered(defects: Sequence[str]) -> tuple[str, ...]:

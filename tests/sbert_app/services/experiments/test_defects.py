@@ -15,6 +15,7 @@ from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBO
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import RAW_BERT, asset
+from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
 
@@ -73,3 +74,11 @@ def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home,
     assert len(figure.data) == len(learned_nothing.CURVES) * (3 + 3 + 1)
     same, _, _ = learned_nothing.show(context, [], False)
     assert len(same.data) == len(learned_nothing.CURVES) * 3
+
+
+def test_one_visitor_trains_at_a_time_and_a_stop_is_no_result(home):
+    context = Context(ModelCache(home), RunStore(home))
+    with learned_nothing._training, pytest.raises(InputError, match="somebody else is training"):
+        learned_nothing.show(context, [], True)
+    with pytest.raises(Stopped):
+        train_with((), 0, 12, home, should_stop=lambda: True)
