@@ -27,8 +27,8 @@ from sbert_app.services.experiments.experiment import (
     ExperimentRecord,
     Experiments,
     PlannedRun,
-    run_groups,
 )
+from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.jobs.queue import RunQueue

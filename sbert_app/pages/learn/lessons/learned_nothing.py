@@ -18,13 +18,15 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_duration
-from sbert_app.pages.components.messages import note
+from sbert_app.pages.components.templates import macro
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.process import is_ending
 from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, DefectRun, shipped, train_with
 from training.errors import InputError
 
 GUESS = math.log(3)
+# The machine and the day of the runs that ship.
+shipped_with = macro("learn/shipped")
 STEPS_HERE = 60
 _training = threading.Lock()
 
@@ -118,8 +120,8 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     sentences = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
     source = shipped()
     machine = source.machine.get("device", "")
-    where = f"Shipped: means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}."
-    html = table(header, rows, wide=True) + findings([grey, *sentences]) + note(where)
+    where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
+    html = table(header, rows, wide=True) + findings([grey, *sentences]) + shipped_with(where)
     if here:
         html += measured(f"{STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
     return html
