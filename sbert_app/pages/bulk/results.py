@@ -20,6 +20,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
+from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
 from sbert_app.services.results.results import STATISTICS
 from training.catalogue import read_asset
@@ -127,8 +128,8 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
     remarks = []
     if summary.language:
         remarks.append(
-            f"The first rows look like {summary.language}; {summary.model} knows another language, so do not trust its "
-            "scores."
+            f"The first rows look like {summary.language}. {summary.model} was trained on English, so do not trust its "
+            f"scores; try a multilingual model, such as {MULTILINGUAL}."
         )
     if summary.stopped_at is not None:
         expected = format_count(expected_rows, "row")

@@ -19,6 +19,7 @@ from sbert_app.services.compare.comparison import Comparison, LeftOut, Side, com
 from sbert_app.services.compare.examples import ExamplePair, error_of_model, example_of
 from sbert_app.services.compare.token_score import NUMBERS, TokenScore, score_tokens
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.results import data_label
 from training.errors import InputError, UserFacingError
 from training.evaluation.calibration import Calibration, meaning
@@ -203,8 +204,8 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
                 )
             if side.language:
                 remarks.append(
-                    f"The {name} sentence looks like {side.language}; {comparison.model} knows another language, so do "
-                    "not trust its score."
+                    f"The {name} sentence looks like {side.language}. {comparison.model} was trained on English, so do "
+                    f"not trust its score; try a multilingual model, such as {MULTILINGUAL}."
                 )
     return remarks
 
