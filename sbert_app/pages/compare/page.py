@@ -31,7 +31,7 @@ PRESS = lead("Press the button to see how similar each line is to each other one
 
 
 def build(services: Services) -> None:
-    gr.HTML(heading("Compare", "How similar are two sentences, and why?"))
+    gr.HTML(heading("Compare", "Type two sentences. See how similar a language model finds them, and why."))
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()

@@ -37,7 +37,7 @@ MODELS = list(ENCODERS)
 NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
-HINT = "Or a Hugging Face id, or run:<name>"
+HINT = "or a Hugging Face id, or one of your runs"
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
@@ -168,7 +168,7 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "How token vectors are combined into one"
+    hint = "Combines token vectors into one"
     return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
 
 

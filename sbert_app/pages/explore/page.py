@@ -30,7 +30,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
-from sbert_app.pages.explore import clusters, pairs, search
+from sbert_app.pages.explore import clusters, pairs
 from sbert_app.pages.explore import map as map_tab
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
@@ -48,8 +48,7 @@ MOST_LISTED = 20
 # (function that builds the tab, title, id)
 TABS = (
     (map_tab.build, "Map", "map"),
-    (search.build, "Search", "search"),
-    (pairs.build, "Similar pairs", "pairs"),
+    (pairs.build, "Pairs and duplicates", "pairs"),
     (clusters.build, "Clusters", "clusters"),
     (pairs.build_unusual, "Hubs and outliers", "unusual"),
 )
@@ -58,6 +57,7 @@ SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", D
 ENCODED = ("encoded by the model below", "")
 # Values that some corpora open with; like the values of the page itself they are left out of the address.
 PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
+DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
 PASTED = "pasted text.txt"
 
@@ -100,20 +100,20 @@ class _ExplorePage:
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
-        tagline = "See a corpus as a map, search it, and find its topics, near-duplicates and outliers."
-        gr.HTML(messages.heading("Explore", tagline))
-        status = gr.HTML(messages.waiting("Opening the corpus …"), elem_id="corpus-status")
-        self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
-        with self.fold, gr.Row():
-            with gr.Column(scale=6, min_width=320):
-                self._build_sources()
-            with gr.Column(scale=7, min_width=320):
-                with gr.Row():
-                    self.model, self.pooling = model_and_pooling(services, "corpus")
-                model_settings(services, self.model)
-                with gr.Row():
-                    start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
-                    stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
+        with gr.Row(elem_classes="explore-head"):
+            gr.HTML('<h1 class="title">Explore</h1>', min_width=90)
+            status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)
+            self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
+            with self.fold, gr.Row():
+                with gr.Column(scale=6, min_width=320):
+                    self._build_sources()
+                with gr.Column(scale=7, min_width=320):
+                    with gr.Row():
+                        self.model, self.pooling = model_and_pooling(services, "corpus")
+                    model_settings(services, self.model)
+                    with gr.Row():
+                        start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
+                        stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
@@ -156,6 +156,9 @@ class _ExplorePage:
         for event, work in ((restored.then, self.open), *((request, self.open_and_fold) for request in requests)):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
+            ended.then(None, None, None, js=DIM.format("false"), **EVERY)
+        # The tabs show the corpus before until another one is open.
+        gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
 
     def describe_file(self, path: str | None) -> Update:
         """Describes a file and offers its columns of vectors, or shows why it cannot be used."""

@@ -18,8 +18,9 @@ from sbert_app.pages.components.messages import error_message, heading, note
 from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.train import form, live
-from sbert_app.pages.train.form import sent_sentences, to_config
+from sbert_app.pages.train.form import to_config
 from sbert_app.pages.train.runs import negatives, plan
+from sbert_app.pages.train.uploads import connect_uploads, sent_sentences
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
@@ -73,7 +74,7 @@ def build(services: Services) -> None:
     runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
-    runs.estimate_on([panel.running.change], measures=False)
+    runs.estimate_on([panel.running.change])
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers, **UNQUEUED)
@@ -144,11 +145,11 @@ def _connect_form(
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
     runs.estimate_on(edited)
-    form.connect_uploads(fields, planned, runs.estimate_after)
+    connect_uploads(fields, planned, runs.estimate_after)
     opened = on_open(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), fields["base"], **UNQUEUED
     )
-    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)
+    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
     return runs
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -80,7 +80,9 @@ def status(run: Run, ahead: int) -> Markup:
         errors=[error[:1].upper() + error[1:] for error in errors],
         tiles=_tiles(run),
         settings=settings(run),
-        compare_url=f"./?model={quote(str(ModelName.of_run(run.id)), safe='')}" if run.has_model else "",
+        compare_url=f"./?{urlencode({'model': ModelName.of_run(run.id), 'second': run.config.base})}"
+        if run.has_model
+        else "",
         settings_url=f"train?run={quote(run.id)}&settings={quote(run.id)}",
     )
 

@@ -54,6 +54,8 @@ class Side:
     Attributes:
         truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
         language: the language of the sentence, if the model was made for another one.
+        unknown: the words that the model does not know, such as emoji, which it all reads as one and the same token.
+        is_unknown: whether it knows none of the words, so that no score of the sentence says anything.
     """
 
     text: str
@@ -62,6 +64,8 @@ class Side:
     truncated: bool
     unread: int = 0
     language: str = ""
+    unknown: tuple[str, ...] = ()
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Comparison:
         own_pooling: the pooling that the model was made with.
         prompts: the texts before each sentence.
         advice: a hint where the model was trained with prompts and none is used.
+        cross_is_blind: whether the cross-encoder knows no word of one of the sentences.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
     """
@@ -92,6 +97,7 @@ class Comparison:
     cross_encoder: str | None = None
     cross_score: float | None = None
     cross_ms: float | None = None
+    cross_is_blind: bool = False
     card: dict[str, Any] | None = None
     own_pooling: str = ""
     dimension: int = 0
@@ -103,7 +109,12 @@ class Comparison:
     @property
     def lacks_words(self) -> bool:
         """Whether only `explain` can attribute the cosine to words."""
-        return self.attribution is None and not self.no_map
+        return self.attribution is None and not self.no_map and not self.is_blind
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the model knows no word of one of the sentences, so that the cosine says nothing."""
+        return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
         exact = self.attribution
@@ -155,8 +166,8 @@ def compare(
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
-        a=sides[0],
-        b=sides[1],
+        a=_with_unknown(sides[0], encoder),
+        b=_with_unknown(sides[1], other),
         cosine=by_pooling[encoder.pooling],
         by_pooling=by_pooling,
         encoder_ms=(encoded - started) * 1000,
@@ -168,10 +179,19 @@ def compare(
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
+        cross_is_blind=cross_encoder is not None and any(cross_encoder.is_unknown([a, b])),
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
         weights=weights_key(encoder),
     )
+
+
+def _with_unknown(side: Side, encoder: VectorModel) -> Side:
+    """The sentence with its words that the model does not know."""
+    words = [word.text for word in side.words if word.end > word.start]
+    unknown = dict.fromkeys(word for word, is_new in zip(words, encoder.is_unknown(words), strict=True) if is_new)
+    is_read = any(letter.isalnum() for word in words if word not in unknown for letter in word)
+    return replace(side, unknown=tuple(unknown), is_unknown=bool(unknown) and not is_read)
 
 
 # The time of the cosines, the cosines by pooling, both sentences as they were read, the exact map of their words, and

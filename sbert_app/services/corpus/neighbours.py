@@ -101,11 +101,15 @@ class Unusual:
         return order[self.found_by[order] > most]
 
     @property
+    def remotest(self) -> np.ndarray:
+        """All rows, the remotest first."""
+        return np.argsort(self.closeness, kind="stable")
+
+    @property
     def outliers(self) -> np.ndarray:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
-        order = np.argsort(self.closeness, kind="stable")
-        return order[self.closeness[order] < low - FENCE * (high - low)]
+        return self.remotest[self.closeness[self.remotest] < low - FENCE * (high - low)]
 
 
 def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:

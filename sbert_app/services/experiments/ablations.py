@@ -125,9 +125,16 @@ class PrecomputedTable:
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
-    """The table of an ablation that ships, if there is one."""
+    """The table of an ablation from the default base that ships, if there is one."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None
+
+
+def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
+    """The tables of an ablation that ship, by their base, "" where the base varies; those of other bases come first."""
+    tables = [read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))]
+    default = precomputed(name, folder)
+    return {table.settings.get("base", ""): table for table in [*tables, *filter(None, [default])]}
 
 
 LEVEL = 0.95

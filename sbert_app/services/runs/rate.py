@@ -1,6 +1,6 @@
 """The duration of a run, by the rate of the newest run from the same base on this machine.
 
-Without such a run a few training steps measure the rate, once, in some seconds.
+Without such a run a few training steps measure the rate, in a second or two; the machine's home remembers it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from sbert_app.services.background.watch import State
 from sbert_app.services.runs.estimate import RunEstimate, dev_data, is_on_hub
 from sbert_app.services.runs.record import Event, Run
 from sbert_app.services.runs.store import RunStore
+from sbert_app.services.store.documents import read_document, write_document
 from training.catalogue import RAW_BERT, WORD_ENCODERS, plain_sentences
+from training.errors import InputError
 from training.evaluation.diagnostics import RANDOM_SENTENCES
 from training.names import DataName, ModelName
 from training.sources.resolve import has_glove
@@ -26,8 +29,9 @@ MEASURED_STEPS = 8
 # The time to load data and model.
 STARTING_SECONDS = 3.0
 
-# Sentences per second, and seconds of each evaluated sentence, by kind of run.
-_measured: dict[tuple[object, ...], tuple[float, float]] = {}
+# The file of the home folder that remembers what was measured on this machine: sentences per second, and seconds of
+# each evaluated sentence, by kind of run.
+REMEMBERED = "training-rates.json"
 _measuring = threading.Lock()
 
 
@@ -55,10 +59,10 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
             seconds = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(median(rates), median(seconds), source)
-    if _key(estimate) not in _measured:
+    if (measured := _remembered(store.home).get(_key(estimate))) is None:
         return None
-    rate, seconds_each = _measured[_key(estimate)]
-    source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
+    rate, seconds_each = measured
+    source = f"{MEASURED_STEPS} steps measured on this machine, {rate:,.0f} sentences/s"
     return TrainingRate(rate, seconds_each * _evaluated_sentences(estimate.config.eval_data, store.home), source)
 
 
@@ -78,7 +82,7 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
     from training.trainer.train import train
 
     with _measuring:
-        if _key(estimate) not in _measured:
+        if _key(estimate) not in _remembered(store.home):
             config = estimate.config.replace(
                 max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, report_to=(), mine_negatives=False
             )
@@ -94,7 +98,8 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
             rates = _rates(events)
             last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
             seconds_each = last_evaluation / _evaluated_sentences(None, store.home)
-            _measured[_key(estimate)] = median(rates[len(rates) // 2 :]), seconds_each
+            measured = {_key(estimate): (median(rates[len(rates) // 2 :]), seconds_each)}
+            write_document(store.home / REMEMBERED, _remembered(store.home) | measured)
     rate = known_rate(estimate, [], store)
     assert rate is not None  # noqa: S101 - it has been measured
     return rate
@@ -106,8 +111,15 @@ def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
     return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
 
 
-def _key(estimate: RunEstimate) -> tuple[object, ...]:
-    return (*_settings(estimate.config), estimate.config.batch_size, estimate.columns)
+def _remembered(home: Path) -> dict[str, tuple[float, float]]:
+    """What was measured on this machine, by the keys of estimates; nothing if the file is missing or damaged."""
+    with suppress(FileNotFoundError, InputError):
+        return read_document(home / REMEMBERED, dict[str, tuple[float, float]])
+    return {}
+
+
+def _key(estimate: RunEstimate) -> str:
+    return repr((*_settings(estimate.config), estimate.config.batch_size, estimate.columns))
 
 
 def _settings(config: RunConfig) -> tuple[object, ...]:
