@@ -138,7 +138,9 @@ class ModelName:
     @property
     def label(self) -> str:
         """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
-        parts = ["MaxSim of " * self.maxsim + MODEL_LABELS.get(self.name, self.name)]
+        # The id of a run is its day, its time and its name.
+        name = re.sub(r"^\d{8}-\d{6}-", "", self.run_id) if self.run_id else MODEL_LABELS.get(self.name, self.name)
+        parts = ["MaxSim of " * self.maxsim + name]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
         if self.prompt_name == BY_ROLE:

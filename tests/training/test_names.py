@@ -183,3 +183,8 @@ def test_a_file_is_read_in_the_encoding_that_is_named_and_what_was_found_out_is_
     [remark] = load_data(str(koi8)).notes
     assert remark.startswith("The text is not UTF-8; it is read as KOI8-R")
     assert not any("not UTF-8" in note for note in load_data(f"{koi8}?encoding=koi8-r").notes)
+
+
+def test_a_run_is_called_by_its_name_without_the_time_in_its_id():
+    assert ModelName.parse("run:20261126-090307-reg60").label == "reg60"
+    assert ModelName.parse("run:my-own-run:cls").label == "my-own-run, CLS pooling"

@@ -183,7 +183,8 @@ class Duplicates:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
             self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
-            self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
+            with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
+                self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             with gr.Row(elem_classes="apply"):
                 self.threshold = gr.Number(
                     USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"

@@ -348,7 +348,7 @@ def _encoder_card(
     return ScoreCard(
         title=f"Cosine · {label}{how}",
         label=label if len(label) < 20 else "cosine",
-        term=COSINE_TERM,
+        term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
         meaning=unknown if score is None else meaning(score),
         foot=foot,

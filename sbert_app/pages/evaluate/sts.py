@@ -139,8 +139,7 @@ class _SimilarityTab:
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         # Hidden while fewer than two models have a figure.
-        with gr.Column() as self.two:
-            gr.HTML(messages.section("Is the difference real?"))
+        with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
                 choices = _model_choices(shipped)
                 options = {"min_width": 220, "elem_id": "first-model"}
@@ -157,7 +156,8 @@ class _SimilarityTab:
                 self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
                 text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
                 self.text = gr.Code(markdown(table), **text)
-            self.calibration = CalibrationSection(services, shipped)
+            with gr.Accordion("What a cosine means", open=False, elem_id="calibration"):
+                self.calibration = CalibrationSection(services, shipped)
         shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
         shows["What a cosine means"] = self.calibration.results
         display = [self.similarity, self.pearson, self.paper]
@@ -222,7 +222,7 @@ class _SimilarityTab:
         return {
             self.display: gr.Accordion(label=display.title),
             self.one: gr.Column(visible=measured > 0),
-            self.two: gr.Column(visible=measured > 1),
+            self.two: gr.update(visible=measured > 1),
             self.table: score_table(results, table),
             self.first: gr.Dropdown(choices, value=first),
             self.second: gr.Dropdown(choices, value=second),

@@ -78,7 +78,7 @@ class _LearnPage:
         self.reported = [*parts, *(field for view in self.views for field in view.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
-            copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
+            copy = gr.Button("Copy a link to this lesson", size="sm", elem_id="copy-lesson")
             report_button(self.services, self.report, [self.current, *self.reported], "lesson")
             self.following = gr.Button("Next →", variant="primary", elem_id="next")
         copy.click(None, None, None, js=COPY_LINK)

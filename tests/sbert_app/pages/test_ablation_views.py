@@ -52,7 +52,7 @@ def test_a_setting_in_which_variants_differ_is_given_for_each():
 
 
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
-    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER))
+    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER), "all-MiniLM-L6-v2")
     assert (
         "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5 points apart"
         in html
@@ -62,7 +62,7 @@ def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
 
 
 def test_one_variant_is_no_comparison():
-    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}))
+    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}), "raw-bert-mini")
     assert "Best:" not in html
     html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
     assert "told apart" not in html

@@ -14,7 +14,7 @@ from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import page as train_page
 from sbert_app.pages.train import runs as train_runs
-from sbert_app.pages.train.form import DataUpload
+from sbert_app.pages.train.uploads import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup, run_groups

@@ -159,20 +159,19 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     assert known_rate(other, store.list(), store) is None
 
 
-def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
-    monkeypatch.setattr(rate, "_measured", {})
+def test_without_such_a_run_a_few_steps_are_made_once_and_remembered(store, file):
     found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
     assert can_measure_rate(found.config, store.list(), store)
     measured = measure_rate(found, store)
     assert measured.sentences_per_second > 0
-    assert "8 steps measured just now" in measured.source
+    assert "8 steps measured on this machine" in measured.source
     assert measure_rate(found, store) == measured == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
+    assert (store.home / rate.REMEMBERED).is_file(), "the next start of the app knows it too"
 
 
 @pytest.mark.parametrize("objective", ["mse", "margin-mse"])
-def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective, monkeypatch):
-    monkeypatch.setattr(rate, "_measured", {})
+def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective):
     path = Path(file)
     path.write_text("sentence1,sentence2\n" + "".join(f"cat {i},dog {i}\n" for i in range(40)))
     config = RunConfig(objective, train_data=file, eval_data=None, base="scratch:1x32", teacher="nobody/has-this")
