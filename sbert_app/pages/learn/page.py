@@ -96,12 +96,12 @@ class _LearnPage:
             with gr.Row():
                 with gr.Column(scale=5, min_width=320):
                     gr.HTML(_text(lesson))
+                    gr.HTML(macro("learn/question")(lesson))
                 with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                     demo = lesson.build()
                     reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
                     result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
-            gr.HTML(macro("learn/question")(lesson))
             link = gr.HTML(_page_link(lesson), elem_id=f"page-link-{number}")
         return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
 
