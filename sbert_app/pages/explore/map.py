@@ -7,6 +7,7 @@ points, lassos and the slider, for which Gradio's Plot has no events, and highli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -18,7 +19,6 @@ from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.explore import search
 from sbert_app.pages.explore.map_figure import (
     ANIMATED,
     BOTH_MAPS,
@@ -102,12 +102,13 @@ FULL_SCREEN = """() => {
 }"""
 
 
-def build(services: Services, shared: Shared) -> None:
-    _MapTab(services, shared).wire()
+def build(services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
+    """Builds the tab inside the open gr.Tab; ``build_search`` builds the list of search results beside the map."""
+    _MapTab(services, shared, build_search).wire()
 
 
 class _MapTab:
-    def __init__(self, services: Services, shared: Shared) -> None:
+    def __init__(self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
         # The `_version` of the map on the page: Gradio may send one change twice.
@@ -171,7 +172,7 @@ class _MapTab:
                 with gr.Tab("Nearest", id=NEAREST_TO_POINT):
                     self.nearest = gr.HTML(HINT, elem_id="map-nearest")
                 with gr.Tab("Search", id=SEARCH):
-                    search.build(services, shared)
+                    build_search(services, shared)
         self.lists = lists
         self.panel.build_table()
         with gr.Row():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from sbert_app.pages.components.pickers import (
 )
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
-from sbert_app.pages.explore import clusters, pairs
+from sbert_app.pages.explore import clusters, pairs, search
 from sbert_app.pages.explore import map as map_tab
 from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
@@ -47,7 +48,7 @@ from training.names import DataName
 MOST_LISTED = 20
 # (function that builds the tab, title, id)
 TABS = (
-    (map_tab.build, "Map", "map"),
+    (partial(map_tab.build, build_search=search.build), "Map", "map"),
     (pairs.build, "Pairs and duplicates", "pairs"),
     (clusters.build, "Clusters", "clusters"),
     (pairs.build_unusual, "Hubs and outliers", "unusual"),

@@ -124,8 +124,8 @@ class _Task:
 
 
 def _cluster_hdbscan(task: _Task) -> np.ndarray:
-    embedded, chosen = task.embedded, task.settings.min_cluster_size
-    size = chosen or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
+    embedded, setting = task.embedded, task.settings.min_cluster_size
+    size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
         raise InputError(f"clusters of {size:,} sentences or more were requested, but there are only {available}.")
@@ -143,11 +143,11 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
             min_samples = min(MIN_SAMPLES, smallest, len(points))
             hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=smallest, min_samples=min_samples, copy=True)
             labels = hdbscan.fit_predict(points).astype(np.int64)
-            if chosen or labels.max() < MOST_CLUSTERS:
+            if setting or labels.max() < MOST_CLUSTERS:
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(chosen)]), compute)
+    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute)
 
 
 def _cluster_k_means(task: _Task) -> np.ndarray:

@@ -112,7 +112,7 @@ def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
 
 
 def _remembered(home: Path) -> dict[str, tuple[float, float]]:
-    """What was measured on this machine, by the keys of estimates; nothing if the file is missing or damaged."""
+    """The rates measured on this machine, by the keys of estimates; none if the file is missing or damaged."""
     with suppress(FileNotFoundError, InputError):
         return read_document(home / REMEMBERED, dict[str, tuple[float, float]])
     return {}
