@@ -172,7 +172,7 @@ def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
         f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
     ]
     if pairs.same_text:
-        parts.append(f"{format_count(pairs.same_text, 'sentence')} with an identical text left out")
+        parts.append(f"{format_count(pairs.same_text, 'exact duplicate')} left out")
     return macro("explore/pairs_cards")(pairs=pairs, foot=" · ".join(parts))
 
 

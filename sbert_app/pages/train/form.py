@@ -6,30 +6,41 @@ A path of the server that somebody types is never read: the app may be open to o
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import gradio as gr
 
-from sbert_app.pages.components.address import value_of
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, run_choices
+from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
+from sbert_app.pages.components.messages import error_message, gradio_errors
+from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
+from sbert_app.pages.components.upload_options import (
+    DETECTED,
+    ColumnPicker,
+    chosen_name,
+    encoding_dropdown,
+    how_it_reads,
+    open_upload,
+)
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
-from sbert_app.pages.train.uploads import DEV_DATA, TRAIN_DATA, DataUpload, Fields
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import parse_seeds
+from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.results.results import data_label
 from sbert_app.services.runs.record import PRESETS, Run
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
+from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
+from training.data.load import load_data
 from training.data.tables.table import SUFFIXES
-from training.errors import InputError
+from training.errors import InputError, UserFacingError
+from training.names import DataName
 from training.objectives import OBJECTIVES
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
+TRAIN_DATA, DEV_DATA = data_choices("train"), data_choices("dev")
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -38,6 +49,8 @@ TEACHERS = [
     ("all-MiniLM-L6-v2: bi-encoder", "all-MiniLM-L6-v2"),
 ]
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
+# The components, or their values, by the field of RunConfig.
+Fields = dict[str, Any]
 # The rows of two folds. The third, "More options", has the fields without a place of their own.
 OPTIMISATION = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
 EVALUATION = ("eval_data", "eval_every", "patience")
@@ -48,6 +61,14 @@ TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "M
 # Those of some objectives alone.
 OWN_FIELDS = [name for name in MORE if any(name in objective.own_fields() for objective in OBJECTIVES.values())]
 KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
+# The objective for each kind of data.
+OBJECTIVE_FOR = {
+    SCORED: "regression",
+    LABELLED: "classification",
+    TRIPLETS: "triplet",
+    PAIRS: "mnrl",
+    SENTENCES: "simcse",
+}
 
 
 def build(services: Services) -> Fields:
@@ -105,23 +126,6 @@ def changed_fields(values: Fields, filled: Fields) -> Fields:
     return {name: value for name, value in comparable.items() if (value or None) != (filled[name] or None)}
 
 
-def to_address(changed: Fields) -> str:
-    """The changed fields in the form of the address, without uploads."""
-    named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
-    return quote(json.dumps(named, separators=(",", ":"))) if named else ""
-
-
-def from_address(text: str, fields: Fields) -> dict[str, Any]:
-    """The updates of the changed fields in an address, without invalid ones."""
-    with suppress(ValueError, AttributeError):
-        changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
-        lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
-        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
-        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
-        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
-    return {}
-
-
 def component(start: RunConfig, name: str, **options: Any) -> Any:
     """The component of a field, with its label, its help, and its value in ``start``."""
     setting = SETTINGS[name]
@@ -158,7 +162,9 @@ def _fold(name: str) -> gr.Accordion:
 def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
     """Builds the picker of a data set, and an upload in its place."""
     with gr.Row(equal_height=True):
-        data = component(start, name, scale=4, elem_id=f"{short}-data")
+        # The command line also joins sets, and gives each its objective.
+        info = {"info": "A built-in set, hf:<org>/<name>, or your own file"} if name == "train_data" else {}
+        data = component(start, name, scale=4, elem_id=f"{short}-data", **info)
         upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
@@ -259,3 +265,116 @@ def shown_values(values: Fields) -> Fields:
         "matryoshka_dims": ", ".join(map(str, values["matryoshka_dims"])),
         "teacher": values["teacher"] or TEACHERS[0][1],
     }
+
+
+class DataUpload:
+    """An upload in place of a named data set, with pickers of its encoding, its sheet and its columns."""
+
+    def __init__(
+        self,
+        services: Services,
+        data: gr.Dropdown,
+        button: gr.UploadButton,
+        choices: Sequence[tuple[str, str]],
+        name: str,
+    ) -> None:
+        """Builds the pickers inside the open Blocks, hidden until there is a doubt.
+
+        ``data`` is the picker of the data set, with these other choices; the ids of the pickers begin with ``name``.
+        """
+        self.services, self.data, self.button, self.choices = services, data, button, choices
+        self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
+        self.encoding = encoding_dropdown(f"{name}-encoding")
+        self.columns = ColumnPicker(f"{name}-columns")
+        # The upload itself; the picker may name a copy with other columns.
+        self.original = gr.State(None)
+        self.outputs = [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
+
+    def keep(self, file: str) -> Update:
+        """Stores and selects an upload, and shows its columns, and the picker of encodings if there is a doubt."""
+        with gradio_errors():
+            self.services.check_kept_room(Path(file))
+        copy = str(keep_upload(file, self.services.settings.home))
+        return {**self.read_as(copy), self.original: copy}
+
+    def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
+        """Selects the upload with this encoding and sheet and the suggested columns, and shows the pickers."""
+        original, reads = original or "", ""
+        pickers: Update = {}
+        name = str(DataName(original, encoding or None))
+        # The estimate of the run shows the error.
+        with suppress(UserFacingError):
+            # The path comes from the browser.
+            self.services.access.check_data(original)
+            pickers = self.columns.of(None)
+            table = open_upload(original, encoding, sheet)
+            pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
+            columns = [pickers[picker]["value"] for picker in self.columns.inputs]
+            name = chosen_name(self.services, original, encoding, *columns)
+        return {
+            **pickers,
+            self.data: self._named(name, original),
+            self.read: gr.update(value=reads, visible=bool(reads)),
+            self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),
+        }
+
+    def read_again(self, *how: str) -> Update:
+        """Reads the upload again. The picker that asked is not updated: it may have changed again meanwhile."""
+        asking = self.encoding if len(how) == 2 else self.columns.sheet
+        return {component: update for component, update in self.read_as(*how).items() if component is not asking}
+
+    def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
+        """Selects other columns of the upload."""
+        with gradio_errors():
+            name = chosen_name(self.services, original or "", encoding, *columns)
+        return {self.data: self._named(name, original or "")}
+
+    def _named(self, name: str, original: str) -> Any:
+        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
+
+
+def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
+    """Wires both uploads of the form; training data selects the objective that fits it.
+
+    ``planned`` shows errors; ``estimate_after(event)`` estimates the run again.
+    """
+    train, dev = fields["train_upload"], fields["dev_upload"]
+    # An objective that a person has chosen stays when the columns of a file change.
+    by_hand = gr.State(False)
+    fields["objective"].input(lambda: True, None, by_hand, **UNQUEUED)
+
+    def with_objective(update: Update) -> Update:
+        """Adds the objective that fits the file."""
+        try:
+            kind = load_data(update[train.data]["value"]).kind
+        except UserFacingError as error:
+            return {**update, planned: error_message(error)}
+        return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
+
+    def keep_train(file: str) -> Update:
+        return {**with_objective(train.keep(file)), by_hand: False}
+
+    def name_train_columns(is_by_hand: bool, *values: Any) -> Update:
+        update = train.name_columns(*values)
+        return update if is_by_hand else with_objective(update)
+
+    def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
+        """Hides the pickers of the upload when a named data set is selected."""
+        is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
+        return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
+
+    outputs = [*train.outputs, fields["objective"], planned, by_hand]
+    estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
+    estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
+    for upload in (train, dev):
+        read = [upload.original, upload.encoding]
+        for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
+            outputs = [part for part in upload.outputs if part is not picker]
+            estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
+        for column in upload.columns.columns:
+            name_columns, inputs, outputs = upload.name_columns, [*read, *upload.columns.inputs], [upload.data]
+            if upload is train:
+                name_columns, inputs = name_train_columns, [by_hand, *inputs]
+                outputs += [fields["objective"], planned]
+            estimate_after(column.input(name_columns, inputs, outputs, **EVERY))
+        upload.data.input(hide_unless_upload, upload.data, [upload.read, upload.encoding, upload.columns.row], **EVERY)

@@ -56,7 +56,7 @@ def test_the_nearest_sentences_come_without_the_clicked_one_and_long_ones_are_cu
 
 @pytest.mark.parametrize(
     ("is_base", "words"),
-    [(True, "You see the model before and after training."), (False, "choose its base &lt;base&gt; above")],
+    [(True, "Left: before training. Right: mine after it"), (False, "with its base &lt;base&gt;")],
 )
 def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
     points = np.zeros((3, 2), dtype=np.float32)

@@ -7,7 +7,7 @@ import pytest
 from sbert_app.figures.evaluation import SPEED_NOISE
 from sbert_app.pages.components.pickers import CROSS_ENCODER_REMARKS
 from sbert_app.pages.evaluate import cost, sts
-from sbert_app.pages.train import form, uploads
+from sbert_app.pages.train import form
 from sbert_app.services.results.precomputed import PAPER_SIZES
 from training.catalogue import DATA_SETS, DOWNLOADS
 from training.data.load import load_data
@@ -17,7 +17,7 @@ from training.sources.resolve import stsb_folder
 YEAR = 2  # the column of STSb's own files
 
 
-@pytest.mark.parametrize(("label", "name"), [*uploads.TRAIN_DATA, *uploads.DEV_DATA])
+@pytest.mark.parametrize(("label", "name"), [*form.TRAIN_DATA, *form.DEV_DATA])
 def test_a_choice_of_data_names_its_size(label, name, home):
     head = name.partition(":")[0]
     if head == "stsb":

@@ -14,7 +14,7 @@ from sbert_app.pages.train import form as train_form
 from sbert_app.pages.train import live as train_live
 from sbert_app.pages.train import page as train_page
 from sbert_app.pages.train import runs as train_runs
-from sbert_app.pages.train.uploads import DataUpload
+from sbert_app.pages.train.form import DataUpload
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup, run_groups
@@ -295,13 +295,13 @@ def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_
     changes = {"max_steps": None, "objective": "cosent", "pooling": "max", "report_to": ["trackio"], "warmup": 0.2}
     changed = train_form.changed_fields({**filled, **changes, "name": "mine"}, filled)
     assert changed == changes
-    address = unquote(train_form.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
-    found = train_form.from_address(address, fields)
+    address = unquote(train_page.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
+    found = train_page.from_address(address, fields)
     assert {name: update["value"] for name, update in found.items()} == changes
-    assert train_form.to_address({}) == ""
+    assert train_page.to_address({}) == ""
     wrong = {"pooling": "none of these", "max_steps": "many", "no field": 1, "batch_size": 8}
-    assert list(train_form.from_address(json.dumps(wrong), fields)) == ["batch_size"]
-    assert train_form.from_address("[1", fields) == train_form.from_address("[1]", fields) == {}
+    assert list(train_page.from_address(json.dumps(wrong), fields)) == ["batch_size"]
+    assert train_page.from_address("[1", fields) == train_page.from_address("[1]", fields) == {}
 
 
 def test_an_empty_list_a_filter_and_the_place_in_the_queue_are_said(services):
