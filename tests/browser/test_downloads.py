@@ -47,7 +47,7 @@ def test_figures(open_page, path):
 @pytest.mark.parametrize(
     ("path", "table"),
     [
-        ("/", "table.poolings"),
+        ("/ablation", "#shipped table.plain"),
         pytest.param("/bulk", "#rows table", marks=pytest.mark.slow),
         pytest.param("/evaluate", "table.plain", marks=pytest.mark.slow),
     ],

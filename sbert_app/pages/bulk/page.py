@@ -109,8 +109,8 @@ class _Page:
         with gr.Row():
             self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
             self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
-        with gr.Accordion("The first rows, and where cosine and gold disagree", open=False, elem_id="bulk-rows"):
-            self.rows = gr.HTML(elem_id="rows")
+        self.rows = gr.HTML(elem_id="rows")
+        with gr.Accordion("Where the scores disagree most", open=False, elem_id="bulk-disagreements"):
             self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:

@@ -22,7 +22,6 @@ from sbert_app.services.files.report import Correlation, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
-from sbert_app.services.results.results import STATISTICS
 from training.catalogue import read_asset
 from training.data.tables.columns import PairColumns, normalize_name
 from training.data.tables.rows import OpenedTable
@@ -102,7 +101,7 @@ def agreements(summary: ScoreSummary) -> Markup:
         return Markup()
     cards = []
     if report.cosine_gold:
-        cards += [_card("Cosine and gold score", report.cosine_gold, statistic) for statistic in STATISTICS]
+        cards.append(_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
         cards.append(_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
     if report.cosine_cross:
@@ -165,13 +164,10 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
-    is_spearman = statistic == "spearman"
-    value = correlation.spearman if is_spearman else correlation.pearson
-    low, high = correlation.spearman_interval if is_spearman else correlation.pearson_interval
-    interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
-    foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
-    return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot
+def _card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
+    low, high = (format_number(100 * bound, 1) for bound in correlation.spearman_interval)
+    foot = f"95% interval {low} to {high} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
+    return title, format_number(100 * correlation.spearman, 1), "Spearman ρ ×100", foot
 
 
 class Duplicates:

@@ -14,7 +14,7 @@ import gradio as gr
 
 from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Update, on_open
+from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
@@ -236,7 +236,6 @@ class _MapTab:
         clicked = [self.open_corpus, self.second, self.pooling]
         self.slider.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
-        on_open(_list_in_address, self.lists, **UNQUEUED)
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
         """Offers the columns and pairs of a corpus that was just opened, and the models.
@@ -344,11 +343,6 @@ class _MapTab:
             base = trained.config.base
             run = {"name": trained.name, "base": base, "is_base": base == result.embedded[0].model}
         return map_status(result, pairs, run)
-
-
-def _list_in_address(request: gr.Request) -> Any:
-    """Opens the list of search results for a link to ?tab=search."""
-    return gr.Tabs(selected=SEARCH) if request.query_params.get("tab") == SEARCH else gr.skip()
 
 
 def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
