@@ -29,7 +29,7 @@ from training.errors import InputError
 
 # The characters of a cell and of a note on the page.
 LONGEST_TEXT, LONGEST_NOTE = 500, 300
-SHOWN_ROWS, SHOWN_COLUMNS = 10, 12
+SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
 # The threshold of a file without gold scores.
 USUAL = 0.8
 REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
@@ -61,7 +61,7 @@ def scored_rows(summary: ScoreSummary) -> Markup:
     """The first rows with their scores; an added column without any value is left out."""
     added = [name for name in summary.added.values() if any(summary.head[name])]
     empty = set(summary.added.values()).difference(added)
-    rows = {name: cells for name, cells in summary.head.items() if name not in empty}
+    rows = {name: cells[:SHOWN_ROWS] for name, cells in summary.head.items() if name not in empty}
     for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
         rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
     caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
