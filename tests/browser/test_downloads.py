@@ -15,7 +15,7 @@ PAGES = {
     "/": "#word-map .js-plotly-plot",
     "/bulk": "#histogram .js-plotly-plot",
     "/ablation": ".js-plotly-plot",
-    "/evaluate": "#quality-speed .js-plotly-plot",
+    "/evaluate?tab=threshold": "#threshold-lines .js-plotly-plot",
     "/explore": "#map-plot .js-plotly-plot",
 }
 

@@ -68,6 +68,7 @@ def test_the_page_opens_with_a_measured_table(open_page):
     expect(table.locator("tr.paper-row").first).to_contain_text("58.02")
     page.click("#two-models > button")
     expect(page.locator("#findings")).to_contain_text("paired bootstrap")
+    page.click("#speed > button")
     expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
 
 
@@ -75,6 +76,7 @@ def test_the_page_opens_with_a_measured_table(open_page):
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
 def test_it_fits_the_screen(open_page, width, dark):
     page = open_page("/evaluate", width=width, dark=dark)
+    page.click("#speed > button")
     expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 

@@ -149,9 +149,9 @@ class _SimilarityTab:
             self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
         # Hidden while no model has a figure.
         with gr.Column() as self.one:
-            gr.HTML(messages.section("Quality and speed"))
-            self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
-            gr.HTML(messages.note(SCATTER_NOTE))
+            with gr.Accordion("Quality and speed", open=False, elem_id="speed"):
+                self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
+                gr.HTML(messages.note(SCATTER_NOTE))
             with gr.Accordion("Copy the table", open=False, elem_id="copy"):
                 self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
                 text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
