@@ -217,7 +217,7 @@ def result(
     return render(
         "compare/templates/result.html",
         cards=cards,
-        levels=_levels([*(card.gold for card in cards), expected and expected[0]]),
+        levels=_levels([*(card.gold for card in cards), expected[0] if expected else None]),
         expected=expected,
         asked=(first.a.text, first.b.text, example.name if example else ""),
         blind=blind,
@@ -229,11 +229,12 @@ def result(
 
 def _levels(places: Sequence[float | None]) -> list[int]:
     """The line above the axis on which the label of each place stands, so that no two overlap."""
-    levels: dict[int, int] = {}
-    for card in sorted((card for card, place in enumerate(places) if place is not None), key=lambda card: places[card]):
-        taken = {levels[other] for other in levels if abs(places[card] - places[other]) < NEAR}
+    levels, earlier = [0] * len(places), list[tuple[float, int]]()
+    for place, card in sorted((place, card) for card, place in enumerate(places) if place is not None):
+        taken = {levels[other] for at, other in earlier if place - at < NEAR}
         levels[card] = min(set(range(len(places))) - taken)
-    return [levels.get(card, 0) for card in range(len(places))]
+        earlier.append((place, card))
+    return levels
 
 
 def _unknown(comparison: Comparison) -> str:

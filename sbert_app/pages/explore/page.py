@@ -8,6 +8,7 @@ work waits until its tab is opened or a button is pressed. Tabs know nothing of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -47,7 +48,7 @@ from training.names import DataName
 # The length of the list of a browser's corpora.
 MOST_LISTED = 20
 # (function that builds the tab, title, id)
-TABS = (
+TABS: tuple[tuple[Callable[[Services, Shared], None], str, str], ...] = (
     (partial(map_tab.build, build_search=search.build), "Map", "map"),
     (pairs.build, "Pairs and duplicates", "pairs"),
     (clusters.build, "Clusters", "clusters"),

@@ -372,7 +372,8 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
             outputs = [part for part in upload.outputs if part is not picker]
             estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
         for column in upload.columns.columns:
-            name_columns, inputs, outputs = upload.name_columns, [*read, *upload.columns.inputs], [upload.data]
+            name_columns: Callable[..., Update] = upload.name_columns
+            inputs, outputs = [*read, *upload.columns.inputs], [upload.data]
             if upload is train:
                 name_columns, inputs = name_train_columns, [by_hand, *inputs]
                 outputs += [fields["objective"], planned]

@@ -56,7 +56,7 @@ class TestScores:
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
         assert "about 3.0 on people’s 0–5 scale" in html
         assert "roughly the same" in html
-        assert 'style="left:60.0%"' in html
+        assert 'style="left:60.0%;' in html
 
     def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
         html = answers.result([comparison()], [Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0))])
@@ -135,7 +135,7 @@ class TestScores:
     def test_a_pair_that_the_model_cannot_read_has_no_verdict_and_no_scale(self):
         blind = replace(side("🍎"), unknown=("🍎",), is_unknown=True)
         scored = comparison(a=blind, cross_encoder="minilm-stsb", cross_score=0.95, cross_ms=9.0, cross_is_blind=True)
-        html = answers.result([scored], [CURVE], judged(4.0, None))
+        html = answers.result([scored], [CURVE])
         assert "all-MiniLM-L6-v2 does not know 🍎: it reads each as the same unknown token, [UNK]." in html
         assert html.count("says nothing about this pair") == 2
         assert "the same" not in html.replace("as the same unknown token", "").replace("the same meaning", "")
@@ -150,7 +150,7 @@ class TestScores:
         shares = np.ones(3) / 3
         exact = Attribution(["[CLS]", "dog", "runs"], ["[CLS]", "dog", "not"], matrix, 0.5, shares, shares)
         html = answers.result([comparison(attribution=exact)], [CURVE])
-        assert "“dog” adds most to the cosine, 0.60 of 0.50; “runs” takes 0.10 away." in html
+        assert "“dog” adds most to the cosine, 0.60 of 0.50; “not” takes 0.10 away." in html
 
 
 class TestLeftOut:
