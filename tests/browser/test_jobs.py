@@ -143,14 +143,14 @@ def test_an_explorer_opens_a_corpus_selects_and_saves_and_takes_it_home_without_
 def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
     page = new_project()
     page.locator("#label-name").get_by_role("textbox").fill("Two raters")
-    page.locator("#label-count input[type=number]").fill("12")
+    page.locator("#label-count input[type=number]").fill("15")
     page.locator("#label-create").click()
-    for rater, judgements in (("Ann", "012345012345"), ("Ben", "012345012340")):
+    for rater, judgements in (("Ann", "012345012345012"), ("Ben", "012345012345015")):
         field = page.locator("#label-rater").get_by_role("textbox")
         field.fill(rater)
         field.press("Enter")
         expect(page.locator("#label-card .scores button")).to_have_count(7)
-        expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 12")
+        expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 15")
         for key in judgements:
             press(page, key)
     expect(page.locator("[data-jump]").first).to_be_attached()
