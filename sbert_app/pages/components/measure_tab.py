@@ -137,7 +137,8 @@ class MeasureTab:
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = [getattr(part, name, None) for part in inputs for name in ("input", "upload", "clear")]
         dim, undim = (f"() => window.dim({ids}, {is_stale})" for is_stale in ("true", "false"))
-        gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
+        if any(changes):
+            gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
         self.start.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
         measured.then(None, None, None, js=undim, **EVERY)
         if example is None:
