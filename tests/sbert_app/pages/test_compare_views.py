@@ -138,7 +138,7 @@ class TestScores:
         html = answers.result([scored], [CURVE])
         assert "all-MiniLM-L6-v2 does not know 🍎: it reads each as the same unknown token, [UNK]." in html
         assert html.count("says nothing about this pair") == 2
-        assert "the same" not in html.replace("as the same unknown token", "").replace("the same meaning", "")
+        assert "the same meaning" not in html and 'class="axis"' not in html
         assert answers.poolings(scored, {"mean": CURVE, "max": None}) == ""
 
     def test_an_unknown_word_among_others_is_named_beside_the_score(self):
