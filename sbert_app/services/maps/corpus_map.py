@@ -188,8 +188,8 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
     rows = fixed_sample(len(result.embedded[0]), COMPARED_SENTENCES)
     first, second = (space.index.nearest(np.asarray(space.vectors[rows]), count + 1)[1] for space in result.embedded)
     common = [len((set(a) & set(b)) - {row}) for a, b, row in zip(first.tolist(), second.tolist(), rows, strict=True)]
-    least = np.argsort(common, kind="stable")[:MOST_MOVED]
-    return float(np.mean(common)) / count, [result.embedded[0].corpus.sentences[row] for row in rows[least].tolist()]
+    least = [at for at in np.argsort(common, kind="stable")[:MOST_MOVED] if common[at] < count]
+    return float(np.mean(common)) / count, [result.embedded[0].corpus.sentences[rows[at]] for at in least]
 
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from sbert_app.services.experiments.ablations import (
     Summary,
     ablation,
     precomputed,
+    precomputed_tables,
     variant_rows,
 )
 from sbert_app.services.experiments.experiment import (
@@ -391,6 +392,14 @@ def test_a_shipped_table_holds_the_grid_it_says(name):
     for field in ("base", "learning_rate", "batch_size", "epochs", "eval_data"):
         if field in table.settings:
             assert table.settings[field] == getattr(fixed, field)
+
+
+def test_tables_from_other_bases_come_before_that_of_the_default_one(tmp_path):
+    for name, base in (("pooling", "all-MiniLM-L6-v2"), ("pooling-raw-bert-mini", "raw-bert-mini")):
+        table = json.loads((SHIPPED / "pooling.json").read_text())
+        (tmp_path / f"{name}.json").write_text(json.dumps(table | {"settings": table["settings"] | {"base": base}}))
+    assert list(precomputed_tables("pooling", tmp_path)) == ["raw-bert-mini", "all-MiniLM-L6-v2"]
+    assert list(precomputed_tables("base")) == [""]
 
 
 def test_the_shipped_pooling_table_shows_the_papers_order():
