@@ -23,6 +23,9 @@ const listen = () => {
     const rows = event.points.map((point) => point.customdata?.[0]).filter((row) => row >= 0);
     // Plotly dims by the number of trace and point, which change with the colours: what is selected is drawn as a layer.
     window.Plotly.update(figure, { selectedpoints: [null] }, { selections: [] });
+    // A selection takes the rings of the last click away.
+    found.delete("marked");
+    document.querySelector("#map-nearest [data-rows]")?.removeAttribute("data-rows");
     trigger("select", { rows: [...new Set(rows)], add: isShiftDown });
   });
   figure.withNames = (layout) => writeNames(figure, layout);
