@@ -141,7 +141,7 @@ def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
     estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
     html = views.plan_of(estimate, None, unknown="measuring")
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
-    assert "measuring the throughput" in html
+    assert "measuring the speed" in html
 
 
 def test_folds_are_stopped_resumed_and_deleted_as_sweeps_are(sweeps, tmp_path):
