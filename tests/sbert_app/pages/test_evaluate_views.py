@@ -52,7 +52,7 @@ class TestScoreTable:
         html = sts.score_table(shipped, tabulate(shipped, Metric()))
         assert "<b>Shipped with the app</b>" in html
         assert shipped.command in html
-        assert 'class="paper-row"' in html
+        assert 'class="paper-row more"' in html
         plain = sts.score_table(shipped, tabulate(shipped, Metric()))
         pearson = sts.score_table(shipped, tabulate(shipped, Metric("dot", "pearson")))
         assert "Reimers et al. (2016)" in pearson

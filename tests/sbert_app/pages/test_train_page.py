@@ -327,7 +327,7 @@ class TestEstimate:
 
     def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
         assert "<b>no estimate yet</b>" in train_runs.plan(self.estimate(), None)
-        assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
+        assert "measuring the speed" in train_runs.plan(self.estimate(), None, unknown="measuring")
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
         assert "known once the data is loaded" in train_runs.plan(unknown, self.RATE)
 
