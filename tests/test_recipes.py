@@ -185,6 +185,12 @@ print(json.dumps({
     "run": train(config.replace(eval_data=None), on_event=lambda event: None, home=home).status,
 }))
 """
+TESTS_OF_POOLINGS = """
+import sys
+import pytest
+
+sys.exit(pytest.main(["-q", "--noconftest", "-k", "median or every_strategy", "test_pooling.py"]))
+"""
 
 
 def test_a_pooling_and_a_similarity_are_a_file_each(project, home):
@@ -196,6 +202,8 @@ def test_a_pooling_and_a_similarity_are_a_file_each(project, home):
     rows = [f"a cat and {i} mice,a dog and {i * i} hares,{i % 6}" for i in range(12)]
     (project / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
     found = json.loads(python(project, ASK_FOR_BOTH, home).splitlines()[-1])
+    shutil.copyfile(ROOT / "tests/training/test_pooling.py", project / "test_pooling.py")
+    assert " passed" in python(project, TESTS_OF_POOLINGS).splitlines()[-1]
     assert found["labels"] == ["scratch:1x32, median pooling", "negative Chebyshev"]
     assert (found["config"], found["again"]) == ("median", "median")
     assert -100 <= found["rho"] <= 100
