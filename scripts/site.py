@@ -5,6 +5,7 @@ make docs     builds the site into .cache/site, and fails at a broken link
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +34,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrite a page's relative links from the layout of the repository to that of the site."""
-    folder = Path(page.file.abs_src_path).parent
-    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder), markdown)
+    folder, place = Path(page.file.abs_src_path).parent, posixpath.dirname(page.file.src_uri)
+    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder, place), markdown)
 
 
 def _linked(text: Path) -> Iterator[Path]:
@@ -42,9 +43,9 @@ def _linked(text: Path) -> Iterator[Path]:
     return ((text.parent / link).resolve() for link in links if link)
 
 
-def _on_the_site(link: str, folder: Path) -> str:
+def _on_the_site(link: str, folder: Path, place: str) -> str:
     path, sign, anchor = link.partition("#")
     if "://" in link or not path:
         return link
     target = (folder / path).resolve().relative_to(ROOT).as_posix()
-    return BESIDE.get(target, target.removeprefix("docs/")) + sign + anchor
+    return posixpath.relpath(BESIDE.get(target, target.removeprefix("docs/")), place or ".") + sign + anchor

@@ -23,14 +23,15 @@ from sbert_app.settings import Settings
 from scripts import api_reference
 from training.sources.endpoint import KEY
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+OTHERS = [ROOT / "tests/README.md", ROOT / "benchmarks/README.md", *(ROOT / ".github").glob("*.md")]
+PAGES = [*sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), *OTHERS]
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 OURS = ("training", "sbert_app")
 COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
 
 
 def each_page(function: Any) -> Any:
-    return pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)(function)
+    return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(function)
 
 
 def anchors(page: Path) -> set[str]:

@@ -189,7 +189,7 @@ TESTS_OF_POOLINGS = """
 import sys
 import pytest
 
-sys.exit(pytest.main(["-q", "--noconftest", "-k", "median or every_strategy", "test_pooling.py"]))
+sys.exit(pytest.main(["-q", "--noconftest", "--hypothesis-profile=ci", "-k", "median or every_strategy", "test_pooling.py"]))
 """
 
 
