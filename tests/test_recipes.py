@@ -189,7 +189,8 @@ TESTS_OF_POOLINGS = """
 import sys
 import pytest
 
-sys.exit(pytest.main(["-q", "--noconftest", "--hypothesis-profile=ci", "-k", "median or every_strategy", "test_pooling.py"]))
+options = ["-q", "--noconftest", "--hypothesis-profile=ci"]
+sys.exit(pytest.main([*options, "-k", "median or every_strategy", "test_pooling.py"]))
 """
 
 
