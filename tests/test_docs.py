@@ -68,6 +68,19 @@ def test_every_relative_link_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), link
 
 
+@each_page
+def test_the_site_shows_no_backslash_of_an_escape(page: Path):
+    """Python-Markdown leaves the backslash before any other character than these."""
+    text = re.sub(r"`[^`\n]+`", "", FENCED.sub("", page.read_text()))
+    assert not re.findall(r"\\[^\s\w\\`*_{}\[\]()>#+\-.!|]", text)
+
+
+def test_every_lesson_is_in_the_table_of_lessons():
+    table = (ROOT / "docs/learn.md").read_text()
+    for lesson in (ROOT / "assets/lessons").glob("*.json"):
+        assert f"learn?lesson={lesson.stem})" in table
+
+
 def test_every_page_is_in_the_navigation_of_the_site():
     pages = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} <= pages
