@@ -106,7 +106,7 @@ def cluster(
         typer.Option("--method", metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree."),
     ] = "hdbscan",
     clusters: Annotated[
-        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means and hierarchical.")
+        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
         int, typer.Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
