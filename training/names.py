@@ -9,6 +9,7 @@ maxsim:all-MiniLM-L6-v2                          late interaction: the token vec
 run:20261121-collapse                            the model of a run, by its id or its name
 scratch:6x384                                    a transformer of random weights: layers, dimension
 endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
+endpoint:https://HOST/v1#NAME?batch=8&timeout=9  the same: so many texts a request, so many seconds for its answer
 tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
 all-MiniLM-L6-v2+bm25                            of retrieval: the ranks of a model and those of BM25, fused
 bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that ranks its best documents again
@@ -32,6 +33,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
@@ -44,6 +46,9 @@ PORTS = {"http": 80, "https": 443}
 # The name that stands for the model's prompts for queries on one side, and for documents on the other.
 BY_ROLE = "query|document"
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
+# The settings of requests to an endpoint, and the largest value of each.
+REQUEST_SETTINGS = {"batch": 2_048, "timeout": 600}
+MOST_DIMENSIONS = 1_000_000
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
@@ -95,6 +100,9 @@ class ModelName:
     pooling: str | None = None
     # Whether the token vectors of this encoder are compared, by late interaction.
     maxsim: bool = False
+    # The texts of a request to an endpoint, and the seconds that its answer may take.
+    batch: int | None = None
+    timeout: int | None = None
 
     @staticmethod
     def parse(text: ModelName | str) -> ModelName:
@@ -117,13 +125,17 @@ class ModelName:
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
-        if unknown := set(settings) - set(SETTINGS):
-            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(SETTINGS)}")
-        number = settings.get(DIMENSION)
-        if number is not None and not number.isdecimal():
-            raise InputError(f"{text!r}: {DIMENSION} is {number!r}, but must be a whole number")
-        dimension = None if number is None else int(number)
-        return ModelName(name, dimension, settings.get(PROMPT), settings.get(PROMPT_NAME), settings.get(DTYPE), pooling)
+        takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
+        if unknown := set(settings) - set(takes):
+            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}")
+        values: dict[str, Any] = {key: settings.get(key) for key in (PROMPT, PROMPT_NAME, DTYPE)}
+        for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
+            most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
+            if not settings[key].isdecimal() or len(settings[key]) > len(str(most)) or int(settings[key]) > most:
+                value = settings[key][:80]
+                raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number, at most {most:,}")
+            values["dimension" if key == DIMENSION else key] = int(settings[key])
+        return ModelName(name, **values, pooling=pooling)
 
     @staticmethod
     def of_run(run_id: str) -> ModelName:
@@ -131,6 +143,7 @@ class ModelName:
 
     def __str__(self) -> str:
         values = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
+        values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
         kind, pooling = MAXSIM * self.maxsim, f":{self.pooling}" if self.pooling else ""
         return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
@@ -179,7 +192,7 @@ class ModelName:
     @property
     def weights(self) -> ModelName:
         """The name with the dtype alone, which has a copy of its own in memory; other settings share one."""
-        return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim)
+        return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
     @property
     def states_prompt(self) -> bool:

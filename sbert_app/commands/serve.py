@@ -40,6 +40,10 @@ def serve(
             "--allow-endpoint", metavar="HOST:PORT", help="A server that texts may be sent to, as endpoint:URL#MODEL."
         ),
     ] = None,
+    allow_origins: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
+    ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
     root_path: Annotated[
@@ -53,6 +57,9 @@ def serve(
     ] = None,
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
+    ] = None,
+    keep_alive: Annotated[
+        int | None, typer.Option(metavar="MINUTES", help="When an unused model leaves the memory. [10]")
     ] = None,
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:

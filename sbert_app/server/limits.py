@@ -92,13 +92,13 @@ class BodyLimits:
                 await self.app(scope, _limited(incoming, most), send)
             else:
                 body = await _read(incoming, most)
+                # Otherwise the client has gone.
                 if body is None:
                     return
-                    # The client has gone.
                 await self.app(scope, replay(_with_whole_characters(body), receive), send)
         except Refused as refusal:
             await incoming.drain()
-            is_openai = scope["path"].startswith("/v1/")
+            is_openai = scope["path"].startswith(("/v1/", "/v2/", "/rerank", "/embed"))
             content = openai_error(refusal.sentence) if is_openai else {"error": refusal.sentence}
             answer = JSONResponse(content, refusal.status, {"Connection": "close"})
             await answer(scope, receive, send)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sbert_app.formats import format_bytes
@@ -29,7 +30,7 @@ from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
-CLEANED_SECONDS = 3600.0
+CLEANED_SECONDS, IDLE_SECONDS = 3600.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Services:
         """Load the default models and run them once, so that the first request is fast, and compile umap-learn."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
+        regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
         # Runs may have been queued when the app last ended.
         self.jobs.reconcile()
         self.jobs.watch()

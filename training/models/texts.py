@@ -48,6 +48,7 @@ class ReadReport:
     truncated: int = 0  # unique ones cut at max_length
     seconds: float = 0.0
     cut: set[Any] | None = None  # pass an empty set to have those that are cut collected in it
+    refused: dict[str, str] | None = None  # likewise texts without a vector, which is NaN, and why the server has none
 
     def add(self, other: ReadReport) -> None:
         """Add the counts of a part that was computed elsewhere; ``seconds`` stay those of the caller."""

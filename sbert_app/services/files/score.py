@@ -200,9 +200,9 @@ class _Scoring:
             builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if scores[1:] else None)
 
         summary.rows += len(chunk)
-        summary.scored += len(complete)
+        summary.scored += int(np.isfinite(cosine).sum())
         summary.missing_text += len(chunk) - len(complete)
-        summary.truncated += len(cut)
+        summary.truncated += sum(bool(np.isfinite(cosine[at])) for at in cut)
         summary.bad_gold += len(bad_gold)
         summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
@@ -257,9 +257,11 @@ class PairScorer:
         positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
 
+        refused: dict[str, str] = {}
+
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            report = ReadReport(cut=set())
+            report = ReadReport(cut=set(), refused=refused)
             vectors = self.encoder.encode(texts, True, encoding.on_progress, watch.should_stop, report)
             is_cut = [text in (report.cut or ()) for text in texts]
             return np.column_stack([vectors, np.array(is_cut, dtype=np.float32)])
@@ -271,6 +273,10 @@ class PairScorer:
         for at in np.flatnonzero(u[:, -1] + v[:, -1]).tolist():
             which = " and ".join(f"sentence {number}" for number, vectors in enumerate((u, v), 1) if vectors[at, -1])
             notes[at] = f"{which} cut at {self.encoder.max_length:,} tokens"
+        for at in np.flatnonzero(np.isnan(cosine)).tolist():
+            for number, text in enumerate((firsts[at], seconds[at]), 1):
+                if text in refused:
+                    _add_note(notes, at, f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}")
         if self.cross_encoder is None:
             return cosine, None, notes
         predicting, report = watch.part(0.5, 1), ReadReport(cut=set())

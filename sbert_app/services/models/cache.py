@@ -57,6 +57,7 @@ class ModelCache:
         self._locks: KeyedLocks[ModelName] = KeyedLocks()
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
+        self._last_use: dict[ModelName, float] = {}
 
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
@@ -140,7 +141,21 @@ class ModelCache:
         """Drop a model whose files have changed or are gone."""
         self._models.remove(lambda key: key.name == model.name)
 
+    def drop_idle(self, seconds: float) -> None:
+        """Drop the models that nobody has asked for since so many seconds."""
+        is_idle = {name for name, at in self._last_use.copy().items() if time.monotonic() - at > seconds}
+        before = len(self._models)
+        self._models.remove(lambda name: name in is_idle)
+        if len(self._models) < before:
+            # The modules of a model refer to each other.
+            gc.collect()
+
     def _open(self, name: ModelName) -> Model:
+        self._last_use[name] = time.monotonic()
+        if name.endpoint and (entry := self._models.get(name)) is None:
+            # A slow server holds up nobody but those who ask for it.
+            self._models.put(name, (model := find_opener(name, self.home)[0].open(name), model_bytes(model)))
+            return model
         # Other threads that ask for the same model wait here while it is loaded.
         with self._locks[name]:
             if (entry := self._models.get(name)) is not None:

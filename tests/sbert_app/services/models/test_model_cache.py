@@ -69,6 +69,16 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert not models.has("scratch:1x32?dtype=float32")
 
 
+def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
+    models, now = ModelCache(home), [0.0]
+    monkeypatch.setattr("sbert_app.services.models.cache.time.monotonic", lambda: now[0])
+    for now[0], name in ((0.0, "scratch:1x32"), (50.0, "scratch:1x64")):
+        models.get(name, Encoder)
+    now[0] = 70.0
+    models.drop_idle(60)
+    assert not models.has("scratch:1x32") and models.has("scratch:1x64")
+
+
 def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
     has_begun, may_end = threading.Event(), threading.Event()
 
