@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# SBERT Lab in a container: docker build -t sbert-lab . && docker run -p 7860:7860 -v sbert-home:/home/sbert/data sbert-lab
+# SBERT Lab in a container: docker build -t sbert-lab . && docker run -p 127.0.0.1:7860:7860 -v sbert-home:/home/sbert/data sbert-lab
 # For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128, and docker run --gpus all
 ARG BASE=python:3.12-slim-bookworm
 # hadolint ignore=DL3006

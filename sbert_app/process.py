@@ -49,6 +49,11 @@ def configure_process() -> None:
     """Applies the settings, before torch is imported. Variables that are set already keep their values."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    try:
+        Path.home()
+    except RuntimeError:
+        # The user of a container may have none, and libraries look there for caches.
+        os.environ["HOME"] = os.environ.get("SBERT_HOME") or "/nonexistent"
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 

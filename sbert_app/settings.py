@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, ValidationInfo, field_validator
 
 from training.errors import InputError
 from training.names import ENDPOINT, ModelName
@@ -43,6 +43,8 @@ class Settings(BaseModel):
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
     allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
+    # Proxies in front of the app, which say where a request came from.
+    proxies: tuple[IPvAnyNetwork, ...] = Field((), description="addresses or networks, separated by commas")
     # Sites and programs whose pages may send requests.
     allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = Field(
         (), description="origins such as app://obsidian.md, separated by commas"
@@ -107,7 +109,7 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         return (user, password) if user and password else value
 
-    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", mode="before")
+    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", "proxies", mode="before")
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
         """Splits a text at the separator; other collections are taken as they are."""

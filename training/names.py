@@ -49,6 +49,8 @@ SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name
 # The settings of requests to an endpoint, and the largest value of each.
 REQUEST_SETTINGS = {"batch": 2_048, "timeout": 600}
 MOST_DIMENSIONS = 1_000_000
+# The characters of a path and of the name of a file, which the system limits.
+LONGEST_PATH, LONGEST_PART = 4_000, 250
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
@@ -120,6 +122,8 @@ class ModelName:
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
         name, mark, query = whole.partition("?")
+        if len(name) > LONGEST_PATH or max(map(len, name.split("/"))) > LONGEST_PART:
+            raise InputError(f"{text[:80]!r} … is longer than the name of any model")
         if name.startswith(ENDPOINT):
             _read_endpoint(name)
         if not mark or (pooling and _is_folder(whole)):

@@ -373,6 +373,7 @@ def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256
         dimension: of the new vectors, 2 up to the model's.
         data: a named data set to count the frequencies of tokens in; empty = estimated by Zipf's law.
     """
+    services.check_static_room()
     if data:
         services.access.check_data(data)
     return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))

@@ -1,6 +1,7 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
 - **Bodies** of requests have at most ``MOST_BODY`` bytes (413) and arrive within ``BODY_SECONDS`` (408).
+- **Files** in requests are uploads: an address in the place of one is refused (400).
 - **Uploads** have the size of ``--upload-limit-mb``, all files of a request together (413); an address may upload ten
   times as much in an hour (429), and the folder that holds uploads is bounded, as is the disk (507). An upload that
   is cut off leaves nothing behind.
@@ -95,7 +96,7 @@ class BodyLimits:
                 # Otherwise the client has gone.
                 if body is None:
                     return
-                await self.app(scope, replay(_with_whole_characters(body), receive), send)
+                await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
         except Refused as refusal:
             await incoming.drain()
             is_openai = scope["path"].startswith(("/v1/", "/v2/", "/rerank", "/embed"))
@@ -171,14 +172,28 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _with_whole_characters(body: bytes) -> bytes:
-    """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is."""
-    if b"\\ud" not in body.lower():
+def _checked(body: bytes, path: str) -> bytes:
+    """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is.
+
+    Refused if a file has an address in place of a path, as Gradio would fetch it, whatever its size.
+    """
+    has_halves = b"\\ud" in body.lower()
+    if not has_halves and not path.startswith("/gradio_api/"):
         return body
     try:
-        return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+        content = json.loads(body)
     except (ValueError, RecursionError):
         return body
+    values = [content]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            if str(value.get("path")).strip().lower().startswith(("http:", "https:", "data:")):
+                raise Refused(400, "a file is given by its address; upload it first: POST it to /gradio_api/upload")
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") if has_halves else body
 
 
 def _limited(receive: Receive, most: int) -> Receive:

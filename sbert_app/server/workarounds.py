@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import gradio as gr
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from training.errors import UserFacingError
+
 HEARTBEAT = "/gradio_api/heartbeat/"
+# The types of the values that a page sends, by the kind of the component.
+KINDS: dict[Any, Any] = {
+    (gr.Textbox, gr.HTML): str | None,
+    gr.Slider: int | float,
+    gr.Number: int | float | None,
+    gr.Checkbox: bool,
+    gr.Dropdown: str | int | float | list | None,
+    gr.Radio: str | int | float,
+    gr.CheckboxGroup: list,
+}
+
+log = logging.getLogger("sbert_lab.server")
 
 
 class WholeSteps(gr.Blocks):
@@ -20,6 +35,17 @@ class WholeSteps(gr.Blocks):
     first has changed besides values: a button stays disabled, a figure is never made visible. The browser test of Bulk,
     ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
     """
+
+    async def call_function(self, block_fn: Any, processed_input: list[Any], *more: Any, **options: Any) -> Any:
+        """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
+        try:
+            return await super().call_function(block_fn, processed_input, *more, **options)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            fits = all(map(_fits, getattr(block_fn, "inputs", ()), processed_input))
+            if isinstance(error, UserFacingError) or (fits and not options.get("event_data")):
+                raise
+            log.info("an event with values that no page sends: %r", error)
+            raise gr.Error("the request holds values that this page does not send", print_exception=False) from error
 
     def handle_streaming_diffs(
         self,
@@ -34,6 +60,11 @@ class WholeSteps(gr.Blocks):
         is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
         step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
         return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
+
+
+def _fits(component: Any, value: Any) -> bool:
+    """Whether the page may send a value of this type for a component."""
+    return all(isinstance(value, types) for kind, types in KINDS.items() if isinstance(component, kind))
 
 
 class ShortHeartbeats:

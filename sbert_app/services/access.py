@@ -7,7 +7,7 @@ exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
 
     at_once = Quota(16)                        requests under way: `take`, or `held` for the length of a block
     in_an_hour = Quota(1 << 30, window=3600)   bytes, which are free again an hour after the first of them
-    failures = Quota(5, window=900, longest_delay=60)
+    attempts = Quota(5, window=900, longest_delay=60)
                                                beyond five attempts the delay doubles from a second to a minute; all
                                                are forgotten 900 s after the last one
 """

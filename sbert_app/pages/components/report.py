@@ -142,7 +142,8 @@ def report_button(
 
     def write(request: gr.Request, *values: Any) -> str:
         with gradio_errors():
-            report = replace(make(*values), address=request.headers.get("referer", ""))
+            # What follows the mark may open a file or a corpus, and a report is handed on.
+            report = replace(make(*values), address=request.headers.get("referer", "").partition("?")[0])
             path = services.temp.new_folder("exports") / f"{slug(report.title) or 'report'}.html"
             write_text(path, report.html())
         return str(path)

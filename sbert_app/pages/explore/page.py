@@ -209,7 +209,8 @@ class _ExplorePage:
         elif choice.source == YOURS:
             corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
-            corpus = Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
+            data = self.services.access.check_data((choice.data or "").strip())
+            corpus = Corpus.from_data(data, embeddings.home, embeddings.limits.sentences)
         else:
             corpus = embeddings.corpus(embeddings.example())
         key, encoder_name = embeddings.add(corpus), model

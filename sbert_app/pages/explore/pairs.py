@@ -160,7 +160,8 @@ class _PairsTab:
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
         else:
-            corpus = Corpus.from_data(against.strip(), embeddings.home, embeddings.limits.sentences)
+            data = self.services.access.check_data(against.strip())
+            corpus = Corpus.from_data(data, embeddings.home, embeddings.limits.sentences)
         encoding = watch.stage(f"Encoding {corpus.name}")
         return embeddings.embed(embeddings.add(corpus), open_corpus.model, watch=encoding)
 

@@ -136,7 +136,7 @@ def to_address(changed: Fields) -> str:
 
 def from_address(text: str, fields: Fields) -> dict[str, Any]:
     """The updates of the changed fields in an address, without invalid ones."""
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, RecursionError):
         changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
         lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
         texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}

@@ -222,6 +222,7 @@ def _build_distillation(services: Services) -> None:
         tab = MeasureTab.build(services, "distil", "Distil", ids, "", stopped=stopped)
 
     def distil(watch: Watch, name: str, size: int, data_name: str) -> Update:
+        services.check_static_room()
         teacher, counted = (name or DEFAULT_MODEL).strip(), data_name.strip()
         services.models.download([teacher], watch)
         if counted:

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from sbert_app.settings import Settings
 from training.errors import InputError, UserFacingError, first_line
 
+LOCAL = "local"
 MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
 CONNECT_SECONDS = 5.0
 
@@ -55,6 +57,12 @@ class RayCluster:
         """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
         # No call starts a Ray by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+        on_this_machine: dict[str, Any] = {}
+        if self.address == LOCAL:
+            # Whoever reaches a cluster executes code on it: one of this process alone is on loopback, and has a token.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", token_hex(32))
+            on_this_machine["_node_ip_address"] = "127.0.0.1"
         try:
             import ray
         except ImportError as error:
@@ -65,7 +73,7 @@ class RayCluster:
                 _check_listening(self.address, place)
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
-                    ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+                    ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **on_this_machine)
                 except (ConnectionError, ValueError, RuntimeError) as error:
                     raise InputError(f"there is no Ray cluster at {self.address}: {first_line(error)}") from error
                 finally:

@@ -4,6 +4,7 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import gradio as gr
 import pytest
 from gradio_client.utils import apply_diff
@@ -34,6 +35,23 @@ def test_every_step_replaces_the_one_before():
         assert all(path == [] for edits in message for _, path, _ in edits)
         shown = [apply_diff(old, edits) for old, edits in zip(shown, message, strict=True)]
         assert shown == step, "clients of the HTTP API read it too"
+
+
+def test_values_that_no_page_sends_are_no_fault_of_the_app():
+    with WholeSteps() as app:
+        field, number = gr.Textbox(), gr.Slider(0, 9, value=1)
+
+        def upper(text: str, factor: float) -> str:
+            return text.upper() * int(factor)
+
+        gr.on([field.change], upper, [field, number], field)
+    [event] = app.fns.values()
+    assert anyio.run(app.call_function, event, ["a", 2])["prediction"] == "AA"
+    for wrong in ([5, 1], [["a"], 1], ["a", None], ["a", [1]]):
+        with pytest.raises(gr.Error, match="values that this page does not send"):
+            anyio.run(app.call_function, event, wrong)
+    with pytest.raises(AttributeError):
+        anyio.run(app.call_function, event, [None, 1])
 
 
 @pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])
