@@ -123,7 +123,7 @@ class ModelName:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
         name, mark, query = whole.partition("?")
         if len(name) > LONGEST_PATH or max(map(len, name.split("/"))) > LONGEST_PART:
-            raise InputError(f"{text[:80]!r} … is longer than the name of any model")
+            raise InputError(f"model {text[:80]!r} … cannot be used here: the name is too long")
         if name.startswith(ENDPOINT):
             _read_endpoint(name)
         if not mark or (pooling and _is_folder(whole)):

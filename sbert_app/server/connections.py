@@ -7,8 +7,6 @@ a certain number.
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections import Counter
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -17,14 +15,11 @@ from typing import Any, ClassVar
 from pydantic import IPvAnyNetwork
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-log = logging.getLogger("sbert_lab.server")
-
 # A browser opens six, and a class may share an address.
 MOST_OF_ADDRESS, MOST = 512, 4_096
 # Those that are accepted before the next one is looked at.
 BACKLOG = 64
 HEADER_SECONDS = 10.0
-LOG_SECONDS = 1.0
 # The most files that are asked for; the usual limit is 1,024.
 FILES = 16_384
 HEADER_END = b"\r\n\r\n"
@@ -40,7 +35,6 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     _without_header: ClassVar[dict[LimitedConnection, None]] = {}
     _most: ClassVar[int] = MOST
     _proxies: ClassVar[Collection[IPvAnyNetwork]] = ()
-    _logged: ClassVar[float] = 0.0
     _address: str | None = None
     _start = b""
     _timer: asyncio.TimerHandle
@@ -66,9 +60,6 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         is_proxy = any(ip_address(address) in network for network in self._proxies)
         is_full = self._open.total() >= self._most
         if is_full or (self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy):
-            if time.monotonic() - LimitedConnection._logged > LOG_SECONDS:
-                LimitedConnection._logged = time.monotonic()
-                log.warning("too many connections are open, %d of them from %s", self._open[address], address)
             slow = (other for other in self._without_header if is_full or other._address == address)
             if (oldest := next(slow, None)) is None:
                 transport.abort()

@@ -186,6 +186,7 @@ def score_file(
     )
     job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])
+    answer["outputs"] = [Path(path).name for path in summary.outputs]
     if criterion:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         scored = next(path for path in map(Path, matches.outputs) if path.suffix == f".{format}")
@@ -357,9 +358,8 @@ def search(
         # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
         encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
-    crosser = services.models.cross_encoder_or_none(cross_encoder)
     asking = services.models.get(model, VectorModel, pooling or None, "query")
-    result = find(space, query, asking, k, crosser)
+    result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder))
     read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
     return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
 

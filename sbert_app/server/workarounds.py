@@ -13,16 +13,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from training.errors import UserFacingError
 
 HEARTBEAT = "/gradio_api/heartbeat/"
-# The types of the values that a page sends, by the kind of the component.
+# The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
 KINDS: dict[Any, Any] = {
-    (gr.Textbox, gr.HTML): str | None,
-    gr.Slider: int | float,
-    gr.Number: int | float | None,
-    gr.Checkbox: bool,
-    gr.Dropdown: str | int | float | list | None,
-    gr.Radio: str | int | float,
-    gr.CheckboxGroup: list,
+    (gr.Textbox, gr.HTML): str,
+    (gr.Slider, gr.Number): int | float,
+    (gr.Dropdown, gr.Radio): str | int | float,
 }
+WRONG = "the request holds values that this page does not send"
 
 log = logging.getLogger("sbert_lab.server")
 
@@ -38,14 +35,16 @@ class WholeSteps(gr.Blocks):
 
     async def call_function(self, block_fn: Any, processed_input: list[Any], *more: Any, **options: Any) -> Any:
         """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
+        if not all(map(_fits, getattr(block_fn, "inputs", ()), processed_input)):
+            raise gr.Error(WRONG, print_exception=False)
         try:
             return await super().call_function(block_fn, processed_input, *more, **options)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            fits = all(map(_fits, getattr(block_fn, "inputs", ()), processed_input))
-            if isinstance(error, UserFacingError) or (fits and not options.get("event_data")):
+            has_data = any(isinstance(value, gr.EventData) for value in (*more, *options.values()))
+            if isinstance(error, UserFacingError) or not has_data:
                 raise
-            log.info("an event with values that no page sends: %r", error)
-            raise gr.Error("the request holds values that this page does not send", print_exception=False) from error
+            log.info("an event with data that no page sends: %r", error)
+            raise gr.Error(WRONG, print_exception=False) from error
 
     def handle_streaming_diffs(
         self,
@@ -64,7 +63,12 @@ class WholeSteps(gr.Blocks):
 
 def _fits(component: Any, value: Any) -> bool:
     """Whether the page may send a value of this type for a component."""
-    return all(isinstance(value, types) for kind, types in KINDS.items() if isinstance(component, kind))
+    types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), object)
+    values = value if getattr(component, "multiselect", False) and isinstance(value, list) else [value]
+    # A truth value is a number to Python.
+    return all(
+        item is None or types is object or (isinstance(item, types) and not isinstance(item, bool)) for item in values
+    )
 
 
 class ShortHeartbeats:

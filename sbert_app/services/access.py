@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
-from training.errors import InputError
+from training.errors import InputError, NotFoundError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
 from training.trainer.config import RunConfig
 
@@ -69,9 +69,13 @@ class AccessPolicy:
                 f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
             )
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
-        on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
-        if is_known or on_hub or self._in_allowed_folder(model.name):
+        on_hub = is_repo_id(model.name)
+        if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
             return name
+        if on_hub:
+            # The sentence of the loader for a name that no source has: nobody learns which files are here.
+            sentence = f"model {model.name} was not found; check the name and the network"
+            raise NotFoundError(sentence, sentence, ())
         raise _refused(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
             "(folders are for the command line and serve --allow-path)"

@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
@@ -53,6 +53,11 @@ TokenIds = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=4_096)]
 
 
+def _also_called(*names: str, default: Any = ...) -> Any:
+    """A field by the names that several services have for it."""
+    return Field(default, validation_alias=AliasChoices(*names))
+
+
 class RequestBody(BaseModel):
     """The body of a request. null is the default of a field; a field that is not known is refused by its name.
 
@@ -63,13 +68,16 @@ class RequestBody(BaseModel):
 
     model: Name
     truncate: bool | Literal["END", "end", "right"] = True
-    most_tokens: int | None = Field(None, validation_alias=AliasChoices("truncate_prompt_tokens", "max_tokens_per_doc"))
+    most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", default=None)
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
+        for key, value in body.items():
+            if isinstance(value, list) and None in value:
+                raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
         return {key: value for key, value in body.items() if value is not None and key not in WITHOUT_EFFECT}
 
 
@@ -85,21 +93,14 @@ class EmbeddingsRequest(RequestBody):
         | TokenIds
         | Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
         | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)]
-    ) = Field(validation_alias=AliasChoices("input", "inputs"))
+    ) = _also_called("input", "inputs")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = Field(
-        None, validation_alias=AliasChoices("dimensions", "output_dimension")
+    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = _also_called(
+        "dimensions", "output_dimension", default=None
     )
-    input_type: Name | None = Field(None, validation_alias=AliasChoices("input_type", "task", "task_type"))
+    input_type: Name | None = _also_called("input_type", "task", "task_type", default=None)
     prompt_name: Name | None = None
-    normalize: bool = Field(True, validation_alias=AliasChoices("normalize", "normalized"))
-
-    @field_validator("input", mode="before")
-    @classmethod
-    def _without_null(cls, value: Any) -> Any:
-        if isinstance(value, list) and None in value:
-            raise ValueError(f"input {value.index(None) + 1} is null; each must be a text")
-        return value
+    normalize: bool = _also_called("normalize", "normalized", default=True)
 
 
 class EmbedRequest(EmbeddingsRequest):
@@ -111,20 +112,18 @@ class EmbedRequest(EmbeddingsRequest):
 class Document(BaseModel):
     """A document with fields, of which the text is read."""
 
-    text: Text = Field(validation_alias=AliasChoices("text", "content", "page_content"))
+    text: Text = _also_called("text", "content", "page_content")
 
 
 class RerankRequest(RequestBody):
     """The body of ``POST /v1/rerank``. ``texts`` is another name of ``documents``."""
 
     query: Text
-    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] = Field(
-        validation_alias=AliasChoices("documents", "texts")
+    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] = _also_called(
+        "documents", "texts"
     )
-    top_n: Annotated[int, Field(strict=True, ge=1)] | None = Field(
-        None, validation_alias=AliasChoices("top_n", "top_k")
-    )
-    return_documents: bool = Field(False, validation_alias=AliasChoices("return_documents", "return_text"))
+    top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
+    return_documents: bool = _also_called("return_documents", "return_text", default=False)
     raw_scores: Literal[False] = False
 
 
@@ -142,24 +141,6 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
             not those of its tokenizer, or a text is longer than it reads and may not be cut.
     """
-    vectors, tokens, cut = _encode(models, request, should_stop)
-    encoded: list[Any] = vectors.tolist()
-    if request.encoding_format == "base64":
-        # Little-endian float32, as OpenAI's client decodes it.
-        encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
-    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
-    return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
-
-
-def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) -> list[list[float]]:
-    """The same vectors in the form of text-embeddings-inference: a list of them."""
-    return _encode(models, request, should_stop)[0].tolist()
-
-
-def _encode(
-    models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop
-) -> tuple[np.ndarray, int, list[int]]:
-    """The vectors (n, D) of a request, the tokens that were read, and the positions of the texts that were cut."""
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
@@ -192,7 +173,17 @@ def _encode(
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors) if request.normalize else vectors
-    return vectors, tokens, cut
+    encoded: list[Any] = vectors.tolist()
+    if request.encoding_format == "base64":
+        # Little-endian float32, as OpenAI's client decodes it.
+        encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
+    data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
+    return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
+
+
+def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) -> list[Any]:
+    """The same vectors in the form of text-embeddings-inference: a list of them."""
+    return [item["embedding"] for item in embeddings(models, request, should_stop)["data"]]
 
 
 def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:

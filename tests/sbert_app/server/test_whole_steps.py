@@ -39,19 +39,22 @@ def test_every_step_replaces_the_one_before():
 
 def test_values_that_no_page_sends_are_no_fault_of_the_app():
     with WholeSteps() as app:
-        field, number = gr.Textbox(), gr.Slider(0, 9, value=1)
+        name, many = gr.Dropdown(["a"], allow_custom_value=True), gr.Dropdown(["a"], multiselect=True)
 
-        def upper(text: str, factor: float) -> str:
-            return text.upper() * int(factor)
+        def upper(text: str, more: list[str], event: gr.EventData) -> str:
+            return (text + "".join(more)).upper() * event.times
 
-        gr.on([field.change], upper, [field, number], field)
+        gr.on([name.change], upper, [name, many], name)
     [event] = app.fns.values()
-    assert anyio.run(app.call_function, event, ["a", 2])["prediction"] == "AA"
-    for wrong in ([5, 1], [["a"], 1], ["a", None], ["a", [1]]):
+
+    def call(values: list[Any], **data: Any) -> Any:
+        return anyio.run(app.call_function, event, values, None, None, None, gr.EventData(None, data))
+
+    assert call(["a", ["b"]], times=2)["prediction"] == "ABAB"
+    wrong = [[5, {}], [["a"], []], [{"a": 1}, []], [True, []], ["a", [[1]]], ["a", {"a": 1}]]
+    for values, data in [*((values, {"times": 1}) for values in wrong), (["a", []], {}), (["a", []], {"times": "x"})]:
         with pytest.raises(gr.Error, match="values that this page does not send"):
-            anyio.run(app.call_function, event, wrong)
-    with pytest.raises(AttributeError):
-        anyio.run(app.call_function, event, [None, 1])
+            call(values, **data)
 
 
 @pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])
