@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -22,24 +22,10 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.process import is_ending
 from sbert_app.server.endpoint import status_of
 from sbert_app.server.limits import openai_error
+from sbert_app.services import openai
 from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.openai import (
-    MOST_CHARACTERS,
-    MOST_INPUTS,
-    EmbeddingsRequest,
-    EmbedRequest,
-    RankTextsRequest,
-    RequestBody,
-    RerankRequest,
-    list_models,
-    rank_texts,
-)
-from sbert_app.services.openai import embed as compute_embed
-from sbert_app.services.openai import embeddings as compute_embeddings
-from sbert_app.services.openai import info as describe_default
-from sbert_app.services.openai import rerank as compute_ranking
 from training.errors import Stopped, UserFacingError, summary_of
 from training.names import ModelName
 from training.sources.endpoint import REQUESTS_AT_ONCE
@@ -54,8 +40,8 @@ ENDING = "the app is ending"
 # A client that has asked for too much at once may ask again after so many seconds.
 RETRY_SECONDS = 1
 
-# The body of a request, and what computes its answer.
-Kind = tuple[type[RequestBody], Callable[[ModelCache, Any, Callable[[], bool]], Any]]
+Body = openai.RequestBody
+Compute = Callable[[ModelCache, Any, Callable[[], bool]], Any]
 
 
 def router(services: Services) -> APIRouter:
@@ -69,37 +55,37 @@ def router(services: Services) -> APIRouter:
         endpoint = ModelName.parse(model).endpoint
         return threads_of_servers.get(endpoint.address, threads) if endpoint else threads
 
-    async def answer(request: Request, *kinds: Kind) -> Response:
-        return await _answer(request, kinds, services.models, limit, threads_of)
+    async def answer(request: Request, body: type[Body], compute: Compute) -> Response:
+        return await _answer(request, body, compute, services.models, limit, threads_of)
 
     @routes.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:
-        return await answer(request, (EmbeddingsRequest, compute_embeddings))
+        return await answer(request, openai.EmbeddingsRequest, openai.embeddings)
 
     @routes.post("/embed")
     async def embed(request: Request) -> Response:
-        return await answer(request, (EmbedRequest, compute_embed))
+        return await answer(request, openai.EmbedRequest, openai.embed)
 
     @routes.post("/v1/rerank")
     @routes.post("/v2/rerank")
     async def rerank(request: Request) -> Response:
-        return await answer(request, (RerankRequest, compute_ranking))
+        return await answer(request, openai.RerankRequest, openai.rerank)
 
     @routes.post("/rerank")
     async def rank(request: Request) -> Response:
-        return await answer(request, (RerankRequest, compute_ranking), (RankTextsRequest, rank_texts))
+        return await answer(request, openai.RankRequest, openai.rank)
 
     @routes.get("/info")
     def info() -> Response:
-        return JSONResponse(describe_default(services.models, __version__))
+        return JSONResponse(openai.info(services.models, __version__))
 
     @routes.get("/v1/models")
     def models() -> Response:
-        return JSONResponse(list_models(services.jobs.store))
+        return JSONResponse(openai.list_models(services.jobs.store))
 
     @routes.get("/v1/models/{name:path}")
     def model(name: str) -> Response:
-        for entry in list_models(services.jobs.store)["data"]:
+        for entry in openai.list_models(services.jobs.store)["data"]:
             if entry["id"] == name:
                 return JSONResponse(entry)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
@@ -115,15 +101,13 @@ def router(services: Services) -> APIRouter:
 
 async def _answer(
     request: Request,
-    kinds: Sequence[Kind],
+    body: type[Body],
+    compute: Compute,
     models: ModelCache,
     limit: Quota,
     threads_of: Callable[[str], CapacityLimiter],
 ) -> Response:
-    """Validates the body and computes in a thread until the client goes; errors have the shape of OpenAI's.
-
-    Of two ``kinds`` of requests, the second is that of a body with ``texts``.
-    """
+    """Validates the body and computes in a thread until the client goes; errors have the shape of OpenAI's."""
     gone = threading.Event()
 
     def should_stop() -> bool:
@@ -135,9 +119,7 @@ async def _answer(
         gone.set()
 
     try:
-        content = await request.json()
-        body, compute = kinds[-1] if isinstance(content, dict) and "texts" in content else kinds[0]
-        inputs = body.model_validate(content)
+        inputs = body.model_validate(await request.json())
     except ValidationError as error:
         return _error(400, _sentence(body, error))
     except (ValueError, RecursionError):
@@ -168,7 +150,7 @@ async def _answer(
         watching.cancel()
 
 
-def _sentence(body: type[RequestBody], error: ValidationError) -> str:
+def _sentence(body: type[Body], error: ValidationError) -> str:
     """The first mistake: the field, and what it must be."""
     mistake = error.errors(include_url=False, include_input=False)[0]
     field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
@@ -179,8 +161,8 @@ def _sentence(body: type[RequestBody], error: ValidationError) -> str:
         return str(mistake["ctx"]["error"])
     if field in ("input", "inputs") and mistake["type"] != "missing":
         return (
-            f"input must be a text, or a list of 1 to {MOST_INPUTS:,} texts of at most {MOST_CHARACTERS:,} characters, "
-            "or token ids in their place"
+            f"input must be a text, or a list of 1 to {openai.MOST_INPUTS:,} texts of at most "
+            f"{openai.MOST_CHARACTERS:,} characters, or token ids in their place"
         )
     return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
 

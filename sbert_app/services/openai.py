@@ -36,8 +36,10 @@ OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
 
-# Fields of other services that change no answer.
-WITHOUT_EFFECT = frozenset(("user", "id", "metadata", "priority", "timeout", "store", "service_tier", "modality"))
+# Fields of other services that change no answer, and values that ask for what is done anyway.
+WITHOUT_EFFECT = frozenset(("user", "id", "metadata", "priority", "timeout", "store", "service_tier"))
+USUAL = {"raw_scores": False, "late_chunking": False, "add_special_tokens": True, "modality": "text"}
+USUAL |= dict.fromkeys(("embedding_type", "output_dtype"), "float")
 # The roles of texts by the names that other services have for them.
 ROLES_OF = {
     **dict.fromkeys(("query", "search_query", "retrieval.query", "retrieval_query"), "query"),
@@ -67,7 +69,7 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Name
-    truncate: bool | Literal["END", "end", "right"] = True
+    truncate: bool | Literal["END", "end", "right"] = _also_called("truncate", "truncation", default=True)
     most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", default=None)
 
     @model_validator(mode="before")
@@ -78,7 +80,8 @@ class RequestBody(BaseModel):
         for key, value in body.items():
             if isinstance(value, list) and None in value:
                 raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
-        return {key: value for key, value in body.items() if value is not None and key not in WITHOUT_EFFECT}
+        is_usual = {key for key, value in body.items() if value is None or (key in USUAL and USUAL[key] == value)}
+        return {key: value for key, value in body.items() if key not in WITHOUT_EFFECT | is_usual}
 
 
 class EmbeddingsRequest(RequestBody):
@@ -124,11 +127,10 @@ class RerankRequest(RequestBody):
     )
     top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
     return_documents: bool = _also_called("return_documents", "return_text", default=False)
-    raw_scores: Literal[False] = False
 
 
-class RankTextsRequest(RerankRequest):
-    """The body of ``POST /rerank`` with ``texts``, as clients of text-embeddings-inference send it."""
+class RankRequest(RerankRequest):
+    """The body of ``POST /rerank``. Clients of text-embeddings-inference, and no others, name no model."""
 
     model: Name = DEFAULT_CROSS_ENCODER
 
@@ -244,11 +246,14 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
     return {"object": "rerank", "model": request.model, "results": results, **usage(request.model, tokens, cut)}
 
 
-def rank_texts(models: ModelCache, request: RankTextsRequest, should_stop: ShouldStop) -> list[dict[str, Any]]:
-    """The same ranking in the form of text-embeddings-inference: a list of indices and scores."""
+def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> Any:
+    """The same ranking; without a model in the form of text-embeddings-inference, a list of indices and scores."""
+    answer = rerank(models, request, should_stop)
+    if "model" in request.model_fields_set:
+        return answer
     return [
         {"index": result["index"], "score": result["relevance_score"], **result.get("document", {})}
-        for result in rerank(models, request, should_stop)["results"]
+        for result in answer["results"]
     ]
 
 

@@ -157,7 +157,7 @@ def test_an_address_has_so_many_requests_at_once_and_may_ask_again(services, mon
         assert release.wait(30)
         return {"object": "list"}
 
-    monkeypatch.setattr(v1, "compute_embeddings", slow)
+    monkeypatch.setattr(v1.openai, "embeddings", slow)
     body = {"model": MODEL, "input": "x"}
     with TestClient(app_of(services)) as http, ThreadPoolExecutor(2) as threads:
         answers = [threads.submit(http.post, "/v1/embeddings", json=body) for _ in range(2)]
@@ -268,7 +268,7 @@ def test_a_client_that_goes_ends_its_computation_within_a_second(address, monkey
         stopped.set()
         raise Stopped
 
-    monkeypatch.setattr(v1, "compute_embeddings", slow)
+    monkeypatch.setattr(v1.openai, "embeddings", slow)
     body = b'{"model": "m", "input": "x"}'
     with socket.create_connection(address.removeprefix("http://").split(":")) as client:
         client.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -314,8 +314,10 @@ class TestOtherClients:
     @pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/rerank"])
     def test_null_is_the_default_of_any_field(self, http, path):
         fields = {"input": "a"} if "embed" in path else {"query": "a", "documents": ["b"]}
-        nothing = dict.fromkeys(["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"])
-        answer = http.post(path, json={"model": MODEL, **fields, **nothing})
+        nothing = dict.fromkeys(
+            ["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"]
+        ) | {"late_chunking": False}
+        answer = http.post(path, json={"model": MODEL, **fields, **nothing, "late_chunking": False})
         assert answer.status_code == 200, answer.text
 
     @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
