@@ -83,7 +83,8 @@ class BodyLimits:
             return
         is_upload = scope["path"].rstrip("/") == UPLOAD
         most = self.uploads.request + ENVELOPE if is_upload else MOST_BODY
-        length, incoming = _content_length(Headers(scope=scope)), _Incoming(receive)
+        announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
+        length = int(announced) if announced.isascii() and announced.isdigit() else 0
         try:
             if length > most:
                 raise _too_large(is_upload, most, length)
@@ -137,12 +138,6 @@ class _Incoming:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._done and size < MOST_DRAINED:
                     size += len((await self()).get("body", b""))
-
-
-def _content_length(headers: Headers) -> int:
-    """The size that the request states; 0 if it states none."""
-    length = headers.get("content-length", "0")
-    return int(length) if length.isascii() and length.isdigit() else 0
 
 
 def _too_large(is_upload: bool, most: int, length: int = 0) -> Refused:

@@ -191,18 +191,16 @@ def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) ->
 def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:
     """Raises InputError for token ids that do not begin and end as all of this model's do: another tokenizer's."""
     samples = [list(row) for row in encoder.with_prompt("").tokenize(["a", "Prices rose.", "9"])]
-    start, end = _common(samples), _common([row[::-1] for row in samples])[::-1]
+    start, end = (
+        [ids[0] for ids in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False))]
+        for rows in (samples, [row[::-1] for row in samples])
+    )
     for number, row in enumerate(rows, 1):
-        if len(row) < len(start) + len(end) or row[: len(start)] != start or row[len(row) - len(end) :] != end:
+        if len(row) < len(start) + len(end) or row[: len(start)] != start or row[len(row) - len(end) :] != end[::-1]:
             raise InputError(
-                f"the token ids of input {number} do not begin with {start} and end with {end}, as those of "
+                f"the token ids of input {number} do not begin with {start} and end with {end[::-1]}, as those of "
                 f"{encoder.name} do: they are another tokenizer's; send texts"
             )
-
-
-def _common(rows: Sequence[list[int]]) -> list[int]:
-    """The ids with which all rows begin."""
-    return [ids[0] for ids in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False))]
 
 
 def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:

@@ -61,7 +61,7 @@ class RayCluster:
         if self.address == LOCAL:
             # Whoever reaches a cluster executes code on it: one of this process alone is on loopback, and has a token.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
-            os.environ.setdefault("RAY_AUTH_TOKEN", token_hex(32))
+            os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
             on_this_machine["_node_ip_address"] = "127.0.0.1"
         try:
             import ray
