@@ -57,12 +57,10 @@ class RayCluster:
         """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
         # No call starts a Ray by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-        on_this_machine: dict[str, Any] = {}
         if self.address == LOCAL:
-            # Whoever reaches a cluster executes code on it: one of this process alone is on loopback, and has a token.
+            # Ray listens on all addresses of the machine, and without a token whoever reaches it executes code.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
-            on_this_machine["_node_ip_address"] = "127.0.0.1"
         try:
             import ray
         except ImportError as error:
@@ -73,7 +71,7 @@ class RayCluster:
                 _check_listening(self.address, place)
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
-                    ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **on_this_machine)
+                    ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
                 except (ConnectionError, ValueError, RuntimeError) as error:
                     raise InputError(f"there is no Ray cluster at {self.address}: {first_line(error)}") from error
                 finally:
