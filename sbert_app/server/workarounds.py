@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import gradio as gr
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from training.errors import UserFacingError
 
 HEARTBEAT = "/gradio_api/heartbeat/"
 # The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
@@ -20,8 +17,6 @@ KINDS: dict[Any, Any] = {
     (gr.Dropdown, gr.Radio): str | int | float,
 }
 WRONG = "the request holds values that this page does not send"
-
-log = logging.getLogger("sbert_lab.server")
 
 
 class WholeSteps(gr.Blocks):
@@ -35,15 +30,14 @@ class WholeSteps(gr.Blocks):
 
     async def call_function(self, block_fn: Any, processed_input: list[Any], *more: Any, **options: Any) -> Any:
         """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
-        if not all(map(_fits, getattr(block_fn, "inputs", ()), processed_input)):
+        # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
+        if block_fn.preprocess and not all(map(_fits, block_fn.inputs, processed_input)):
             raise gr.Error(WRONG, print_exception=False)
         try:
             return await super().call_function(block_fn, processed_input, *more, **options)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            has_data = any(isinstance(value, gr.EventData) for value in (*more, *options.values()))
-            if isinstance(error, UserFacingError) or not has_data:
+        except AttributeError as error:
+            if not isinstance(error.obj, gr.EventData):
                 raise
-            log.info("an event with data that no page sends: %r", error)
             raise gr.Error(WRONG, print_exception=False) from error
 
     def handle_streaming_diffs(
