@@ -95,6 +95,9 @@ Threshold = Annotated[
 MatchFrom = Annotated[
     float, typer.Option("--match-from", metavar="SCORE", help="The gold score (0 to 5) from which a pair is a match.")
 ]
+KeepUnknown = Annotated[
+    bool, typer.Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
+]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 EngineName = Annotated[
     str | None, typer.Option("--engine", metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")

@@ -52,7 +52,8 @@ def compare(
             )
     cut = " and ".join(name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated)
     lines += [f"{cut} is cut: the model reads {encoder.max_length:,} tokens"] if cut else []
-    print_result(comparison.to_json(), computing.as_json, "\n".join([*lines, *filter(None, [comparison.advice])]))
+    lines += [*comparison.warnings, *filter(None, [comparison.advice])]
+    print_result(comparison.to_json(), computing.as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -66,6 +67,7 @@ def search(
         str | None,
         typer.Option("--cross-encoder", metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …"),
     ] = None,
+    keep_unknown: options.KeepUnknown = False,
     file: options.FileOptions,
     computing: options.Computing,
 ) -> None:
@@ -84,12 +86,13 @@ def search(
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
         crosser = options.load_cross_encoder(cross_encoder, computing)
-        result = find(space, query, encoder.for_role("query"), k, crosser)
+        result = find(space, query, encoder.for_role("query"), k, crosser, keep_unknown)
     lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in result.hits]
     if crosser:
         lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(result.hits, lines, strict=True)]
     head = ("score   " if crosser else "") + "cosine       row  sentence"
-    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines, *corpus.notes]
+    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines]
+    lines += [*corpus.notes, *result.warnings]
     print_result({"model": space.model, "data": corpus.name, **result.to_json()}, computing.as_json, "\n".join(lines))
 
 
@@ -115,6 +118,7 @@ def cluster(
         float,
         typer.Option("--min-cosine", metavar="COSINE", help="Hierarchical: join no groups that are less similar."),
     ] = 0.3,
+    keep_unknown: options.KeepUnknown = False,
     model: options.ModelOptions,
     file: options.FileOptions,
     computing: options.Computing,
@@ -135,7 +139,8 @@ def cluster(
         corpus = options.open_corpus(path, file, place)
         space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
         bar.unit = ""
-        labels = group(space, settings, DiskCache(place / "cache"), place, Watch(bar.stage))
+        cache = DiskCache(place / "cache")
+        labels = group(space, settings, cache, place, Watch(bar.stage), keep_unknown=keep_unknown)
         summaries = describe_clusters(space, labels)
         if output is not None:
             save_table(output, label_columns(corpus, summaries))
@@ -162,8 +167,9 @@ def cluster(
         "method": method,
         "clusters": rows,
         "output": output and str(output),
+        "warnings": space.warnings,
     }
-    text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes])
+    text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes, *space.warnings])
     print_result(value, computing.as_json, text)
 
 

@@ -27,6 +27,7 @@ from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import distill_to_home
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
@@ -90,12 +91,13 @@ def encode(
         normalize: scale each vector to length 1, so that the dot product is the cosine.
     """
     encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
-    vectors = encoder.encode(sentences, normalize, should_stop=is_ending.is_set)
+    vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
         "dimension": encoder.dimension,
         "embeddings": vectors.round(7).tolist(),
+        "warnings": unknown_warnings([encoder], sentences),
         **usage(encoder.name, *read_tokens(encoder, sentences)),
     }
 
@@ -259,9 +261,8 @@ def run_status(services: Services, run_id: str, since: int = 0) -> dict[str, Any
         since: how many events the caller has already ("events_seen" of the last answer).
     """
     run = services.jobs.store.get(run_id)
-    return public_run(
-        run, events=[*run.events[since if since <= len(run.events) else 0 :]], events_seen=len(run.events)
-    )
+    events = [*run.events[since if since <= len(run.events) else 0 :]]
+    return public_run(run, events=events, events_seen=len(run.events))
 
 
 @endpoint()

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
@@ -94,11 +95,12 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     if isinstance(inputs, list) and not isinstance(inputs[0], str):
         ids: list[Any] = inputs if isinstance(inputs[0], list) else [inputs]
         vectors = required(encoder, Encoder).encode_ids(ids, should_stop=should_stop)
-        tokens, cut = sum(map(len, ids)), list[int]()
+        tokens, cut, warnings = sum(map(len, ids)), list[int](), list[str]()
     else:
         texts: list[Any] = [inputs] if isinstance(inputs, str) else inputs
-        vectors = encoder.encode(texts, should_stop=should_stop)
+        vectors = check_finite(encoder, encoder.encode(texts, should_stop=should_stop))
         tokens, cut = read_tokens(encoder, texts)
+        warnings = unknown_warnings([encoder], texts)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors)
@@ -107,7 +109,8 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         # Little-endian float32, as OpenAI's client decodes it.
         encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
-    return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
+    read = usage(request.model, tokens, cut)
+    return {"object": "list", "data": data, "model": request.model, **read, "warnings": warnings}
 
 
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
@@ -133,6 +136,9 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         scores = model.score(pairs, should_stop=should_stop)
         tokens, cut = read_tokens(model, [request.query, *documents])
         cut = list(range(len(documents))) if 0 in cut else [at - 1 for at in cut]
+    check_finite(model, scores)
+    names = ["the query", *(f"document {number}" for number in range(len(documents)))]
+    warnings = unknown_warnings([model], [request.query, *documents], names)
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         {
@@ -142,7 +148,8 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         }
         for i in best
     ]
-    return {"object": "rerank", "model": request.model, "results": results, **usage(request.model, tokens, cut)}
+    read = usage(request.model, tokens, cut)
+    return {"object": "rerank", "model": request.model, "results": results, **read, "warnings": warnings}
 
 
 def list_models(store: RunStore) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from training.inference.batching import (
     token_counts,
 )
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
+from training.pooling import is_finite
 
 # Tokens a batch, by type of device.
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}
@@ -116,7 +117,8 @@ class InferenceRunner(ABC, Generic[Text]):
     ) -> np.ndarray:
         """The results of `map` as one array (N, *shape) float32, in the order of the texts.
 
-        ``on_progress`` gets the number of texts that are done, after each batch.
+        ``on_progress`` gets the number of texts that are done, after each batch. A text without a finite result is
+        computed again alone: in a row of several, NaN of one text reaches the others, as 0 · NaN is NaN.
         """
         results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
         for rows, batch in self.map(texts, reduce, should_stop):
@@ -124,6 +126,9 @@ class InferenceRunner(ABC, Generic[Text]):
             done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
+        if len(wrong := np.flatnonzero(~is_finite(results)).tolist()):
+            for rows, batch in self.with_batch_size(1).map([texts[row] for row in wrong], reduce, should_stop):
+                results[[wrong[row] for row in rows]] = batch
         return results
 
     @property

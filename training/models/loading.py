@@ -341,7 +341,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
                 )
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and takes no memory.
-        if not weights.sum().isfinite():
+        if not weights.sum(dtype=torch.float64).isfinite():
             raise InputError(
                 f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
             )

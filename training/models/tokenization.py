@@ -227,10 +227,16 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
     encodings = tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
-    known_ids = [[token for token in encoding.ids if token != unknown_id] for encoding in encodings]
+
+    def has_known(ids: list[int]) -> bool:
+        # To decode takes as long as to encode; nearly all texts have known tokens alone.
+        if unknown_id not in ids:
+            return bool(ids)
+        others = [token for token in ids if token != unknown_id]
+        return bool(tokenizer.decode(others, skip_special_tokens=False).strip())
+
     return [
-        bool(text.strip()) and not tokenizer.decode(ids, skip_special_tokens=False).strip()
-        for text, ids in zip(sentences, known_ids, strict=True)
+        bool(text.strip()) and not has_known(encoding.ids) for text, encoding in zip(sentences, encodings, strict=True)
     ]
 
 

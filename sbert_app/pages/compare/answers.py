@@ -192,6 +192,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """Remarks on text that a model did not read, and on languages that it does not know."""
     remarks = []
     for comparison in comparisons:
+        remarks += comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
         if comparison.advice:

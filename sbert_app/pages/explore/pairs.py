@@ -173,6 +173,8 @@ def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
     ]
     if pairs.same_text:
         parts.append(f"{format_count(pairs.same_text, 'sentence')} with an identical text left out")
+    if pairs.unknown:
+        parts.append(f"{format_count(pairs.unknown, 'sentence')} without a token that the model knows left out")
     return macro("explore/pairs_cards")(pairs=pairs, foot=" · ".join(parts))
 
 

@@ -84,23 +84,29 @@ def cluster(
     home: Path,
     watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
+    keep_unknown: bool = False,
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
+    Sentences of which the model knows no token are noise, unless ``keep_unknown``.
     Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     task = _Task(embedded, settings, cache, home, watch)
     if settings.method != HDBSCAN or len(embedded) <= limits.clustered:
-        return by_size(METHODS[settings.method](task))
-    sample = sample_of(embedded, limits.map_points)
+        labels = METHODS[settings.method](task)
+    else:
+        sample = sample_of(embedded, limits.map_points)
 
-    def compute() -> np.ndarray:
-        labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
-        return join_nearest(embedded.vectors, sample.rows, labels, watch)
+        def compute() -> np.ndarray:
+            labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+            return join_nearest(embedded.vectors, sample.rows, labels, watch)
 
-    key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
-    return by_size(cache.get_or_compute(key, compute))
+        key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
+        labels = cache.get_or_compute(key, compute)
+    if not keep_unknown:
+        labels[embedded.unknown] = NOISE
+    return by_size(labels)
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import other_language
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from training.errors import InputError
 from training.evaluation.attribution import (
     Attribution,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 
+THE_PAIR = "this pair"
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.
 MAX_CROSS_LINES = 30
@@ -78,6 +80,7 @@ class Comparison:
         advice: a hint where the model was trained with prompts and none is used.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
+        warnings: sentences about text that the models do not know.
     """
 
     model: str
@@ -99,6 +102,7 @@ class Comparison:
     advice: str = ""
     sent_to: str = ""
     weights: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def lacks_words(self) -> bool:
@@ -122,6 +126,7 @@ class Comparison:
             "dimension": self.dimension,
             "prompts": list(self.prompts),
             "remark": self.advice,
+            "warnings": self.warnings,
             "milliseconds": {
                 "encoder": round(self.encoder_ms, 2),
                 "cross_encoder": None if self.cross_ms is None else round(self.cross_ms, 2),
@@ -147,10 +152,11 @@ def compare(
         encoded, by_pooling, sides, attribution, no_map = _read_tokens((encoder, other), a, b)
     else:
         encoded, by_pooling, sides, attribution, no_map = _read_whole((encoder, other), a, b)
+    check_finite(encoder, np.array([by_pooling[encoder.pooling]]), [THE_PAIR])
     cross_score, cross_ms = None, None
     if cross_encoder is not None:
         crossing = time.perf_counter()
-        cross_score = float(cross_encoder.predict([(a, b)])[0])
+        cross_score = float(check_finite(cross_encoder, cross_encoder.predict([(a, b)]), [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - crossing) * 1000
     return Comparison(
         model=encoder.name,
@@ -171,6 +177,7 @@ def compare(
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
         weights=weights_key(encoder),
+        warnings=unknown_warnings([encoder, cross_encoder], [a, b], ["sentence A", "sentence B"]),
     )
 
 
@@ -325,11 +332,11 @@ def compare_all(
         count = format_count(len(lines), "line with text", "lines with text")
         raise InputError(f"got {count}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
-    vectors = encoder.encode(lines, should_stop=should_stop)
+    vectors = check_finite(encoder, encoder.encode(lines, should_stop=should_stop))
     encoded = time.perf_counter()
     cosine = vectors @ vectors.T
     multiplied = time.perf_counter()
-    notes, cross_scores, cross_seconds = [], None, None
+    notes, cross_scores, cross_seconds = unknown_warnings([encoder, cross_encoder], lines), None, None
     if cross_encoder is not None and len(lines) > MAX_CROSS_LINES:
         notes.append(
             f"The cross-encoder is run on up to {MAX_CROSS_LINES} lines; {len(lines)} lines would take "
