@@ -43,6 +43,7 @@ EXTRA_OF = dict.fromkeys(
 )
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
+EXTRA_OF |= dict.fromkeys(("onnxruntime", "onnxscript"), "export")
 
 
 def configure_process() -> None:

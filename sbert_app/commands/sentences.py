@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from sbert_app.commands.files import local_path
 from sbert_app.formats import format_count, format_number
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_CROSS_ENCODER
+from training.errors import InputError
 from training.names import ModelName
 
 
@@ -177,10 +179,18 @@ def cluster(
 def export(
     source: Annotated[
         str,
-        typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -."),
+        typer.Argument(
+            metavar="IN",
+            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -. With --to onnx: a model.",
+        ),
     ],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
+    ],
     *,
+    to: Annotated[
+        str, typer.Option("--to", metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
+    ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
     clusters: Annotated[
@@ -191,7 +201,7 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences with their map, clusters and neighbours.
+    """Write sentences with their map, clusters and neighbours, or a model as an ONNX graph in float32 and int8.
 
     The file is for embedding-atlas. After an interruption the same command goes on from the vectors that are there.
     """
@@ -206,6 +216,11 @@ def export(
     from sbert_app.services.maps.projection import MapSettings
     from sbert_app.services.store.cache import DiskCache
 
+    if to == "onnx":
+        _export_onnx(replace(model, model=source), output, replace(computing, dtype="float32"))
+        return
+    if to != "atlas":
+        raise InputError(f"--to {to} is unknown; choose atlas or onnx")
     home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
@@ -222,3 +237,17 @@ def export(
     text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
     value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
     print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))
+
+
+def _export_onnx(model: options.ModelOptions, output: Path, computing: options.Computing) -> None:
+    from training.models.encoder import Encoder
+    from training.models.model import required
+    from training.models.onnx_graph import export_onnx
+
+    with clean_stdout():
+        cosines = export_onnx(required(options.load_model(model, computing), Encoder), output)
+    lines = [
+        f"{path}: its vectors have a cosine of {cosine:.4f} or more with the model's"
+        for path, cosine in cosines.items()
+    ]
+    print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))

@@ -136,11 +136,13 @@ class SubwordTokenizer(TextTokenizer):
         cut = [at for at, row in enumerate(ids) if longest and len(row) >= longest and encodings[at].overflowing]
         return ids, cut
 
+    @tokenizing()
     def rows(self, sentences: Sequence[str]) -> tuple[Sequence[Sequence[int]], list[int]]:
         if self._words is None or self.prompt:
             return self.ids(sentences)
         return self._words.rows(sentences), []
 
+    @tokenizing()
     def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
         return are_unknown(self._rust, self._unknown_id, texts(sentences))
 
@@ -153,6 +155,7 @@ class SubwordTokenizer(TextTokenizer):
     def prefix(self) -> str:
         return self._chat.render([["\0"]], self.prompt)[0].partition("\0")[0] if self._chat else self.prompt
 
+    @tokenizing()
     def prompt_length(self) -> int:
         if self._chat:
             # Its tokens are pooled like those of the template.

@@ -74,10 +74,10 @@ class EmbeddedCorpus:
         """A sentence about the unknown ones, if there are any."""
         return [unknown_warning(self.model, self.unknown.tolist())] if len(self.unknown) else []
 
-    def comparable(self, keep_unknown: bool = False) -> np.ndarray:
+    @property
+    def comparable(self) -> np.ndarray:
         """The positions of the sentences that others can be similar to: int64, ascending."""
-        rows = np.arange(len(self), dtype=np.int64)
-        return rows if keep_unknown else np.delete(rows, self.unknown)
+        return np.delete(np.arange(len(self), dtype=np.int64), self.unknown)
 
     @cached_property
     def random_cosine(self) -> float:

@@ -207,7 +207,7 @@ def similar_pairs(
 
     started = time.perf_counter()
     distinct = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
-    rows = np.intersect1d(distinct, embedded.comparable(), assume_unique=True)
+    rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(vectors, k, threshold, watch.on_progress, watch.should_stop)
     pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
@@ -223,7 +223,7 @@ def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watc
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
-    rows, original = embedded.comparable(), np.arange(len(embedded))
+    rows, original = embedded.comparable, np.arange(len(embedded))
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
     return NearDuplicates(original, threshold, time.perf_counter() - started)

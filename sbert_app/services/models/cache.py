@@ -11,7 +11,9 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,10 +27,11 @@ from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.folder import ModelFolder
-from training.models.model import Model, VectorModel, find_opener, required
-from training.names import BY_ROLE, ModelName
+from training.models.model import OPENERS, Model, VectorModel, find_opener, required
+from training.names import BY_ROLE, ModelName, is_repo_id
 from training.progress import listening
-from training.sources.resolve import find_run, glove_folder, has_glove
+from training.sources import hub
+from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
@@ -77,7 +80,7 @@ class ModelCache:
                     f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
                 )
             settings = replace(settings, prompt_name=None)
-        model = required(self._open(settings.weights), type_)
+        model = required(self._open(settings.weights, type_), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
         if not model.sent_to:
             settings = settings.with_pooling(pooling)
@@ -110,6 +113,22 @@ class ModelCache:
         base = CROSS_ENCODERS.get(model.name, model.name)
         return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
+    def megabytes_to_fetch(self, name: ModelName | str) -> float:
+        """The size of what opening a model would download, by the Hub's listing; 0 if it is on this machine.
+
+        InputError if it may not be loaded, or no Hub has it.
+        """
+        model = self.canonical(name)
+        if self.is_here(model) or not is_repo_id(model.name):
+            return 0.0
+        with suppress(InputError):
+            model_folder(model.name, self.home, fetch=False)
+            return 0.0
+        try:
+            return hub.megabytes(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))
+        except OSError as error:
+            raise InputError(f"model {model.name} was not found on the Hub: {error}") from error
+
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
         """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""
         for name in names:
@@ -140,13 +159,19 @@ class ModelCache:
         """Drop a model whose files have changed or are gone."""
         self._models.remove(lambda key: key.name == model.name)
 
-    def _open(self, name: ModelName) -> Model:
+    def _open(self, name: ModelName, type_: type[Model]) -> Model:
         # Other threads that ask for the same model wait here while it is loaded.
         with self._locks[name]:
-            if (entry := self._models.get(name)) is not None:
+            entry, is_for_pairs = self._models.get(name), type_.kind == "cross-encoder"
+            if entry is not None and (isinstance(entry[0], type_) or not is_for_pairs):
                 return entry[0]
             # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
             opener, folder = find_opener(name, self.home)
+            if is_for_pairs and folder is not None and folder.is_decoder:
+                # It is loaded again if it was loaded for its vectors.
+                opener = next(opener for opener in OPENERS if opener.group == type_.kind)
+            elif entry is not None:
+                return entry[0]
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
             elif name.name in WORD_ENCODERS or name.name == GLOVE:

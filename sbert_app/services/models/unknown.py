@@ -21,21 +21,15 @@ MOST_NUMBERED = 5
 
 def unknown_warnings(models: Sequence[Model | None], texts: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """A sentence for each model that knows no token of some of the texts, which names them or else numbers them."""
-    return [
-        unknown_warning(model.name, np.flatnonzero(model.is_unknown(texts)).tolist(), names)
-        for model in models
-        if model is not None and any(model.is_unknown(texts))
-    ]
+    rows_of = [(model.name, np.flatnonzero(model.is_unknown(texts)).tolist()) for model in models if model is not None]
+    return [unknown_warning(model, rows, names) for model, rows in rows_of if rows]
 
 
 def unknown_warning(model: str, rows: Sequence[int], names: Sequence[str] = ()) -> str:
     """The sentence about texts at these positions."""
-    if names:
-        what = " and ".join(names[row] for row in rows)
-    else:
-        numbers = ", ".join(f"{row + 1:,}" for row in rows[:MOST_NUMBERED])
-        more = ", …" if len(rows) > MOST_NUMBERED else ""
-        what = f"{format_count(len(rows), 'sentence')} (number {numbers}{more})"
+    numbers = ", ".join(f"{row + 1:,}" for row in rows[:MOST_NUMBERED]) + ", …" * (len(rows) > MOST_NUMBERED)
+    what = f"{format_count(len(rows), 'sentence')} (number {numbers})"
+    what = " and ".join(names[row] for row in rows) if names else what
     return f"{model} knows no token of {what}: similarities with such text mean nothing."
 
 
