@@ -96,18 +96,14 @@ def download(repo: Repo, pick: Pick) -> Path:
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
-    names, megabytes = _picked(repo, pick)
+    names, megabytes = to_download(repo, pick)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
         return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
 
 
-def megabytes(repo: Repo, pick: Pick) -> float:
-    """The size of what `download` would fetch, with its errors; only the listing is asked for."""
-    return _picked(repo, pick)[1]
-
-
-def _picked(repo: Repo, pick: Pick) -> tuple[list[str], float]:
+def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
+    """The names and the megabytes of what `download` would fetch, with its errors; only the listing is asked for."""
     sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
     names = pick(list(sizes))
     return names, sum(sizes[name] for name in names) / 1e6

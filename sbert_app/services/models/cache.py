@@ -125,7 +125,7 @@ class ModelCache:
             model_folder(model.name, self.home, fetch=False)
             return 0.0
         try:
-            return hub.megabytes(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))
+            return hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))[1]
         except OSError as error:
             raise InputError(f"model {model.name} was not found on the Hub: {error}") from error
 

@@ -3,6 +3,8 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.model import Model, VectorModel
 from training.names import ModelName
+from training.sources import hub
 from training.sources.resolve import model_folder
 
 
@@ -158,3 +161,15 @@ def test_what_a_model_has_to_be_is_asked_by_type(home):
             models.get(name, VectorModel)
     with pytest.raises(InputError, match="scratch:1x32 is a bi-encoder; choose a cross-encoder"):
         models.cross_encoder_or_none("scratch:1x32")
+
+
+def test_the_size_of_a_download_is_told_by_the_listing_alone(tmp_path, monkeypatch):
+    files = {"model.safetensors": 3_000_000, "config.json": 500_000, "pytorch_model.bin": 9_000_000}
+    siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
+    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=siblings))
+    cache = ModelCache(tmp_path)
+    assert cache.megabytes_to_fetch("org/tiny?dim=8") == 3.5
+    assert cache.megabytes_to_fetch("scratch:1x32") == 0
+    monkeypatch.setattr(hub, "repo_info", Mock(side_effect=FileNotFoundError("it has no model of this name")))
+    with pytest.raises(InputError, match="model org/tiny was not found on the Hub: it has no model"):
+        cache.megabytes_to_fetch("org/tiny")
