@@ -136,7 +136,8 @@ class _PairsTab:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             duplicates = find_near_duplicates(embedded, float(threshold), reading)
             file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
-            status = near_duplicates(duplicates, embedded.corpus) + Markup("").join(map(messages.note, embedded.warnings))
+            notes = Markup("").join(map(messages.note, embedded.warnings))
+            status = near_duplicates(duplicates, embedded.corpus) + notes
             return {self.duplicates.status: status, self.download_kept: visible(str(file))}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
