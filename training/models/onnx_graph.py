@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,11 @@ def export_onnx(encoder: Encoder, folder: Path) -> dict[str, float]:
     exact, rounded = folder / FLOAT32, folder / INT8
     exact.parent.mkdir()
     ids, free = torch.ones(2, 8, dtype=torch.int64), {0: "batch", 1: "tokens"}
-    options = {"input_names": INPUTS, "output_names": OUTPUTS, "dynamic_shapes": dict.fromkeys(INPUTS, free)}
+    options: dict[str, Any] = {
+        "input_names": INPUTS,
+        "output_names": OUTPUTS,
+        "dynamic_shapes": dict.fromkeys(INPUTS, free),
+    }
     is_large = sum(weights.nbytes for weights in encoder.backbone.parameters()) > MOST_BYTES
     model, inputs = _SentenceModel(encoder).eval(), (ids, torch.ones_like(ids))
     try:

@@ -162,23 +162,24 @@ class ModelCache:
     def _open(self, name: ModelName, type_: type[Model]) -> Model:
         # Other threads that ask for the same model wait here while it is loaded.
         with self._locks[name]:
-            entry, is_for_pairs = self._models.get(name), type_.kind == "cross-encoder"
-            if entry is not None and (isinstance(entry[0], type_) or not is_for_pairs):
-                return entry[0]
+            # A plain language model is an encoder, and a model of its own where a cross-encoder is asked for.
+            key, for_pairs = name, replace(name, prompt_name=type_.kind)
+            entries = [entry for entry in map(self._models.get, (for_pairs, key)) if entry is not None]
+            if entries and isinstance(entries[0][0], type_):
+                return entries[0][0]
             # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
             opener, folder = find_opener(name, self.home)
-            if is_for_pairs and folder is not None and folder.is_decoder:
-                # It is loaded again if it was loaded for its vectors.
-                opener = next(opener for opener in OPENERS if opener.group == type_.kind)
-            elif entry is not None:
-                return entry[0]
+            if type_.kind == "cross-encoder" and folder is not None and folder.is_decoder:
+                key, opener = for_pairs, next(opener for opener in OPENERS if opener.group == type_.kind)
+            elif entries:
+                return entries[0][0]
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
             elif name.name in WORD_ENCODERS or name.name == GLOVE:
                 glove_folder(self.home)
             with self._loading:
                 model = _with_batches(opener.open(name, folder=folder, home=self.home))
-            has_evicted = self._models.put(name, (model, model_bytes(model)))
+            has_evicted = self._models.put(key, (model, model_bytes(model)))
         if has_evicted:
             # The modules of a model refer to each other.
             gc.collect()

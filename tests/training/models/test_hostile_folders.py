@@ -11,7 +11,6 @@ import pytest
 from tiny_models import make_model
 
 from training.errors import InputError
-from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 
 PADDING = {
@@ -47,7 +46,6 @@ def test_padding_in_tokenizer_json_is_left_out(tmp_path: Path):
         lambda encoder: encoder.encode([LONG]),
         lambda encoder: encoder.is_unknown([LONG]),
         lambda encoder: encoder.token_vectors([LONG]),
-        lambda encoder: encoder.with_prompt(LONG),
     ],
 )
 def test_a_regular_expression_that_gives_up_is_one_sentence(tmp_path: Path, read: Callable[[Encoder], Any]):
@@ -57,10 +55,9 @@ def test_a_regular_expression_that_gives_up_is_one_sentence(tmp_path: Path, read
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..\\x", "http://127.0.0.1/x", 5])
-@pytest.mark.parametrize("opener", [Encoder, CrossEncoder])
-def test_an_index_of_weights_names_files_of_the_folder_alone(tmp_path: Path, name: Any, opener: Any):
+def test_an_index_of_weights_names_files_of_the_folder_alone(tmp_path: Path, name: Any):
     folder = make_model(tmp_path, "qwen3")
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": name}}))
     with pytest.raises(InputError, match="outside of it"):
-        opener.load(str(folder))
+        Encoder.load(str(folder))
