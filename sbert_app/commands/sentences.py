@@ -201,9 +201,9 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences with their map, clusters and neighbours, or a model as an ONNX graph in float32 and int8.
+    """Write sentences with map and clusters, or a model as ONNX.
 
-    The file is for embedding-atlas. After an interruption the same command goes on from the vectors that are there.
+    The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption the same command goes on from the vectors that are there.
     """
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas

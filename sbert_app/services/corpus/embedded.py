@@ -115,7 +115,7 @@ def encode(
     if path is not None:
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     elif vectors is None:
-        vectors = _encode(encoder, corpus.sentences, watch)
+        vectors = _finite(encoder.encode(corpus.sentences, True, watch.on_progress, watch.should_stop))
         if cache is not None:
             cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
@@ -133,9 +133,8 @@ def encode(
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds, rows)
 
 
-def _encode(encoder: VectorModel, sentences: list[str], watch: Watch, reports: bool = True) -> np.ndarray:
-    """Unit vectors; 0 where the model gives no numbers, as a search and clusters need some."""
-    vectors = encoder.encode(sentences, True, watch.on_progress if reports else None, watch.should_stop)
+def _finite(vectors: np.ndarray) -> np.ndarray:
+    """The vectors, 0 where the model gives no numbers: a search and clusters need some."""
     vectors[~is_finite(vectors)] = 0
     return vectors
 
@@ -290,7 +289,7 @@ def _complete(
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [text for text, is_first in zip(islice(texts, len(rows)), is_new, strict=True) if is_first]
-                vectors[is_new] = _encode(encoder, new, watch, reports=False)
+                vectors[is_new] = _finite(encoder.encode(new, should_stop=watch.should_stop))
                 if start:
                     written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
                     vectors[~is_new] = written[rows[~is_new]]
