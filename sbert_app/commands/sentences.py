@@ -203,7 +203,8 @@ def export(
 ) -> None:
     """Write sentences with map and clusters, or a model as ONNX.
 
-    The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption the same command goes on from the vectors that are there.
+    The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption
+    the same command goes on from the vectors that are there.
     """
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
