@@ -344,6 +344,9 @@ def _agreements(report: ScoreReport | None) -> list[str]:
     lines = []
     for field, what in pairs:
         if (agreement := getattr(report, field, None)) is not None:
+            if agreement.spearman != agreement.spearman:
+                lines.append(f"{what}: {agreement.interval_method}, {agreement.n:,} rows")
+                continue
             low, high = agreement.spearman_interval
             interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
             lines.append(

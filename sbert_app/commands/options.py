@@ -93,7 +93,12 @@ Threshold = Annotated[
     ),
 ]
 MatchFrom = Annotated[
-    float, typer.Option("--match-from", metavar="SCORE", help="The gold score (0 to 5) from which a pair is a match.")
+    float | None,
+    typer.Option(
+        "--match-from",
+        metavar="SCORE",
+        help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
+    ),
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 EngineName = Annotated[

@@ -121,6 +121,7 @@ def evaluate(
             chosen on, in place of the correlations.
         match_from: the gold score (0 to 5) from which a pair counts as a match.
     """
+    from sbert_app.services.results.decisions import unread_pairs
     from training.data.load import load_data, load_retrieval
     from training.evaluation.scoring import evaluate as measure
     from training.evaluation.thresholds import decide_data
@@ -142,8 +143,9 @@ def evaluate(
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
         return measure(scorer, rows, home) | read
+    rows, notes = unread_pairs(ModelName.parse(model), rows, home, match_from)
     decided = decide_data(scorer, rows, threshold.split(","), match_from)
-    return json_values({"model": scorer.name, "data": rows.name, **decided.to_dict(), **read})
+    return json_values({"model": scorer.name, "data": rows.name, **decided.to_dict(), "notes": notes, **read})
 
 
 @endpoint(at_once=MOST_AT_ONCE)

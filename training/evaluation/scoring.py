@@ -23,7 +23,7 @@ from training.data.dataset import Data, Dataset, as_dataset
 from training.data.load import RetrievalData, load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
-from training.evaluation.bootstrap import bootstrap_interval
+from training.evaluation.bootstrap import bootstrap_interval, sentence_keys
 from training.evaluation.metrics import classify_pairs, pearson, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
@@ -102,6 +102,7 @@ def evaluate(
     home: str | Path | None = None,
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
+    relevant_from: float = 0.0,
 ) -> dict[str, Any]:
     """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
@@ -116,6 +117,7 @@ def evaluate(
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
+        relevant_from: the grade from which a document is relevant, in all figures of retrieval but nDCG.
 
     Returns:
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
@@ -132,7 +134,9 @@ def evaluate(
     """
     started = time.perf_counter()
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
-        return evaluate_retrieval(encoder, data, home, on_progress=on_progress, should_stop=should_stop).to_dict()
+        return evaluate_retrieval(
+            encoder, data, home, relevant_from=relevant_from, on_progress=on_progress, should_stop=should_stop
+        ).to_dict()
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
@@ -161,7 +165,9 @@ def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, 
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
         "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},
-        "interval": bootstrap_interval(next(iter(by_similarity.values())), gold)._asdict(),
+        "interval": bootstrap_interval(
+            next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns)
+        )._asdict(),
     }
 
 

@@ -250,13 +250,11 @@ def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
 def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures."""
     labels = {row.variant: row.label for row in rows}
-    tests = sum(row.against is not None and row.against.p is not None for row in rows)
     return render(
         "ablation/templates/statistics.html",
         rows=rows,
         default=next(row.label for row in rows if row.is_default),
         has_paper=any(row.paper is not None for row in rows),
-        tests=tests,
         ranking=macro("ranking")(rank_variants(rows), labels, "over these seeds", TEST, "variants"),
     )
 

@@ -169,8 +169,10 @@ def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> 
     is_spearman = statistic == "spearman"
     value = correlation.spearman if is_spearman else correlation.pearson
     low, high = correlation.spearman_interval if is_spearman else correlation.pearson_interval
-    interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
-    foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
+    interval = (
+        "" if value != value else f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)} · "
+    )
+    foot = f"{interval}{format_count(correlation.n, 'row')} · {correlation.interval_method}"
     return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot
 
 

@@ -296,7 +296,8 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     ranking = rank_models(results, column.name, table.metric, models or None)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
-    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", "models")
+    systems = "models that were not trained on STS data" if len(models) < len(table.rows) else "models"
+    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", systems)
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
@@ -304,11 +305,13 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     if not a or not b:
         return Markup()
     first, second = (ModelName.parse(model).label for model in (a, b))
-    sentences = [
-        difference.describe(first, second, f"on {data_label(name)}" if name != AVERAGE else "on average")
-        for name in [*results.data, AVERAGE]
-        if (difference := results.difference(a, b, name, metric))
-    ]
+    sentences = []
+    for name in [*results.data, AVERAGE]:
+        if difference := results.difference(a, b, name, metric):
+            p_values = rank_models(results, name, metric).p_values
+            p_value = p_values.get((a, b), p_values.get((b, a)))
+            on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
+            sentences.append(difference.describe(first, second, on_data, p_value))
     return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
 
 

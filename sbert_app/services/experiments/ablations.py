@@ -168,7 +168,8 @@ class Summary:
 class Paired:
     """A variant minus the default, over the seeds that both have, and the number of seeds in which it is better.
 
-    The two-sided p-value is None for one seed, or if all differences are equal.
+    The two-sided p-value is None for one seed, or if all differences are equal. That of a `VariantRow` is corrected for
+    the comparisons of all variants, as the ranking is.
     """
 
     difference: Summary
@@ -233,7 +234,7 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
     """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
     by_variant = {name: {seed: value for (v, seed), value in values.items() if v == name} for name in ablation.variants}
     default = by_variant[ablation.default]
-    return [
+    rows = [
         VariantRow(
             name,
             variant.label,
@@ -246,6 +247,12 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
         )
         for name, variant in ablation.variants.items()
     ]
+    p_values = rank_variants(rows).p_values
+    for at, row in enumerate(rows):
+        pair = next((pair for pair in p_values if {*pair} == {row.variant, ablation.default}), None)
+        if row.against is not None and pair is not None:
+            rows[at] = replace(row, against=replace(row.against, p=p_values[pair]))
+    return rows
 
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
