@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -206,7 +207,9 @@ def _table(result: dict[str, Any]) -> str:
     there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
     for similarity in result[there[0]]:
-        lines.append(f"{similarity:12}" + "".join(f"{100 * result[name][similarity]:18.2f}" for name in there))
+        figures = (100 * result[name][similarity] for name in there)
+        cells = ("undefined" if isnan(figure) else f"{figure:.2f}" for figure in figures)
+        lines.append(f"{similarity:12}" + "".join(f"{cell:>18}" for cell in cells))
     if "threshold" in result:
         first = next(iter(result["threshold"]))
         precision, recall = (100 * result[name][first] for name in ("precision", "recall"))
@@ -217,7 +220,8 @@ def _table(result: dict[str, Any]) -> str:
     if "interval" in result:
         low, high = (100 * result["interval"][end] for end in ("low", "high"))
         how, first = result["interval"]["method"], next(iter(result["spearman"]))
-        lines.append(f"95% interval of ρ under {first}: {low:.2f} to {high:.2f} ({how})")
+        interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
+        lines.append(f"95% interval of ρ under {first}: {interval}")
     return "\n".join([head, *lines])
 
 

@@ -38,6 +38,7 @@ from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, UserFacingError, summary_of
 from training.evaluation.bootstrap import Statistic, sentence_keys
+from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, default_encode, find_opener
@@ -81,11 +82,6 @@ class ResultGrid:
         """The pairs of a data set that no model of the grid was trained on; None where that is all of them."""
         read = set().union(*(overlap.read for (_, name), overlap in self.overlaps.items() if name == data))
         return [row for row in range(self.sizes[data]) if row not in read] if read else None
-
-    def why_undefined(self, model: str, data: str, metric: Metric) -> str:
-        """Why the correlation is undefined; "" if it is not, or not measured."""
-        result = self.results.get((model, data))
-        return "" if result is None else result.why_undefined(metric)
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences per second, over the row."""
@@ -147,6 +143,9 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 result = evaluate_one(ModelName.parse(model), data, models, cache, step)
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
+                continue
+            if why := why_undefined(next(iter(result.scores.values())), result.gold):
+                grid.failures[model, name] = why
             else:
                 grid.results[model, name] = result
                 if (overlap := overlap_with(ModelName.parse(model), data, home)) is not None:

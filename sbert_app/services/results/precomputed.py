@@ -69,9 +69,6 @@ class PrecomputedResults:
         figures = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*figures) if figures else None
 
-    def why_undefined(self, model: str, data: str, metric: Metric) -> str:
-        return ""
-
     def speed(self, model: str) -> float | None:
         return self.speeds.get(model)
 

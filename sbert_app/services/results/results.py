@@ -26,7 +26,6 @@ from training.evaluation.bootstrap import (
     bootstrap_interval,
     correlation,
 )
-from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -67,7 +66,7 @@ class EvalResult:
         return self.scores[similarity] if similarity in self.scores else self.scores[SCORE]
 
     def statistic(self, metric: Metric) -> Statistic:
-        """The correlation in -1..1, NaN where the scores or the gold scores are constant (`why_undefined`).
+        """The correlation in -1..1, NaN where the scores or the gold scores are constant.
 
         Resample r is the same for every model.
         """
@@ -77,10 +76,6 @@ class EvalResult:
             scores = self.scores_by(metric.similarity)
             self._statistics[metric] = correlation(scores, self.gold, metric.statistic, keys=self.keys)
         return self._statistics[metric]
-
-    def why_undefined(self, metric: Metric) -> str:
-        """Why there is no correlation, in words; "" if there is one."""
-        return why_undefined(self.scores_by(metric.similarity), self.gold)
 
     def estimate(self, metric: Metric) -> Estimate:
         """The correlation with its bootstrap interval (`bootstrap_interval`), ×100."""
@@ -124,9 +119,6 @@ class Results(Protocol):
 
         ``unread``: on the pairs that no model was trained on.
         """
-
-    def why_undefined(self, model: str, data: str, metric: Metric) -> str:
-        """Why the correlation is undefined; "" if it is not, or not measured."""
 
     def speed(self, model: str) -> float | None:
         """The distinct sentences per second, over all data sets of the model."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import NamedTuple
@@ -38,7 +38,6 @@ class TableRow:
     Attributes:
         trained_on: the columns with pairs from the model's training data.
         deviations: those over seeds, by column.
-        undefined: the reasons why there is no correlation, by column.
         made_of: the training data of a system of our own.
     """
 
@@ -50,7 +49,6 @@ class TableRow:
     trained_on: frozenset[str] = frozenset()
     deviations: dict[str, float | None] = field(default_factory=dict)
     made_of: str = ""
-    undefined: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
             {name: reason for name in names if (reason := results.failures.get((model, name)))},
             results.speed(model),
             trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
-            undefined={name: reason for name in names if (reason := results.why_undefined(model, name, metric))},
         )
         for model in results.models
     ]
@@ -216,7 +213,7 @@ def _metric(table: ResultTable) -> str:
 def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
     estimate = row.estimates.get(name)
     if estimate is None or isnan(estimate.value):
-        return row.undefined.get(name, "–")
+        return "–"
     value = f"{estimate.value:.2f}"
     value += MARK if name in row.trained_on else ""
     value = bold.format(value) if row.model in table.best[name] and row in table.rows else value

@@ -248,11 +248,11 @@ def test_pairs_that_a_model_was_trained_on_are_left_out_of_every_verdict(three):
     assert three.difference("bad", "good", "mine.csv", Metric()) is None
 
 
-def test_constant_scores_say_why_there_is_no_correlation(three):
-    three.results["bad", "mine.csv"] = cell(np.ones(400), three.results["good", "mine.csv"].gold)
-    row = next(row for row in tabulate(three, Metric()).rows if row.model == "bad")
-    assert row.undefined == {"mine.csv": "undefined: all predictions are equal"}
-    assert "undefined: all predictions are equal" in markdown(tabulate(three, Metric()))
+def test_equal_gold_scores_are_named_as_the_reason(own_home, tmp_path):
+    file = tmp_path / "constant.csv"
+    file.write_text("sentence1,sentence2,score\na cat,a dog,3\na man,a boy,3\nsnow,ice,3\n")
+    grid = evaluate_grid(make_grid(["tfidf"], [str(file)]), ModelCache(own_home), own_home, UNWATCHED)
+    assert list(grid.failures.values()) == ["undefined: all gold scores are equal"]
 
 
 def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):
