@@ -36,7 +36,7 @@ CONFIDENCE = 0.9
 NEXT_TESTED = 1.05
 # The factor between the numbers of pairs above two thresholds at which the tests start afresh.
 NEXT_START = 4
-# The fewest pairs above a threshold whose precision is estimated.
+# The fewest pairs above a threshold whose precision is estimated, unless fewer match.
 LEAST_ABOVE = 20
 # The resamples of the pairs by which the number of missing pairs is estimated, and the share that it suffices for.
 FORECASTS, NINE_OF_TEN = 200, 0.9
@@ -91,6 +91,10 @@ class MatchScores:
         """The number of pairs that count as one independent pair, as they share sentences: at least 1."""
         return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
 
+    @property
+    def least_above(self) -> int:
+        return min(LEAST_ABOVE, int(self.matches.sum()))
+
     def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
         """The threshold of a criterion on these pairs; `NO_ESTIMATE` where none fulfils it.
 
@@ -112,7 +116,7 @@ class MatchScores:
 
     def reached(self, precision: float) -> Estimate:
         """The lowest threshold, of at least 20 pairs, with this precision on these pairs; `NO_ESTIMATE` for none."""
-        places = np.flatnonzero((self.curve.precision >= precision) & (self.curve.predicted >= LEAST_ABOVE))
+        places = np.flatnonzero((self.curve.precision >= precision) & (self.curve.predicted >= self.least_above))
         return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]])) if len(places) else NO_ESTIMATE
 
     def more_pairs(self, precision: float, seed: int = 0) -> int:
@@ -132,7 +136,9 @@ class MatchScores:
             shares = isotonic(self.scores[rows], self.matches[rows])[::-1].cumsum()[::-1] / above
             better = shares - precision
             error = z * np.sqrt(precision * (1 - precision)) + power * np.sqrt(shares * (1 - shares))
-            enough = np.where((better > 0) & (above >= LEAST_ABOVE), (error / np.maximum(better, 1e-9)) ** 2, np.inf)
+            enough = np.where(
+                (better > 0) & (above >= self.least_above), (error / np.maximum(better, 1e-9)) ** 2, np.inf
+            )
             needed.append(float((np.maximum(enough, _fewest(precision, (1 - CONFIDENCE) / 3)) * n / above).min()))
         reaching = np.sort([number for number in needed if number <= OUT_OF_REACH * n])
         if 2 * len(reaching) < FORECASTS:

@@ -55,7 +55,7 @@ class TestScores:
 
     def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
         html = answers.result([comparison()], [Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0))], gold=None)
-        assert "people gave 80% of such pairs between 2.4 and 3.7; fitted on STSb train" in html
+        assert "people gave 80% of such pairs between 2.4 and 3.7 (8 of 10 on STSb, 6 of 10 on other text)" in html
         assert "people gave" not in answers.result([comparison()], [CURVE], gold=None)
 
     def test_an_uncalibrated_model_has_no_scale(self):
