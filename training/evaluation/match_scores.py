@@ -136,9 +136,8 @@ class MatchScores:
             shares = isotonic(self.scores[rows], self.matches[rows])[::-1].cumsum()[::-1] / above
             better = shares - precision
             error = z * np.sqrt(precision * (1 - precision)) + power * np.sqrt(shares * (1 - shares))
-            enough = np.where(
-                (better > 0) & (above >= self.least_above), (error / np.maximum(better, 1e-9)) ** 2, np.inf
-            )
+            is_better = (better > 0) & (above >= self.least_above)
+            enough = np.where(is_better, (error / np.maximum(better, 1e-9)) ** 2, np.inf)
             needed.append(float((np.maximum(enough, _fewest(precision, (1 - CONFIDENCE) / 3)) * n / above).min()))
         reaching = np.sort([number for number in needed if number <= OUT_OF_REACH * n])
         if 2 * len(reaching) < FORECASTS:

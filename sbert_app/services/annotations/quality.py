@@ -144,10 +144,10 @@ def ceiling(project: Project) -> float | None:
     The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k − 1) r) (Spearman and
     Brown 1910). None where no two raters share ten pairs, or they do not agree.
     """
-    found = agreement(project)
-    between = [rho for rho, pairs in found.between.values() if pairs >= FEWEST_JUDGED and not np.isnan(rho)]
+    raters = agreement(project)
+    between = [rho for rho, pairs in raters.between.values() if pairs >= FEWEST_JUDGED and not np.isnan(rho)]
     r = float(np.mean(between)) if between else 0.0
-    k = sum(found.judged.values()) / max(len(mean_ratings(project)), 1)
+    k = sum(raters.judged.values()) / max(len(mean_ratings(project)), 1)
     return 100 * float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else None
 
 

@@ -67,9 +67,7 @@ class TestDifferences:
     def test_one_sentence_for_each_data_set_of_two_different_models(self, shipped):
         html = sts.differences(shipped, "tfidf", "glove", Metric())
         assert html.count("<li>") == len(shipped.data) + 1
-        assert re.search(
-            r"points better than GloVe average, 50 d on STSb \(95% [^;]+; paired bootstrap, corrected", html
-        )
+        assert re.search(r"points better than GloVe average, 50 d on STSb \(95% [^;]+; paired bootstrap", html)
         assert "two different models" in sts.differences(shipped, "tfidf", "tfidf", Metric())
         assert "Press <b>Measure</b>" in sts.differences(shipped, "tfidf", "glove", Metric("dot"))
         assert sts.differences(shipped, None, "tfidf", Metric()) == ""
@@ -83,10 +81,8 @@ def test_a_pair_is_escaped_and_its_note_is_kept():
 
 
 def test_slices_name_their_property_once_and_show_none_without_rho():
-    found = [
-        Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)),
-        Slice("negation", "in both", 3, None, "too few pairs"),
-    ]
+    few = Slice("negation", "in both", 3, None, "too few pairs")
+    found = [Slice("negation", "in neither", 20, Estimate(80.0, 70.0, 90.0)), few]
     html = error_analysis.slices(found)
     assert html.count("negation") == 1
     assert 'style="width:80.0%"' in html
