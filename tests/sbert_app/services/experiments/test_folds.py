@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.overlap import Overlap
 from training.errors import InputError
 
 
@@ -95,3 +97,14 @@ def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(f
     path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
     with pytest.raises(InputError, match="no column topic"):
         folds.split(path, None)
+
+
+def test_a_fold_is_not_tested_on_what_its_base_was_trained_on(file, experiments, monkeypatch):
+    read = Overlap("arguments.csv", "scored pairs", 60, 3, 3, None, frozenset({0, 3, 6}))
+    monkeypatch.setattr(folds, "overlap_with", lambda *_: read)
+    started = folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
+    assert [cell.plan.pairs for cell in started.cells] == [17, 20, 20]
+    assert len(load_data(started.record.runs[0].config["train_data"])) == 40
+    monkeypatch.setattr(folds, "overlap_with", lambda *_: replace(read, read=frozenset(range(40))))
+    with pytest.raises(InputError, match="too few are left to judge it by"):
+        folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
