@@ -20,7 +20,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.results.results import Comparison, Ranking, rank
+from sbert_app.services.results.results import Ranking, rank
 from sbert_app.services.store.documents import read_document
 from training.catalogue import DEFAULT_CROSS_ENCODER, asset
 from training.errors import InputError
@@ -260,10 +260,8 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
     means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
     values = {row.variant: row.values for row in rows}
 
-    def compare(a: str, b: str) -> Comparison | None:
+    def compare(a: str, b: str) -> tuple[float, float] | None:
         paired = Paired.of(values[a], values[b])
-        if paired is None or paired.p is None:
-            return None
-        return Comparison(1 - paired.p / 2 if paired.difference.mean > 0 else paired.p / 2, paired.p)
+        return None if paired is None or paired.p is None else (paired.difference.mean, paired.p)
 
     return rank(sorted(means, key=lambda name: -means[name]), compare)

@@ -143,16 +143,6 @@ def data_label(name: str) -> str:
     return DataName.parse(name).label
 
 
-class Comparison(NamedTuple):
-    """The confidence that the first of two systems is better, 1 − p / 2 of a two-sided test, and its p-value.
-
-    It is not the probability that one run of it is better than one of the other.
-    """
-
-    above: float
-    p_value: float
-
-
 class Standing(NamedTuple):
     """The bounds of the rank of a system, from 1. A ``tied`` system cannot be told apart from the first."""
 
@@ -165,6 +155,7 @@ class Standing(NamedTuple):
 class Ranking(NamedTuple):
     """Standings, best first, with the confidence that row > column, which is None where two cannot be compared.
 
+    The confidence is 1 − p / 2 of a two-sided test, not the probability that one run is better than one of the other.
     ``p_values`` are corrected by Holm's procedure over all pairs of systems; the better system comes first.
     """
 
@@ -184,12 +175,15 @@ class Ranking(NamedTuple):
         return [{**standing._asdict(), "above": dict(zip(names, row, strict=True))} for standing, row in rows]
 
 
-def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:
-    """The standing of each of ``names``, which are best first."""
+def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float] | None]) -> Ranking:
+    """The standing of each of ``names``, which are best first.
+
+    ``compare`` gives the lead of the first of two over the second, and the two-sided p-value.
+    """
     comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
-    p_values = holm({pair: comparison.p_value for pair, comparison in comparisons.items()})
+    p_values = holm({pair: p_value for pair, (_, p_value) in comparisons.items()})
     better = {
-        pair if comparisons[pair].above > 0.5 else pair[::-1] for pair, p_value in p_values.items() if p_value <= ALPHA
+        pair if comparisons[pair][0] > 0 else pair[::-1] for pair, p_value in p_values.items() if p_value <= ALPHA
     }
     standings = [
         Standing(
@@ -200,7 +194,7 @@ def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None])
         )
         for name in names
     ]
-    above = {pair: comparison.above for pair, comparison in comparisons.items()}
+    above = {pair: 1 - p_value / 2 if lead > 0 else p_value / 2 for pair, (lead, p_value) in comparisons.items()}
     above |= {pair[::-1]: 1 - confidence for pair, confidence in above.items()}
     return Ranking(standings, [[above.get((row, column)) for column in names] for row in names], p_values)
 
@@ -219,12 +213,9 @@ def rank_models(results: Results, data: str, metric: Metric, models: Sequence[st
     estimates = {model: results.estimate(model, data, metric, unread=True) for model in models or results.models}
     values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
     by_value = sorted(values, key=lambda name: -values[name])
-    return rank(by_value, lambda a, b: comparison_of(results.difference(a, b, data, metric)))
 
+    def compare(a: str, b: str) -> tuple[float, float] | None:
+        difference = results.difference(a, b, data, metric)
+        return None if difference is None else (difference.points, difference.p_value)
 
-def comparison_of(difference: Difference | None) -> Comparison | None:
-    """A paired bootstrap test as a comparison."""
-    if difference is None:
-        return None
-    half = difference.p_value / 2
-    return Comparison(1 - half if difference.points > 0 else half, difference.p_value)
+    return rank(by_value, compare)
