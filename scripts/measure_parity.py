@@ -33,7 +33,7 @@ def ours(steps: int, seed: int, folder: str, pool: int) -> None:
     batches.POOL = pool
     never = 10 * steps
     config = RunConfig("regression", max_steps=steps, seed=seed, eval_every=never, dtype="float32", warmup=WARMUP)
-    train(config, on_event=lambda _: None, folder=folder, eval_data="stsb:dev")
+    train(config, on_event=lambda _: None, folder=folder)
 
 
 def theirs(steps: int, seed: int, folder: str) -> None:

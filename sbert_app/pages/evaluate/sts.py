@@ -312,7 +312,9 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
             p_value = p_values.get((a, b), p_values.get((b, a)))
             on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
             sentences.append(difference.describe(first, second, on_data, p_value))
-    return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
+    is_measured = isinstance(results, ResultGrid)
+    template = "evaluate/templates/differences.html"
+    return render(template, same_model=a == b, sentences=sentences, is_measured=is_measured)
 
 
 def _notes(table: ResultTable) -> list[str]:
