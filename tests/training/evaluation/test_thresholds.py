@@ -131,7 +131,7 @@ class TestPrecision:
         assert hopes <= 6
 
     def test_what_is_not_sure_is_offered_as_such(self):
-        scores, matches = drawn(200)
+        scores, matches = drawn()
         sure, here = decide(scores, matches, ("precision=0.95",)).choices
         assert (sure.exists, sure.is_guaranteed) == (False, True)
         assert (here.exists, here.is_guaranteed) == (True, False)
