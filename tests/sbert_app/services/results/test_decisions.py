@@ -79,7 +79,7 @@ def test_tfidf_is_hardly_ever_taken_in_place_of_minilm():
         parts = {
             ModelName(model): shipped.results[ModelName(model)].select(rows) for model in ("all-MiniLM-L6-v2", "tfidf")
         }
-        taken += decide_results(parts, data.select(rows.tolist()), ("best-f1",)).to_take.model == models[1]
+        taken += decide_results(parts, data.select(rows.tolist()), ("best-f1",)).to_take.model == ModelName("tfidf")
     assert taken <= 2
 
 
