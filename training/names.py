@@ -17,6 +17,9 @@ stsb:dev                                         data: a built-in set and its sp
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it is not to be detected
 pairs.csv?columns=left,right,gold                a file, with its columns if they have other names
+pairs.csv?split=test                             the rows whose column split says so
+pairs.csv?scale=1-7                              with the scale of its scores
+pairs.csv?labels=similar:1,different:0           with the values of its labels
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -48,8 +51,9 @@ SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 # The name of data and its objective.
-_WITH_OBJECTIVE = re.compile(r"(.+(?<![?&]encoding)(?<![?&]columns))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
-_READ_AS = re.compile(r"(.+)\?((?:encoding|columns)=[^?&]*(?:&(?:encoding|columns)=[^?&]*)*)", re.DOTALL)
+READ_AS = "encoding", "columns", "split", "scale", "labels"
+_WITH_OBJECTIVE = re.compile(rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
+_READ_AS = re.compile(r"(.+)\?((?:{0})=[^?&]*(?:&(?:{0})=[^?&]*)*)".format("|".join(READ_AS)), re.DOTALL)
 # Written as %2B, … in the names of columns.
 _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
@@ -196,12 +200,18 @@ class DataName:
         encoding: the encoding of the text of a file; None detects it.
         objective: the objective of a run on this data; None is the run's.
         columns: the names of the columns of a file, separated by commas; None detects them.
+        rows: the split of a file that has a column of splits; None takes all rows.
+        scale: the lowest and the highest gold score of a file, such as 1-7; None detects them.
+        labels: the values of the labels of a file, such as similar:1,different:0; None detects them.
     """
 
     name: str
     encoding: str | None = None
     objective: str | None = None
     columns: str | None = None
+    rows: str | None = None
+    scale: str | None = None
+    labels: str | None = None
 
     @staticmethod
     def parse(text: DataName | str) -> DataName:
@@ -215,8 +225,8 @@ class DataName:
         if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
-        encoding, columns = (unquote(settings.get(key, "")).strip() or None for key in ("encoding", "columns"))
-        return DataName(read_as[1], encoding, objective, columns)
+        encoding, *others = (unquote(settings.get(key, "")).strip() or None for key in READ_AS)
+        return DataName(read_as[1], encoding, objective, *others)
 
     @staticmethod
     def parse_joined(text: str) -> tuple[DataName, ...]:
@@ -228,9 +238,17 @@ class DataName:
 
     def __str__(self) -> str:
         objective = f"={self.objective}" if self.objective else ""
-        columns = self.columns and _MARKS.sub(lambda mark: quote(mark[0]), self.columns)
-        settings = [f"{key}={value}" for key, value in (("encoding", self.encoding), ("columns", columns)) if value]
+        settings = [
+            f"{key}={_MARKS.sub(lambda mark: quote(mark[0]), value)}"
+            for key, value in zip(READ_AS, self.read_as, strict=True)
+            if value
+        ]
         return f"{self.name}{(settings and '?') or ''}{'&'.join(settings)}{objective}"
+
+    @property
+    def read_as(self) -> tuple[str | None, ...]:
+        """The settings of a file, in the order of `READ_AS`."""
+        return self.encoding, self.columns, self.rows, self.scale, self.labels
 
     @property
     def built_in(self) -> DataSet | None:
@@ -295,14 +313,14 @@ class DataName:
         is_dev = data_set is not None and not data_set.repo and self.split in ("", "dev")
         return f"{self.name.partition(':')[0]}:test" if is_dev else None
 
-    def absolute(self, encoding: str | None = None, columns: str | None = None) -> DataName:
+    def absolute(self, **settings: str | None) -> DataName:
         """The name for use in another folder: a file by its whole path, with these settings unless it has its own."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
             return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
         if not self.path.exists():
             return self
-        settings = {"encoding": self.encoding or encoding, "columns": self.columns or columns}
+        settings = {key: getattr(self, key) or value for key, value in settings.items()}
         return replace(self, name=str(self.path.absolute()), **settings)
 
 
@@ -311,9 +329,9 @@ def join_names(parts: tuple[DataName, ...]) -> str:
     return "+".join(map(str, parts))
 
 
-def absolute_names(text: str, encoding: str | None = None, columns: str | None = None) -> str:
+def absolute_names(text: str, **settings: str | None) -> str:
     """Joined names for use in another folder; files without settings of their own have these."""
-    return join_names(tuple(part.absolute(encoding, columns) for part in DataName.parse_joined(text)))
+    return join_names(tuple(part.absolute(**settings) for part in DataName.parse_joined(text)))
 
 
 def names_file(text: str) -> bool:

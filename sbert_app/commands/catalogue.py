@@ -60,7 +60,7 @@ def data(
         typer.Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."),
     ] = None,
     *,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
@@ -73,7 +73,7 @@ def data(
     from training.data.load import load_data
 
     with options.received(name) as source:
-        dataset = load_data(file.data(source) if file != options.FileOptions() else source, place)
+        dataset = load_data(file.data(source) if file != type(file)() else source, place)
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []

@@ -42,7 +42,7 @@ def evaluate(
         ),
     ] = None,
     model: _ModelOptions,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     threshold: options.Threshold = None,
     match_from: options.MatchFrom = 4.0,
     calibrate: Annotated[
@@ -65,7 +65,7 @@ def evaluate(
     if (data is None) == (argument is None):
         raise InputError("name the data to measure the model on, such as --data stsb:test")
     with options.received(data or argument or "") as received:
-        name = received if file == options.FileOptions() else file.data(received)
+        name = received if file == type(file)() else file.data(received)
         if calibrate is not None:
             _calibrate(name, calibrate, model, computing)
         else:

@@ -189,12 +189,11 @@ class _Matching:
     def check(self, table: OpenedTable, columns: PairColumns) -> None:
         """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
         from sbert_app.services.files.writers import WRITERS, check_output
-        from training.data.gold import LOOKED_AT, GoldColumn
         from training.evaluation.thresholds import FIXED
 
         for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
             check_output(path, WRITERS)
-        if self.criterion.kind != FIXED and GoldColumn.of(table.preview(LOOKED_AT), columns) is None:
+        if self.criterion.kind != FIXED and not (columns.score or columns.label):
             raise InputError(
                 f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, "
                 "such as --threshold 0.8"
@@ -219,7 +218,9 @@ class _Matching:
         except InputError as error:
             [output] = self.outputs.matched
             raise InputError(f"{error}; the scores without a column match are in {output}") from error
-        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, self.outputs)
+        return apply_threshold(
+            scored, summary.columns, summary.added["cosine"], threshold, self.outputs, gold=summary.gold
+        )
 
 
 @options.grouped
@@ -239,7 +240,7 @@ def score(
     cross_encoder: Annotated[
         str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
         Path | None,
@@ -285,7 +286,7 @@ def _score(
     output: Path,
     model: options.ModelOptions,
     cross_encoder: str | None,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     applied: _Matching | None,
     computing: options.Computing,
 ) -> None:
@@ -312,6 +313,8 @@ def _score(
                 picked,
                 Watch.of(bar, should_stop),
                 criteria=(str(applied.criterion),) if applied else CRITERIA,
+                scale=file.scale,
+                labels=file.labels,
             )
             if summary.stopped_at is not None:
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")

@@ -235,7 +235,7 @@ class ScoreJobs:
         names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
         csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
         outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), job.summary.added["cosine"]
-        return apply_threshold(scored[0], job.summary.columns, cosine, threshold, outputs, watch)
+        return apply_threshold(scored[0], job.summary.columns, cosine, threshold, outputs, watch, job.summary.gold)
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_duration, json_values
-from training.data.gold import NUMBER, matches_of
+from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns
 from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval
 from training.evaluation.metrics import pearson, spearman
@@ -123,8 +123,8 @@ class ReportBuilder:
         block = np.stack([first_row + rows, cosine[rows], gold[rows], cross[rows], self._keep(texts, rows)], axis=1)
         self._sample[places] = block
 
-    def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
-        """The report on all rows so far, with the kind of a `GoldColumn` and the criteria of `decide`."""
+    def finish(self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
+        """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
         sample = self._sample[: min(self._count, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
@@ -141,7 +141,7 @@ class ReportBuilder:
             scatter=self._scatter(gold),
             gold_disagreements=self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
-            decision=_decision(gold[:, COSINE], gold[:, GOLD], gold_kind, criteria),
+            decision=None if reading is None else _decision(gold[:, COSINE], gold[:, GOLD], reading, criteria),
         )
 
     def _choose(self, count: int) -> np.ndarray:
@@ -199,12 +199,14 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
     )
 
 
-def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequence[str]) -> DataDecision | None:
+def _decision(
+    cosine: np.ndarray, gold: np.ndarray, reading: GoldColumn, criteria: Sequence[str]
+) -> DataDecision | None:
     """The thresholds by at most `DECIDED` rows; None where the gold scores do not say which rows match."""
     if len(gold) > DECIDED:
         rows = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
         cosine, gold = cosine[rows], gold[rows]
-    matches = matches_of(gold, kind)
+    matches = reading.matches(gold)
     return None if matches is None else DataDecision("cosine", matches[1], decide(cosine, matches[0], criteria))
 
 
@@ -222,6 +224,7 @@ class ScoreSummary:
         stopped_at: the last row that was scored, if the task was stopped.
         notes: the first rows that have a note.
         head: the first scored rows, by column.
+        gold: the reading of the gold column.
     """
 
     source: str
@@ -247,6 +250,7 @@ class ScoreSummary:
     notes: list[tuple[int, str]] = field(default_factory=list)
     head: dict[str, list[Any]] = field(default_factory=dict)
     report: ScoreReport | None = None
+    gold: GoldColumn | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain JSON values, NaN as null."""

@@ -27,7 +27,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
-from training.data.gold import NUMBER, GoldColumn
+from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
@@ -57,6 +57,8 @@ def score_file(
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
     is_block: bool = False,
+    scale: str | None = None,
+    labels: str | None = None,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -71,6 +73,8 @@ def score_file(
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
         is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
             raises `Stopped`, leaves no outputs.
+        scale: the lowest and the highest gold score: "1-7"; None to find out.
+        labels: the values of labels: "similar:1,different:0"; None to go by their names.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
@@ -87,7 +91,11 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in kinds},
         remarks=list(table.remarks),
+        # A block can be read only once.
+        gold=None if is_block else GoldColumn.in_table(table, pair_columns, scale, labels),
     )
+    if summary.gold and summary.gold.note:
+        summary.remarks.append(f"{summary.gold.note}.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     writers = open_writers(outputs, table.path, table.fields(), types)
     scoring = _Scoring(table, PairScorer(encoder, cross_encoder), summary, writers, watch)
@@ -103,8 +111,6 @@ class _Scoring:
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
-        # A table may be read only once, so the first rows decide.
-        self.gold: GoldColumn | None = None
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
@@ -133,8 +139,7 @@ class _Scoring:
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
             summary.language = "" if builder is None else self._language()
-            kind = self.gold.kind if self.gold else NUMBER
-            summary.report = None if builder is None else builder.finish(kind, criteria)
+            summary.report = None if builder is None else builder.finish(summary.gold, criteria)
         for writer in self.writers:
             writer.finish()
         summary.outputs = [str(writer.path) for writer in self.writers]
@@ -172,15 +177,13 @@ class _Scoring:
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
         summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
-        if not summary.rows:
-            self.gold = GoldColumn.of(chunk, summary.columns)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
         for row in sorted(set(range(len(chunk))).difference(complete)):
             missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = (None, {}) if self.gold is None else self.gold.read(chunk.rows[self.gold.name])
+        gold, bad_gold = (None, {}) if summary.gold is None else summary.gold.read(chunk.rows[summary.gold.name])
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 

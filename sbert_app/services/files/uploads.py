@@ -19,7 +19,8 @@ from pathlib import Path
 from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
 from training.atomic import replace_file
 from training.data.gold import is_label_column
-from training.data.tables.columns import as_text, guess_sentences, guess_target, normalize_name, roles_of
+from training.data.tables.columns import as_text, normalize_name, roles_of
+from training.data.tables.guess import guess_sentences, guess_target
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
 from training.errors import InputError
 
