@@ -250,6 +250,9 @@ def score(
         Path | None,
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
+    keep_unknown: Annotated[
+        bool, typer.Option("--keep-unknown", help="Score sentences of which the model knows no token, too.")
+    ] = False,
     pipe: options.Pipe,
     parts: PartsOptions,
     computing: options.Computing,
@@ -278,7 +281,7 @@ def score(
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
         applied = _Matching.of(threshold, Path(output_path), groups, deduplicated)
-        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing)
+        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing, keep_unknown)
 
 
 def _score(
@@ -289,6 +292,7 @@ def _score(
     file: options.PairFileOptions,
     applied: _Matching | None,
     computing: options.Computing,
+    keep_unknown: bool,
 ) -> None:
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
@@ -315,6 +319,7 @@ def _score(
                 criteria=(str(applied.criterion),) if applied else CRITERIA,
                 scale=file.scale,
                 labels=file.labels,
+                keep_unknown=keep_unknown,
             )
             if summary.stopped_at is not None:
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")

@@ -116,6 +116,8 @@ class ScoreJobs:
         self._tasks, self._places = TaskRunner(), threading.Semaphore(AT_ONCE)
         self._of_visitors, self._starting = Quota(MOST_OF_ONE), threading.Lock()
         self._is_closing = False
+        # The id of the copy of the job that ships.
+        self._adopted = ""
 
     def close(self) -> None:
         """Stop all jobs as the process ends, and wait for them; they are interrupted, with no file half-written."""
@@ -139,7 +141,18 @@ class ScoreJobs:
         return job
 
     def adopt(self, scored: Path, source: Path) -> ScoreJob:
-        """Create a copy of a job that ships, the folder ``scored`` and its file. InputError if it cannot be copied."""
+        """The copy of a job that ships, the folder ``scored`` and its file, which all visitors read.
+
+        InputError if it cannot be copied.
+        """
+        with self._starting:
+            with suppress(InputError):
+                return self._record(self._adopted)
+            job = self._copy(scored, source)
+            self._adopted = job.id
+            return job
+
+    def _copy(self, scored: Path, source: Path) -> ScoreJob:
         job = self.open(source)
         try:
             shutil.copytree(scored, job.folder, dirs_exist_ok=True)
@@ -232,6 +245,9 @@ class ScoreJobs:
         if job.summary is None or not scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
+        if job_id == self._adopted:
+            # Others read it meanwhile, perhaps with another threshold.
+            job = self._copy(job.folder, job.path)
         names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
         csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
         outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), job.summary.added["cosine"]

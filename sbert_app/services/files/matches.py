@@ -111,7 +111,7 @@ def apply_threshold(
 ) -> MatchSummary:
     """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
 
-    ``gold`` is the reading of its gold column, by which false matches are counted.
+    ``gold`` is the reading of its gold column, by which false matches are counted; None to find out.
     InputError if an output cannot be written.
     """
     sentences = (columns.sentence1, columns.sentence2)
@@ -119,7 +119,7 @@ def apply_threshold(
     column = free_name("match", table.columns)
     matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
     with discarded_on_error(matched):
-        judged = _Judged(columns, gold)
+        judged = _Judged(columns, gold or GoldColumn.in_table(table, columns))
         keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
         for writer in matched:
             writer.finish()

@@ -217,6 +217,8 @@ class ScoreSummary:
     Attributes:
         added: the names in the outputs of the columns cosine, cross_encoder and note.
         malformed: the rows that the reader repaired.
+        unknown: the rows with a sentence in which the model knows no token.
+        unscored: the rows that have text and no score, because a sentence is unknown or its vector not finite.
         truncated: the rows with a sentence whose end a model has not read.
         language: that of the first rows, if the model was made for another one.
         encoded: the sentences that went through the encoder, without repeated ones.
@@ -240,6 +242,8 @@ class ScoreSummary:
     bad_gold: int = 0
     malformed: int = 0
     truncated: int = 0
+    unknown: int = 0
+    unscored: int = 0
     language: str = ""
     encoded: int = 0
     guarded: int = 0
@@ -263,9 +267,11 @@ class ScoreSummary:
             "without text": self.missing_text,
             "with a gold score or label that is not understood": self.bad_gold,
             "malformed": self.malformed,
+            "without a token that the model knows": self.unknown,
+            "without a finite score": self.unscored - self.unknown,
             "cut, as they are longer than the model reads": self.truncated,
         }
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count > 0)
 
     @property
     def sentence(self) -> str:

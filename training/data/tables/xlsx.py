@@ -66,30 +66,12 @@ MAIN = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 # Stands for _x005F_, an underscore that is none of an escape such as _x000D_.
 UNDERSCORE = "\ue05f"
 NO_VALUE = "a formula without a stored value: open the file in Excel and save it"
-# Formats in which each computer shows the date of its country.
 ISO_FORMAT = "yyyy-mm-dd h:mm:ss"
+# Formats in which each computer shows the date of its country.
 LOCALE_FORMATS = ("mm-dd-yy", "m/d/yy h:mm", "General")
-# i is an hour of twelve, n a minute.
-DATE_PARTS = {
-    "yyyy": "%Y",
-    "yy": "%y",
-    "mmmm": "%B",
-    "mmm": "%b",
-    "mm": "%m",
-    "m": "%m",
-    "dddd": "%A",
-    "ddd": "%a",
-    "dd": "%d",
-    "d": "%d",
-    "hh": "%H",
-    "h": "%H",
-    "ii": "%I",
-    "i": "%I",
-    "n": "%M",
-    "ss": "%S",
-    "s": "%S",
-    "am/pm": "%p",
-}
+# n is a minute.
+_DATES = "yyyy=%Y yy=%y mmmm=%B mmm=%b mm=%m m=%m dddd=%A ddd=%a dd=%d d=%d hh=%H h=%H n=%M ss=%S s=%S"
+DATE_PARTS = dict(pair.split("=") for pair in _DATES.split())
 
 
 class UnknownSheetError(InputError):
@@ -207,13 +189,11 @@ def _date(value: datetime, number_format: str) -> str:
         return value.isoformat(" ").removesuffix(" 00:00:00")
     # m is the minute after an hour and before a second.
     text = re.sub(r"(h+\W?)m+|m+(?=\W?s)", lambda match: f"{match[1] or ''}n", text)
-    parts = re.findall(r"am/pm|y+|m+|d+|h+|s+|.", text.replace("h", "i") if "am/pm" in text else text)
-    return "".join(_date_part(value, part) for part in parts)
-
-
-def _date_part(value: datetime, part: str) -> str:
-    shown = value.strftime(DATE_PARTS[part]) if part in DATE_PARTS else part
-    return shown.lstrip("0") or "0" if part in ("d", "m", "h", "i") else shown
+    parts = []
+    for part in re.findall(r"y+|m+|d+|h+|s+|.", text.replace("am/pm", "").strip()):
+        shown = value.strftime(DATE_PARTS[part]) if part in DATE_PARTS else part
+        parts.append(shown.lstrip("0") or "0" if part in "dmh" else shown)
+    return "".join(parts)
 
 
 @contextmanager
