@@ -347,9 +347,12 @@ def _matches_text(matches: MatchSummary) -> str:
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """The lines of a report's agreements, one for each two kinds of scores."""
+    """The lines of a report's agreements: with labels, and one for each two kinds of scores."""
     pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
     lines = []
+    if report and report.decision:
+        average = report.decision.decision.average_precision.value
+        lines.append(f"cosine and matches: average precision ×100 {100 * average:.2f}; {report.decision.meaning}")
     for field, what in pairs:
         if (agreement := getattr(report, field, None)) is not None:
             low, high = agreement.spearman_interval

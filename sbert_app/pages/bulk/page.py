@@ -31,6 +31,7 @@ from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
 from training.catalogue import DEFAULT_MODEL, asset
+from training.data.gold import NUMBER
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
@@ -375,7 +376,7 @@ class _Page:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures.histogram(report), visible=True)
-        if report and report.scatter:
+        if report and report.scatter and not (summary.gold and summary.gold.kind != NUMBER):
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}

@@ -18,15 +18,17 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.files.report import Correlation, ScoreSummary
+from sbert_app.services.files.report import Correlation, ScoreReport, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
 from sbert_app.services.results.results import STATISTICS
 from training.catalogue import read_asset
+from training.data.gold import NUMBER
 from training.data.tables.columns import PairColumns, normalize_name
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
+from training.evaluation.thresholds import BEST_F1, Estimate
 
 # The characters of a cell and of a note on the page.
 LONGEST_TEXT, LONGEST_NOTE = 500, 300
@@ -101,7 +103,10 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    if report.cosine_gold:
+    if report.decision and summary.gold and summary.gold.kind != NUMBER:
+        average, best = report.decision.decision.average_precision, report.decision.decision.choice(BEST_F1)
+        cards = [_share_card("Average precision", average, report), _share_card("Best F1", best.f1, report)]
+    elif report.cosine_gold:
         cards += [_card("Cosine and gold score", report.cosine_gold, statistic) for statistic in STATISTICS]
     if report.cross_gold:
         cards.append(_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
@@ -172,6 +177,14 @@ def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> 
     interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
     foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
     return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot
+
+
+def _share_card(title: str, share: Estimate, report: ScoreReport) -> tuple[str, str, str, str]:
+    interval = ""
+    if share.low == share.low:
+        interval = f"95% interval {format_number(share.low * 100, 1)} to {format_number(share.high * 100, 1)} · "
+    rows = format_count(report.decision.decision.n if report.decision else 0, "row")
+    return title, format_number(share.value * 100, 1), "cosine and label ×100", f"{interval}{rows}"
 
 
 class Duplicates:

@@ -64,19 +64,19 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
             repeated += same[1:]
     noun = data.kind if data.kind == SENTENCES else "rows"
     what = "scores" if data.kind == SCORED else "labels"
-    found = {
+    faults = {
         f"{noun} whose equals have other {what}": conflicts,
         f"{noun} that repeat an earlier one": repeated,
         "rows of a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
     }
     for name, other in (others or {}).items():
         evaluated = {frozenset(map(folded, row)) for row in zip(*other.columns, strict=True)}
-        found[f"{noun} that are in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
+        faults[f"{noun} that are in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
     if model is not None:
         texts = list(dict.fromkeys(text for column in data.columns for text in column))
         unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}
-        found[f"{noun} with text of which {model.name} knows no token"] = _rows_with(data, unknown)
-    findings = [Finding(what, [data.rows[at] for at in sorted(places)]) for what, places in found.items() if places]
+        faults[f"{noun} with text of which {model.name} knows no token"] = _rows_with(data, unknown)
+    findings = [Finding(what, [data.rows[at] for at in sorted(places)]) for what, places in faults.items() if places]
     if isinstance(model, Encoder) and model.max_length:
         lengths = zip(texts, model.tokenize(texts), strict=True)
         cut = _rows_with(data, {text for text, ids in lengths if len(ids) >= model.max_length})

@@ -191,8 +191,8 @@ def _date(value: datetime, number_format: str) -> str:
     text = re.sub(r"(h+\W?)m+|m+(?=\W?s)", lambda match: f"{match[1] or ''}n", text)
     parts = []
     for part in re.findall(r"y+|m+|d+|h+|s+|.", text.replace("am/pm", "").strip()):
-        shown = value.strftime(DATE_PARTS[part]) if part in DATE_PARTS else part
-        parts.append(shown.lstrip("0") or "0" if part in "dmh" else shown)
+        text = value.strftime(DATE_PARTS[part]) if part in DATE_PARTS else part
+        parts.append(text.lstrip("0") or "0" if part in "dmh" else text)
     return "".join(parts)
 
 
@@ -251,7 +251,7 @@ def _usual(xml: bytes) -> bytes:
 
 
 def _check_archive(path: Path) -> frozenset[str]:
-    """What the workbook has of `ODDITIES`.
+    """The `ODDITIES` of a workbook.
 
     InputError for another archive, and for a workbook that unpacks to more than memory or a cell can hold.
     """
