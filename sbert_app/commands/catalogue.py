@@ -13,6 +13,7 @@ from sbert_app.formats import format_bytes
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
 from training.errors import InputError
+from training.names import DataName
 
 # These have no weights to be fetched.
 ALWAYS = (TFIDF, BM25)
@@ -97,10 +98,10 @@ def data(
         others = {against: load_data(against, place, split="test")} if against else {}
         findings = examine(dataset, open_model(model, home=place) if model else None, others)
         if clean is not None:
-            path, own = file.of(source)
-            if not Path(path).is_file():
+            read = DataName.parse(source)
+            if not read.path.is_file():
                 raise InputError(f"{name} is no file, so there is nothing to write --clean from")
-            rows = write_clean(open_table(path, own.encoding), clean, dataset, findings)
+            rows = write_clean(open_table(read.path, read.encoding or file.encoding), clean, dataset, findings)
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []

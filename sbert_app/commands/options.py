@@ -148,6 +148,8 @@ class FileOptions:
         # In a URL there may be an equals sign.
         if data.objective is not None:
             return source, self
+        if data.rows is not None:
+            raise InputError(f"all rows of a file are taken here; leave out ?split={data.rows}")
         own = {field.name: getattr(data, field.name) or getattr(self, field.name) for field in fields(self)}
         return data.name, replace(self, **own)
 

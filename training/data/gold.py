@@ -51,7 +51,7 @@ ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
 OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
-_SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|:|to)\s*([+-]?[\d.]+)")
+_SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
 
 
 def label_text(cell: Any) -> str:

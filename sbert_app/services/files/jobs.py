@@ -64,6 +64,8 @@ class ScoreRequest:
     cross_encoder: str | None = None
     formats: tuple[str, ...] = (".csv", ".parquet")
     criteria: tuple[str, ...] = CRITERIA
+    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find out.
+    read_as: str = ""
 
     @property
     def path(self) -> Path:
@@ -313,7 +315,10 @@ class ScoreJobs:
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring, columns = watch.stage("Scoring"), request.columns
-            return score_file(request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria)
+            read_as = {"labels" if ":" in request.read_as else "scale": request.read_as or None}
+            return score_file(
+                request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria, **read_as
+            )
 
     def _save(self, job: ScoreJob) -> None:
         """Save a record, unless the job was deleted meanwhile, or ends with the process and is interrupted."""
