@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.gold import NUMBER, GoldColumn, label_text
+from training.data.gold import ENTAILMENT, NUMBER, GoldColumn, label_text
 from training.data.tables.columns import (
     SPLIT,
     SPLIT_NAMES,
@@ -368,9 +368,12 @@ def parse_dataset(
             row, problem = next(iter(bad.items()))
             raise InputError(f"{name}, row {data.rows[row]:,}, {problem}")
         return replace(data, scores=gold.gold(values).tolist())
+    row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
     label_names = gold.label_names
+    if gold.kind != ENTAILMENT:
+        label_names = tuple(label for label in label_names if label in set(row_labels))
     number = {label: at for at, label in enumerate(label_names)}
-    return replace(data, labels=[number[gold.names[label_text(cell)]] for cell in gold_cells], label_names=label_names)
+    return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
 
 
 def _as_list(cells: Iterable[Any], column: str) -> list[Any]:

@@ -35,15 +35,15 @@ from training.errors import InputError
 TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
-MISSING = ("", "-", "nan", "none", "null", "na", "n/a")
+MISSING = ("", "-", "nan", "none", "null")
 # A number beyond this is no score.
 LARGEST = 1e6
 # More labels are no classes but something else, such as sentences.
 MOST_LABELS = 1_000
 # Different cells that are held at a time.
 MOST_DISTINCT = 20_000
-# So many different whole numbers in a column of labels are grades and no classes.
-GRADES = 4
+# So many different whole numbers in a column of labels, or one so high, are grades and no classes.
+GRADES, TOP_CLASS = 4, 20
 # The highest grade that begins at 0 beside a query.
 TOP_GRADE = 4
 
@@ -164,10 +164,10 @@ class GoldColumn:
         if "-1" in numbers and others and min(others) >= 0 and (max(others) > 1 or (role in LABELS and 0 in others)):
             texts, missing = texts - {"-1"}, (*MISSING, "-1")
             del numbers["-1"]
-        words = texts - numbers.keys()
-        nli = {text: OTHER_NLI_NAMES.get(text, text) for text in texts}
-        if texts and set(nli.values()) <= set(NLI_LABELS):
-            return cls._inference(name, nli, missing)
+        words = {text for text in texts if parse_number(text) is None}
+        nli = {text: label for text in sorted(texts) if (label := OTHER_NLI_NAMES.get(text, text)) in NLI_LABELS}
+        if nli and not any(side_of(text) is not None for text in texts - nli.keys()):
+            return cls._inference(name, {label: label for label in NLI_LABELS} | nli, missing)
         could_be_nli = role in LABELS and not has_query and texts == set(NLI_NAMES)
         if could_be_nli or (is_nli and texts <= set(NLI_NAMES) and "2" in texts):
             return cls._inference(name, {text: NLI_NAMES[text] for text in sorted(texts)}, missing, is_numbered=True)
@@ -176,7 +176,8 @@ class GoldColumn:
         else:
             values = set(numbers.values())
             are_two = values <= {0, 1} or values == {-1, 1}
-            are_classes = role in LABELS and len(values) < GRADES and not any(value % 1 for value in values)
+            are_whole = not any(value % 1 for value in values)
+            are_classes = role in LABELS and are_whole and len(values) < GRADES and max(values, default=0) <= TOP_CLASS
             is_label = role not in SCORES and bool(values) and (are_two or (are_classes and not has_query))
         if is_label:
             return cls._labels(name, texts, missing, is_nli)
@@ -228,7 +229,7 @@ class GoldColumn:
             text = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
         elif is_nli and texts <= {"0", "1"}:
             text += "; ?labels=0:1,1:0 reads them the other way round"
-        values = {label: float(label in matches) if matches else math.nan for label in texts}
+        values = {label: float(label in matches) if matches else math.nan for label in sorted(texts)}
         names = {label: label for label in texts}
         return cls(name, LABEL, None, values, names, missing, False, text, meaning)
 
@@ -280,11 +281,11 @@ class GoldColumn:
         values, bad = np.full(len(cells), math.nan), {}
         for row, cell in enumerate(cells):
             text = label_text(cell)
-            if as_text(cell) is None or text in self.missing:
+            if as_text(cell) is None or (text == "-1" and text in self.missing):
                 continue
             value = _score(cell) if self.values is None else self.values.get(text)
             if value is None:
-                wrong = "is not a number" if self.values is None else f"is none of {', '.join(sorted(self.values))}"
+                wrong = "is not a number" if self.values is None else f"is none of {', '.join(self.values)}"
                 bad[row] = bad_number(self.name, cell).replace("is not a number", wrong)
             elif self.scale and not self.scale[0] <= value <= self.scale[1]:
                 bad[row] = f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"

@@ -101,7 +101,7 @@ def score_file(
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    if splits := split_column(table):
+    if not is_block and (splits := split_column(table)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     writers = open_writers(outputs, table.path, table.fields(), types)

@@ -50,11 +50,12 @@ def test_a_file_has_one_reading_and_so_one_figure(tmp_path, cells):
     path = tmp_path / "pairs.csv"
     rows = [("A cat.", "A cat."), ("A dog.", "Rain."), ("The sun.", "The moon.")]
     lines = [f"{a},{b},{cell}" for (a, b), cell in zip(rows, cells, strict=True)]
-    path.write_text("s1,s2,label\n" + "\n".join(lines) + "\n")
+    name = "score" if cells[0] in (5, "") else "label"
+    path.write_text(f"s1,s2,{name}\n" + "\n".join(lines) + "\n")
     gold = score_file(path, [tmp_path / "scored.csv"], BagEncoder()).gold
     values, bad = gold.read(cells)
     if bad:
-        with pytest.raises(InputError, match=r"row 3, column label: '1e308' is not a number"):
+        with pytest.raises(InputError, match=r"row 3, column score: '1e308' is not a number"):
             load_data(str(path))
         return
     data = load_data(str(path))
