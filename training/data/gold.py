@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,10 +91,10 @@ def scale_of(low: float, high: float, is_whole: bool = False, has_query: bool = 
 def parse_scale(text: str) -> tuple[float, float]:
     """The ends of a scale such as "1-7" or "-3..3". InputError for any other text."""
     match = _SCALE.fullmatch(text.strip())
-    ends = [parse_number(end) for end in match.groups()] if match else []
-    if len(ends) != 2 or ends[0] is None or ends[1] is None or ends[0] >= ends[1]:
+    low, high = (parse_number(match[1]), parse_number(match[2])) if match else (None, None)
+    if low is None or high is None or low >= high:
         raise InputError(f"{text[:60]!r} is no scale; write its lowest and its highest score, such as 1-7 or -1..1")
-    return ends[0], ends[1]
+    return low, high
 
 
 def parse_labels(text: str) -> dict[str, float]:
@@ -215,7 +215,7 @@ class GoldColumn:
         return cls(name, ENTAILMENT, None, values, names, missing, not is_numbered, text, meaning)
 
     @classmethod
-    def _labels(cls, name: str, texts: Collection[str], missing: tuple[str, ...], is_nli: bool) -> GoldColumn:
+    def _labels(cls, name: str, texts: set[str], missing: tuple[str, ...], is_nli: bool) -> GoldColumn:
         if len(texts) > MOST_LABELS:
             raise InputError(
                 f"{name} has {len(texts):,} different labels, the first {min(texts)[:40]!r}; a label is one of "
@@ -325,7 +325,9 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
         if as_text(cell) is not None and (text := label_text(cell)) not in MISSING:
             texts.add(text)
             if len(texts) > MOST_DISTINCT:
-                numbers = sorted((text for text in texts if _score(text) is not None), key=_score)
+                numbers = sorted(
+                    (text for text in texts if _score(text) is not None), key=lambda text: _score(text) or 0.0
+                )
                 texts = texts.difference(numbers[MOST_LABELS:-MOST_LABELS])
     return texts
 

@@ -91,8 +91,8 @@ class _Page:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         self.columns = ColumnPicker("column")
-        how = {"label": "Read scores or labels as", "placeholder": "as they are; or 1-7; or yes:1, no:0"}
-        self.read_as = gr.Textbox(**how, max_lines=1, visible=False, elem_id="read-as")
+        label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
+        self.read_as = gr.Textbox(label=label, placeholder=example, max_lines=1, visible=False, elem_id="read-as")
         title = _models(DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
         with gr.Accordion(title, open=False, elem_id="bulk-models") as self.models:
             self.model, self.pooling = model_and_pooling(services, "bulk")

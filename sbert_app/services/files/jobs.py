@@ -315,9 +315,17 @@ class ScoreJobs:
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring, columns = watch.stage("Scoring"), request.columns
-            read_as = {"labels" if ":" in request.read_as else "scale": request.read_as or None}
+            read_as, names_labels = request.read_as or None, ":" in request.read_as
             return score_file(
-                request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria, **read_as
+                request.source,
+                outputs,
+                encoder,
+                cross_encoder,
+                columns,
+                scoring,
+                request.criteria,
+                scale=None if names_labels else read_as,
+                labels=read_as if names_labels else None,
             )
 
     def _save(self, job: ScoreJob) -> None:

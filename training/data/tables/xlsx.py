@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -130,7 +130,7 @@ def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None)
     if any(note == NO_VALUE for _, note, _ in heads[sheet]):
         remarks.append("Some cells are formulas without a stored value: open the file in Excel and save it.")
     rows = max(estimates[sheet] - header, 1)
-    sheets = {"sheet": sheet, "sheets": tuple(heads), "is_default_sheet": sheet == default}
+    sheets: dict[str, Any] = {"sheet": sheet, "sheets": tuple(heads), "is_default_sheet": sheet == default}
     return XlsxTable(path, columns, rows, tuple(remarks), header, oddities, heads[sheet][header:], **sheets)
 
 
@@ -218,7 +218,7 @@ def _workbook(path: Path, is_odd: bool, with_formulas: bool = False) -> Iterator
 
 
 @contextmanager
-def _formulas(path: Path, sheet: str, oddities: Collection[str]) -> Iterator[Iterator[Sequence[Any]]]:
+def _formulas(path: Path, sheet: str, oddities: frozenset[str]) -> Iterator[Iterator[Sequence[Any]]]:
     """The rows of a sheet with formulas in place of their values; nothing where the workbook has none."""
     if FORMULA not in oddities:
         yield iter(())
