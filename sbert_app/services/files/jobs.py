@@ -243,8 +243,9 @@ class ScoreJobs:
         InputError if there is no such job, it is not scored, or there is no room.
         """
         job = self.get(job_id)
-        scored = [Path(path) for path in (job.summary.outputs if job.summary else ()) if path.endswith(".parquet")]
-        if job.summary is None or not scored:
+        summary = job.summary
+        scored = [Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")]
+        if summary is None or not scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
         if job_id == self._adopted:
@@ -252,8 +253,8 @@ class ScoreJobs:
             job = self._copy(job.folder, job.path)
         names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
         csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
-        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), job.summary.added["cosine"]
-        return apply_threshold(scored[0], job.summary.columns, cosine, threshold, outputs, watch, job.summary.gold)
+        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), summary.added["cosine"]
+        return apply_threshold(scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold)
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)
