@@ -157,7 +157,7 @@ class ScoreJobs:
     def _copy(self, scored: Path, source: Path) -> ScoreJob:
         job = self.open(source)
         try:
-            shutil.copytree(scored, job.folder, dirs_exist_ok=True)
+            shutil.copytree(scored, job.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("input"))
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
