@@ -60,6 +60,10 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
     assert shown[page.duplicates.threshold] == 0.75
     applied = page.duplicates.find(Watch(), shown[page.job], 0.75)
     assert "of 58 pairs match" in applied[page.duplicates.tab.status]
+    # A further look makes no further job.
+    files = set(page.jobs.files())
+    assert merged(page.visit(DEFAULT_MODEL, "mean", "none", [], query))[page.job] == shown[page.job]
+    assert set(page.jobs.files()) == files
 
 
 def test_a_file_is_kept_scored_and_found_again(page, pairs):
