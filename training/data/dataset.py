@@ -21,11 +21,9 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.gold import ENTAILMENT, NUMBER, GoldColumn, label_text
+from training.data.gold import NUMBER, GoldColumn, label_text
 from training.data.tables.columns import (
-    SPLIT,
     SPLIT_NAMES,
-    Cells,
     as_text,
     canonical_names,
     listed,
@@ -168,12 +166,12 @@ class Dataset:
         splits = split_column(table)
         if split and splits is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
-        cells = table.in_memory(names | ({splits: SPLIT} if splits else {}))
+        cells = table.in_memory(names | ({splits: "split"} if splits else {}))
         own_names = {role: column for column, role in names.items()}
         data = parse_dataset(name, cells, str(table.path), table.remarks, own_names, scale, labels)
         if splits is None:
             return data
-        of_rows = [label_text(cells[SPLIT][row - 1]) for row in data.rows]
+        of_rows = [label_text(cells["split"][row - 1]) for row in data.rows]
         if split is None:
             counts = ", ".join(f"{count:,} {value}" for value, count in Counter(of_rows).items())
             return data.with_note(f"the column {splits} holds {counts}: all rows are read; ?split= takes one")
@@ -302,7 +300,7 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
-def used_columns(name: str, columns: Sequence[str], rows: Cells | None = None) -> dict[str, str]:
+def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
     """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
 
     InputError if no form fits; it lists the columns.
@@ -369,9 +367,7 @@ def parse_dataset(
             raise InputError(f"{name}, row {data.rows[row]:,}, {problem}")
         return replace(data, scores=gold.gold(values).tolist())
     row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
-    label_names = gold.label_names
-    if gold.kind != ENTAILMENT:
-        label_names = tuple(label for label in label_names if label in set(row_labels))
+    label_names = gold.label_names(row_labels)
     number = {label: at for at, label in enumerate(label_names)}
     return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
 

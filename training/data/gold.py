@@ -252,18 +252,11 @@ class GoldColumn:
         text = f"scores {_stretched(*scale)}" + (f"; ?scale={other} reads them otherwise" if other else "")
         return cls(name, NUMBER, scale, missing=missing, is_sure=scale == (0, TOP_SCORE) and not other, read_as=text)
 
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of labels: those of inference in the Hub's order, numbers by their size, others sorted."""
-        names = set(self.names.values())
-        if names <= set(NLI_LABELS):
+    def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
+        """The names of these labels: those of inference in the Hub's order, numbers by their size, others sorted."""
+        if self.kind == ENTAILMENT:
             return NLI_LABELS
-        return tuple(sorted(names, key=lambda text: (parse_number(text) is None, parse_number(text) or 0, text)))
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether the cells have values: no label of an unknown meaning has one."""
-        return self.values is None or not any(map(math.isnan, self.values.values()))
+        return tuple(sorted(set(labels), key=lambda text: (parse_number(text) is None, parse_number(text) or 0, text)))
 
     @property
     def note(self) -> str:
