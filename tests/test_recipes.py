@@ -87,7 +87,7 @@ config = RunConfig(
     "absolute-error", base="scratch:1x32", train_data="pairs.csv", eval_data="pairs.csv", max_steps=20, batch_size=4,
     learning_rate=3e-3, dtype="float32",
 )
-result = train(config, on_event=lambda event: None, home=".")
+result = train(config, on_event=lambda event: None, folder=None, home=".")
 print(json.dumps({
     "help": help.getvalue(), "form": fields["objective"].choices, "ablation": list(ABLATIONS["objective"].variants),
     "status": result.status, "losses": [result.baseline["loss"], result.final["loss"]],
@@ -182,7 +182,7 @@ print(json.dumps({
     "rho": result.estimate(Metric("chebyshev")).value,
     "matrix": similarity([[0, 1], [1, 1]], [[0, 4]], "chebyshev").tolist(),
     "choices": [name for name, choices in CHOICES.items() if "chebyshev" in choices],
-    "run": train(config.replace(eval_data=None), on_event=lambda event: None, home=home).status,
+    "run": train(config.replace(eval_data=None), on_event=lambda event: None, folder=None, home=home).status,
 }))
 """
 

@@ -66,6 +66,11 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+def slug(text: str) -> str:
+    """A text as part of a file name: at most 40 lower-case letters, digits and hyphens, or none."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
+
+
 def is_repo_id(text: str) -> bool:
     """Whether a repository of the Hub may have this name: name or org/name."""
     return _REPO_ID.fullmatch(text) is not None
@@ -97,10 +102,11 @@ class ModelName:
     maxsim: bool = False
 
     @staticmethod
-    def parse(text: ModelName | str) -> ModelName:
+    def parse(text: ModelName | Path | str) -> ModelName:
         """Reads a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
         if isinstance(text, ModelName):
             return text
+        text = str(text)
         if ("?" in text or ":" in text) and _is_folder(text):
             return ModelName(text)
         if text.strip().startswith(MAXSIM):
@@ -204,10 +210,11 @@ class DataName:
     columns: str | None = None
 
     @staticmethod
-    def parse(text: DataName | str) -> DataName:
+    def parse(text: DataName | Path | str) -> DataName:
         """Reads the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
+        text = str(text)
         match = _WITH_OBJECTIVE.fullmatch(text)
         text, objective = match.groups() if match and not os.path.lexists(text) else (text, None)
         read_as = _READ_AS.fullmatch(text)
@@ -219,8 +226,9 @@ class DataName:
         return DataName(read_as[1], encoding, objective, columns)
 
     @staticmethod
-    def parse_joined(text: str) -> tuple[DataName, ...]:
+    def parse_joined(text: Path | str) -> tuple[DataName, ...]:
         """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
+        text = str(text)
         whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
         if parts == [text] or os.path.lexists(whole.name):
             return (whole,)

@@ -30,6 +30,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
+from training.objectives.base import HELD_OUT
 from training.trainer.config import RunConfig
 
 MOST_JOINED = 20
@@ -105,7 +106,8 @@ class AccessPolicy:
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
-            self.check_data(name)
+            if name != HELD_OUT:
+                self.check_data(name)
         if self._is_public and not 1 <= (config.max_steps or 0) <= MOST_PUBLIC_STEPS:
             config = config.replace(max_steps=MOST_PUBLIC_STEPS)
         return config

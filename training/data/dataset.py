@@ -250,6 +250,18 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
     return connected_components(graph, directed=False)[1]
 
 
+def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
+    """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
+    random, groups = np.random.default_rng(seed), sentence_groups(columns)
+    sizes = np.bincount(groups)
+    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
+    # Groups of equal size are in random order.
+    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
+        fold_of[group] = filled.argmin()
+        filled[fold_of[group]] += sizes[group]
+    return fold_of[groups]
+
+
 # ---------------------------------------------------------------- columns to a data set
 
 # The first form whose columns are all present is taken.

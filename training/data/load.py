@@ -37,7 +37,7 @@ from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import HUB, NANOBEIR, DataName
 
 
-def load_data(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
+def load_data(name: Path | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """Loads a named set, a file, or several of one form joined by "+".
 
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.

@@ -28,7 +28,7 @@ from training.evaluation.metrics import classify_pairs, pearson, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.lexical import SparseModel
-from training.models.model import Model, Retriever, VectorModel
+from training.models.model import Model, Retriever, VectorModel, open_model
 from training.names import DataName
 from training.progress import Progress, ShouldStop
 from training.similarities import row_similarities
@@ -97,7 +97,7 @@ def row_scores(
 
 
 def evaluate(
-    encoder: Model | Retriever,
+    encoder: Model | Retriever | Path | str,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
@@ -110,7 +110,7 @@ def evaluate(
     pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``open_model`` returns; for retrieval data also a retriever of ``load_retriever``.
+        encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
         data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
@@ -131,6 +131,8 @@ def evaluate(
         InputError: the data has no scores, no triplets, and no labels of this kind.
     """
     started = time.perf_counter()
+    data = str(data) if isinstance(data, Path) else data
+    encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
         return evaluate_retrieval(encoder, data, home, on_progress=on_progress, should_stop=should_stop).to_dict()
     if not isinstance(encoder, Model):

@@ -41,9 +41,10 @@ from training.data.tables.table import SUFFIXES
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 from training.objectives import OBJECTIVES
+from training.objectives.base import HELD_OUT
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA, DEV_DATA = data_choices("train"), data_choices("dev")
+TRAIN_DATA, DEV_DATA = data_choices("train"), [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -242,7 +243,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     return access.check_run(RunConfig(**settings))
 
 
-def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
+def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """The built-in models, networks over word vectors, then every run with a model."""
     built_in = [(name, name) for name in MODELS]
     word_encoders = [(f"{name} ({label})", name) for name, label in WORD_ENCODER_LABELS.items()]
@@ -356,8 +357,11 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
 
-    def keep_train(file: str) -> Update:
+    def keep_train(file: str, dev_data: str | None) -> Update:
         update = train.keep(file)
+        if dev_data == SETTINGS["eval_data"].default:
+            # What judges general English says little of one's own field.
+            update[dev.data] = HELD_OUT
         try:
             kind = load_data(update[train.data]["value"]).kind
         except UserFacingError as error:
@@ -369,8 +373,8 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
         is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
         return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
 
-    outputs = [*train.outputs, fields["objective"], planned]
-    estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
+    outputs, inputs = [*train.outputs, dev.data, fields["objective"], planned], [train.button, dev.data]
+    estimate_after(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success(None, None, None))
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
     for upload in (train, dev):
         read = [upload.original, upload.encoding]

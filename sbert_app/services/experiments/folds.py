@@ -17,7 +17,7 @@ import numpy as np
 from sbert_app.services.experiments.experiment import FOLDS, Experiment, ExperimentRecord, Experiments, PlannedRun
 from sbert_app.services.files.uploads import keep_pairs
 from training.catalogue import SCORED
-from training.data.dataset import Dataset, sentence_groups
+from training.data.dataset import Dataset, sentence_folds
 from training.data.tables.columns import listed
 from training.data.tables.table import opened_file
 from training.errors import InputError
@@ -67,19 +67,13 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
         raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
-    random, groups = np.random.default_rng(seed), sentence_groups(data.columns)
-    sizes = np.bincount(groups)
-    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
-    # Groups of equal size are in random order.
-    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
-        fold_of[group] = filled.argmin()
-        filled[fold_of[group]] += sizes[group]
-    if filled.min() < MIN_TEST_PAIRS:
+    folds = sentence_folds(data.columns, k, seed)
+    if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
         raise InputError(
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
-            f"{sizes.max():,} of its {len(data):,} pairs are connected. Choose fewer folds, or leave one topic out"
+            f"{sizes.max():,} of its {len(data):,} pairs are in one fold. Choose fewer folds, or leave one topic out"
         )
-    return [Fold(f"fold {i + 1}", np.flatnonzero(fold_of[groups] == i).tolist(), len(data)) for i in range(k)]
+    return [Fold(f"fold {i + 1}", np.flatnonzero(folds == i).tolist(), len(data)) for i in range(k)]
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.runs.record import slug
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, find_opener, required
-from training.names import BY_ROLE, ModelName
+from training.names import BY_ROLE, ModelName, slug
 from training.progress import listening
 from training.sources.resolve import find_run, glove_folder, has_glove
 

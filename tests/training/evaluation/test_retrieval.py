@@ -87,7 +87,7 @@ def test_each_side_has_the_prompt_that_the_folder_has_for_it(model: Path):
 
 def test_the_similarity_is_that_of_the_folder(model: Path):
     encoder = Encoder.load(str(model), dtype="float32")
-    encoder.similarity = "dot"
+    encoder.similarity_fn_name = "dot"
     documents = [" ".join(WORDS[i : i + 3]) for i in range(10)]
     dots = encoder.encode(["the cat"], normalize=None) @ encoder.encode(documents, normalize=None).T
     [rows] = encoder.search(["the cat"], documents, 10)

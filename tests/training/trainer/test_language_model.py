@@ -137,7 +137,7 @@ def test_a_run_from_random_weights_learns_and_opens_everywhere(text: Path, tmp_p
     assert whole.get_output_embeddings().weight is whole.get_input_embeddings().weight
     assert len(ours.tokenizer) <= 120
     follow = RunConfig("regression", base=str(folder), max_steps=2, eval_data=None, dtype="float32")
-    assert train(follow, on_event=lambda event: None).status == "finished"
+    assert train(follow, on_event=lambda event: None, folder=None).status == "finished"
 
 
 def test_a_stopped_run_resumes_to_the_same_curve(text: Path, tmp_path: Path):

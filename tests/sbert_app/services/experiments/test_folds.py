@@ -50,7 +50,7 @@ def test_pairs_that_share_a_sentence_are_in_one_fold():
         assert not {first[row] for row in fold.test} & {first[row] for row in fold.training}
     assert [fold.test for fold in folds.k_folds(data, 5, seed=1)] != [fold.test for fold in found]
     connected = Dataset("mine", (["one claim"] * 80, data.columns[1]), scores=[1.0] * 80)
-    with pytest.raises(InputError, match="80 of its 80 pairs are connected"):
+    with pytest.raises(InputError, match="80 of its 80 pairs are in one fold"):
         folds.k_folds(connected, 2)
 
 
