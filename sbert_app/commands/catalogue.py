@@ -23,7 +23,7 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     """
     place = options.prepare(home, offline=False)
     from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
     from sbert_app.services.store.temp_folder import folder_size
 
     cache = ModelCache(place)
@@ -37,7 +37,7 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     for name, kind in kinds.items():
         here = name in ALWAYS or cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
-    for run in RunStore(place).list():
+    for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
             rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})

@@ -48,16 +48,16 @@ PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 def complete_models(incomplete: str) -> list[str]:
     """The names that a shell completes: those of built-in models and of runs."""
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
 
-    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list() if run.has_model]
+    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list(PICKED) if run.has_model]
     return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
 
-    return [run.id for run in RunStore(home_folder()).list() if run.id.startswith(incomplete)]
+    return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
 
 
 Model = Annotated[

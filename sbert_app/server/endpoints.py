@@ -274,10 +274,15 @@ def stop_run(services: Services, run_id: str) -> dict[str, Any]:
     return public_run(services.jobs.store.stop(run_id))
 
 
-@endpoint()
-def list_runs(services: Services) -> list[dict[str, Any]]:
-    """All runs, the newest first."""
-    return [public_run(run) for run in services.jobs.store.list()]
+@endpoint(limit=Between(1, 1_000))
+def list_runs(services: Services, limit: int = 50, cursor: str = "") -> list[dict[str, Any]]:
+    """Runs, the newest first.
+
+    Args:
+        limit: how many.
+        cursor: the id of the last run of the page before; empty for the first page.
+    """
+    return [public_run(run) for run in services.jobs.store.list(limit, cursor)]
 
 
 @endpoint(

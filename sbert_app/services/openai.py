@@ -148,7 +148,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
 def list_models(store: RunStore) -> dict[str, Any]:
     """The built-in models and the runs that have one; any model of the Hub may be named as well."""
     built_in = [_model(name, 0) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.list() if run.has_model]
+    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.recent() if run.has_model]
     return {"object": "list", "data": built_in + runs}
 
 

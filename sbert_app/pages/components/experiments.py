@@ -223,7 +223,7 @@ class StartForm:
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
-            runs = self.store.list()
+            runs = self.store.recent()
             rate = known_rate(run, runs, self.store)
             is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
             if is_measurable and not unknown:

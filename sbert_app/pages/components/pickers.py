@@ -64,7 +64,7 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
     pickers = {picker: _fresh.pop(picker) for picker in [*_fresh] if picker in blocks}
 
     def read() -> dict[gr.Dropdown, Any]:
-        runs = services.jobs.store.list()
+        runs = services.jobs.store.recent()
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
     if pickers:

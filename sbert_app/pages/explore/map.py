@@ -222,7 +222,7 @@ class _MapTab:
             else gr.update(visible=True if is_in_address and colour == QUERY else "hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.second: gr.Dropdown(
-                [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.list())]
+                [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.recent())]
             ),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),

@@ -22,6 +22,7 @@ from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
 from sbert_app.services.runs.record import Run, RunNotFound
+from sbert_app.services.runs.store import PAGE
 from training.catalogue import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
@@ -131,7 +132,7 @@ class RunPanel:
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str = "") -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
-        runs = self.store.list()
+        runs = self.store.list() if pattern.strip() else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened)
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
@@ -182,12 +183,12 @@ class RunPanel:
             [*map(state_label, runs)],
         )
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems = "".join(map(error_message, self.store.damaged()))
+        problems, count = "".join(map(error_message, self.store.damaged())), self.store.count()
 
         def draw() -> str:
-            return problems + run_list(listed, opened_id, colours, folded, len(runs) - len(listed))
+            return problems + run_list(listed, opened_id, colours, folded, count - len(listed))
 
-        return Output((listed, len(runs), opened_id, colours, folded, stopping, problems), draw)
+        return Output((listed, count, opened_id, colours, folded, stopping, problems), draw)
 
     def _deletable(self, pattern: str) -> list[Run]:
         """The listed runs that are not at work."""

@@ -146,7 +146,7 @@ def _connect_form(
     runs.estimate_on(edited)
     form.connect_uploads(fields, planned, runs.estimate_after)
     opened = on_open(
-        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), fields["base"], **UNQUEUED
+        lambda: gr.update(choices=form.base_choices(services.jobs.store.recent())), fields["base"], **UNQUEUED
     )
     runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)
     return runs
@@ -156,7 +156,7 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
     """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
     values = PRESETS[key].fields()
     if key == "two-stage":
-        values["base"] = two_stage_base(services.jobs.store.list())
+        values["base"] = two_stage_base(services.jobs.store.recent())
     updates = dict(zip(names, form.updates(values, names), strict=True))
     filled = [updates[name] | (changed or {}).get(name, {}) for name in names]
     return [key, (key, form.shown_values(values)), _lesson(key), *filled]

@@ -34,6 +34,8 @@ from training.trainer.run_metrics import RUN_METRICS
 
 # From this mean cosine of random pairs on, unrelated sentences look related.
 NARROW_FROM = 0.3
+# A worker begins a run that is next in so many seconds.
+MOST_WAITED = 60.0
 ADVICE = {
     State.FAILED: "The log below has the details.",
     State.INTERRUPTED: "Resume continues from its last checkpoint.",
@@ -187,7 +189,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        return [f"{format_count(ahead, 'run')} ahead in the queue" if ahead else "next in the queue"]
+        waiting = ["next in the queue"]
+        if run.waited > MOST_WAITED:
+            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
+        return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:

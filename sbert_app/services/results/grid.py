@@ -11,6 +11,7 @@ model is identified by its files (names, sizes, modification times), a data set 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -252,20 +253,19 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
     the Hub and deleted files are left out.
     """
-    if model.name in CROSS_ENCODERS:
-        return [training_data("stsb:train", "regression", home=home)]
-    if model.run_id is None:
-        return []
-    config = RunStore(home).get(find_run(model.run_id, home)).config
-    before = trained_on(ModelName.parse(config.base), home)
-    names = DataName.parse_joined(config.train_data)
-    if any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
-        return before
-    try:
-        return before + [training_data(*part, config.seed, home) for part in config.parts]
-    except UserFacingError:
-        # It is an upload that was deleted.
-        return before
+    rows: list[Dataset] = []
+    ids = set[str]()
+    # Configs that someone has edited may form a ring.
+    while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
+        ids.add(run_id)
+        config = RunStore(home).get(run_id).config
+        names = DataName.parse_joined(config.train_data)
+        if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
+            # It may be an upload that was deleted.
+            with suppress(UserFacingError):
+                rows += [training_data(*part, config.seed, home) for part in config.parts]
+        model = ModelName.parse(config.base)
+    return [training_data("stsb:train", "regression", home=home), *rows] if model.name in CROSS_ENCODERS else rows
 
 
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -23,20 +24,21 @@ from training.sources.resolve import has_glove
 from training.trainer.config import RunConfig
 
 MEASURED_STEPS = 8
-# The time to load data and model.
+# The time to load data and model, where no run has measured it.
 STARTING_SECONDS = 3.0
 
-# Sentences per second, and seconds of each evaluated sentence, by kind of run.
-_measured: dict[tuple[object, ...], tuple[float, float]] = {}
+# Sentences per second, seconds of each evaluated sentence, and seconds until the first step, by kind of run.
+_measured: dict[tuple[object, ...], tuple[float, float, float]] = {}
 _measuring = threading.Lock()
 
 
 class TrainingRate(NamedTuple):
-    """The speed of training on this machine, and its ``source`` in words."""
+    """The speed of training on this machine, its ``source`` in words, and the time of the start and of the test."""
 
     sentences_per_second: float
     evaluation_seconds: float
     source: str
+    other_seconds: float = STARTING_SECONDS
 
     def seconds(self, estimate: RunEstimate) -> float | None:
         """The duration of a run; None if the number of steps is unknown."""
@@ -45,7 +47,7 @@ class TrainingRate(NamedTuple):
             return None
         sentences = steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
         evaluations = math.ceil(steps / config.evaluate_every(steps)) + 1
-        return STARTING_SECONDS + (sentences / self.sentences_per_second + evaluations * self.evaluation_seconds)
+        return self.other_seconds + (sentences / self.sentences_per_second + evaluations * self.evaluation_seconds)
 
 
 def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
@@ -54,12 +56,15 @@ def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> T
         if _is_same_kind(run.config, estimate.config) and len(rates := _rates(run.events)) > 1:
             seconds = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
-            return TrainingRate(median(rates), median(seconds), source)
+            return TrainingRate(median(rates), median(seconds), source, _other_seconds(run))
     if _key(estimate) not in _measured:
         return None
-    rate, seconds_each = _measured[_key(estimate)]
+    rate, seconds_each, start = _measured[_key(estimate)]
     source = f"{MEASURED_STEPS} steps measured just now, {rate:,.0f} sentences/s"
-    return TrainingRate(rate, seconds_each * _evaluated_sentences(estimate.config.eval_data, store.home), source)
+    dev = estimate.config.eval_data
+    test = DataName.parse(dev or "").test_split
+    evaluation, after = (seconds_each * _evaluated_sentences(name, store.home) for name in (dev, test))
+    return TrainingRate(rate, evaluation, source, start + (after if test else 0.0))
 
 
 def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
@@ -89,15 +94,25 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
                 changes = {"objective": objective, "train_data": data, "teacher": None}
                 config = config.replace(**changes, batch_size=max(2, config.batch_size))
             events: list[Event] = []
-            train(config, on_event=events.append, home=store.home)
+            begun = time.time()
+            train(config, on_event=events.append, folder=None, home=store.home)
             # The first steps and the first evaluation are slower than all others.
             rates = _rates(events)
             last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
             seconds_each = last_evaluation / _evaluated_sentences(None, store.home)
-            _measured[_key(estimate)] = median(rates[len(rates) // 2 :]), seconds_each
+            start = next(event["t"] for event in events if event["kind"] == "state") - begun
+            _measured[_key(estimate)] = median(rates[len(rates) // 2 :]), seconds_each, start
     rate = known_rate(estimate, [], store)
     assert rate is not None  # noqa: S101 - it has been measured
     return rate
+
+
+def _other_seconds(run: Run) -> float:
+    """The seconds of a run besides steps and evaluations: until its first step, and for the test of its best model."""
+    times = {event.get("state") or event["kind"]: event.get("t") or 0.0 for event in run.events}
+    test = times["test"] - times["eval"] if {"test", "eval"} <= times.keys() else 0.0
+    running, started = times.get(State.RUNNING), run.record.started
+    return test + (STARTING_SECONDS if running is None or started is None else max(0.0, running - started))
 
 
 def _evaluated_sentences(eval_data: str | None, home: Path) -> int:

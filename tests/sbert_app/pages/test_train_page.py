@@ -412,15 +412,15 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
 
 def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
     store = services.jobs.store
-    run, read = finished(store), store.list
+    run, read = finished(store), store.recent
 
-    def read_and_delete():
-        runs = read()
+    def read_and_delete(*page):
+        runs = read(*page)
         for each in runs:
             store.delete(each.id)
         return runs
 
-    monkeypatch.setattr(store, "list", read_and_delete)
+    monkeypatch.setattr(store, "recent", read_and_delete)
     assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
     assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
 
