@@ -5,7 +5,8 @@
 
 The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one scores those of the
 variants below, a static model that it distils itself, and the raw BERT. Seeds that the file has on the same data stay
-as they are. The models raw-nli-<seed> … are those of three runs (docs/measurements.md, "From a raw BERT").
+as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> are those of runs from the raw BERT
+(docs/measurements.md).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ DATA = ("stsb:test", "stsb:dev")
 TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
     "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
-    "raw-nli": ("raw-bert-mini: NLI by ranking", "19,666 labelled pairs of SNLI dev and test"),
-    "raw-stsb": ("raw-bert-mini: STSb", "5,749 scored pairs of STSb train"),
-    "raw-nli-stsb": ("raw-bert-mini: NLI by ranking, then STSb", "SNLI dev and test, then STSb train"),
+    "nli": ("raw-bert-mini: NLI by ranking", "19,666 labelled pairs of SNLI dev and test"),
+    "stsb": ("raw-bert-mini: STSb", "5,749 scored pairs of STSb train"),
+    "two-stage": ("raw-bert-mini: NLI by ranking, then STSb", "SNLI dev and test, then STSb train"),
 }
 # This is the default of `distill`.
 STATIC_DIMENSION = 256
