@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
-# SBERT Lab in a container: docker build -t sbert-lab . && docker run -p 7860:7860 -v sbert-home:/home/sbert/data sbert-lab
+# SBERT Lab in a container: docker build -t sbert-lab . && docker run -p 127.0.0.1:7860:7860 -v sbert-home:/home/sbert/data sbert-lab
 # For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128, and docker run --gpus all
 ARG BASE=python:3.12-slim-bookworm
 # hadolint ignore=DL3006
 FROM ${BASE} AS wheel
 WORKDIR /src
-COPY pyproject.toml README.md CHANGELOG.md LICENSE THIRD_PARTY.md ./
+COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE THIRD_PARTY.md ./
 COPY training training
 COPY sbert_app sbert_app
 COPY assets assets
@@ -27,8 +27,8 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN useradd --create-home --uid 1000 sbert && mkdir -p "$SBERT_HOME" && chown sbert:sbert "$SBERT_HOME"
 COPY --from=wheel /wheels /wheels
 # hadolint ignore=DL3013
-RUN python -m pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" torch \
-    && python -m pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" "$(echo /wheels/*.whl)[${EXTRAS}]" \
+RUN python -m pip install --no-cache-dir --index-url "$TORCH_INDEX" torch \
+    && python -m pip install --no-cache-dir "$(echo /wheels/*.whl)[${EXTRAS}]" \
     && rm -rf /wheels
 USER 1000
 WORKDIR /home/sbert

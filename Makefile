@@ -1,4 +1,4 @@
-# make app: set up and run the app.   make test: set up and pass the checks.   make test-slow: what guards against the rare.
+# make app: install the app and run it.   make test: install the rest and pass the checks.   make help: all targets.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -6,9 +6,17 @@ PY := $(VENV)/bin/python
 TEST_HOME ?= $(CURDIR)/.cache/home
 # Threads sleep while they wait: of two processes that spin, each keeps the other from its work.
 SLEEPING_THREADS := OMP_WAIT_POLICY=PASSIVE GOMP_SPINCOUNT=0
+# On all cores, where pip uses one, and without what is seldom imported. Some packages ship files that are not Python.
+COMPILE = $(PY) -m compileall -qq -j 0 -x '$(SELDOM_IMPORTED)' $(VENV)/lib || true
 SELDOM_IMPORTED := /tests/|/transformers/models/|/(ray|plotly|sympy|openai|mteb|pip|setuptools|networkx|pygments|mypy|polars)/
 # Compiled modules are kept, even where the environment says not to: the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
+
+# The default model and STSb in the home folder, and umap-learn compiled.
+define PREPARE
+$(PY) -m scripts.fetch_embedded
+$(PY) -c "from sbert_app.services.maps import compile_umap; compile_umap()"
+endef
 
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
 # A file is one process's, as its tests share fixtures.
@@ -22,20 +30,26 @@ SLOW := --numprocesses 2 $(BY_FILE)
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
-$(VENV)/.installed: requirements.txt requirements-dev.txt pyproject.toml
+# The packages of the app, and on top of them those of the checks.
+$(VENV)/.app: requirements.txt pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade pip  # the one that comes with Python 3.11 takes twice as long for the rest
-	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt
-	# On all cores, where pip uses one, and without what is seldom imported. Some packages ship files that are not Python.
-	$(PY) -m compileall -qq -j 0 -x '$(SELDOM_IMPORTED)' $(VENV)/lib || true
-	$(PY) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	# The pip that comes with Python 3.11 takes twice as long for the rest.
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet --no-compile --requirement requirements.txt
+	$(COMPILE)
+	$(PY) -m pip install --quiet --no-deps --editable .
 	touch $@
 
-setup: $(VENV)/.installed ## create .venv; fetch the default model and STSb into the home folder; compile umap-learn
-	$(PY) -m scripts.fetch_embedded
-	$(PY) -c "from sbert_app.services.maps import compile_umap; compile_umap()"
+$(VENV)/.installed: $(VENV)/.app requirements-dev.txt
+	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt
+	$(COMPILE)
+	touch $@
 
-app: setup ## serve the app at http://127.0.0.1:7860
+setup: $(VENV)/.installed ## install what the checks need (2.9 GB, about 7.5 GB with CUDA), the default model and STSb
+	$(PREPARE)
+
+app: $(VENV)/.app ## install the app (1.9 GB with PyTorch for the CPU, about 6.5 GB with CUDA) and serve it at http://127.0.0.1:7860
+	$(PREPARE)
 	$(PY) app.py
 
 lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings
@@ -63,7 +77,8 @@ test-slow: setup ## the rest: Ray, fresh environments, whole matrices, propertie
 	$(PYTEST) -m "slow or hypothesis" $(SLOW) --ignore tests/browser
 	$(PYTEST) -m slow $(SLOW) -p no:randomly tests/browser
 
-smoke: setup ## compare, score, train ten steps, serve one page: what every machine has to do
+smoke: $(VENV)/.app ## compare, score, train ten steps, serve one page: what every machine has to do
+	$(PREPARE)
 	$(PY) -m scripts.smoke
 
 lock: $(VENV)/.installed ## write requirements.lock: the exact versions in .venv
@@ -76,7 +91,7 @@ screenshots: setup ## retake assets/screenshots
 	sh scripts/find_browser.sh
 	$(PY) -m scripts.screenshots
 
-docs: setup ## build the documentation as a site into .cache/site; a broken link fails
+docs: $(VENV)/.app ## build the documentation as a site into .cache/site; a broken link fails
 	$(PY) -m pip install --quiet --requirement requirements-docs.txt
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 

@@ -23,10 +23,17 @@ const listen = () => {
     const rows = event.points.map((point) => point.customdata?.[0]).filter((row) => row >= 0);
     // Plotly dims by the number of trace and point, which change with the colours: what is selected is drawn as a layer.
     window.Plotly.update(figure, { selectedpoints: [null] }, { selections: [] });
+    // A selection takes the rings of the last click away.
+    found.delete("marked");
+    document.querySelector("#map-nearest [data-rows]")?.removeAttribute("data-rows");
     trigger("select", { rows: [...new Set(rows)], add: isShiftDown });
   });
   figure.withNames = (layout) => writeNames(figure, layout);
+  figure.on("plotly_hover", ({ points: [point] }) => showTwin(figure, point));
+  figure.on("plotly_unhover", () => figure.querySelector(".twin")?.remove());
   for (const event of ["plotly_relayouting", "plotly_relayout", "plotly_afterplot"]) figure.on(event, () => placeNames(figure));
+  // A map that was drawn in a hidden tab has its sizes when it is seen.
+  new ResizeObserver(() => placeNames(figure)).observe(figure);
   placeNames(figure);
   figure.on("plotly_doubleclick", () => {
     if (["lasso", "select"].includes(figure._fullLayout.dragmode)) trigger("select", { rows: [], add: false });
@@ -37,6 +44,10 @@ const listen = () => {
 // the largest region first. Depth 1 appears when the map is zoomed in; where two would overlap, the first stays.
 const ZOOMED = 2.2;
 const placeNames = (figure) => {
+  if (!figure.clientWidth || !figure._fullLayout) return;
+  // Beside a narrow map there is no room for a legend.
+  if (figure.clientWidth < 560 && figure.layout.legend?.orientation === "v")
+    window.Plotly.relayout(figure, { "legend.orientation": "h", "legend.x": 0, "legend.y": -0.02 });
   const { meta, xaxis } = figure._fullLayout, panels = meta?.names || [];
   let over = figure.querySelector(".map-names");
   if (!panels.some((names) => names.length) || !xaxis) { over?.remove(); return; }
@@ -66,6 +77,17 @@ const placeNames = (figure) => {
     label.style.transform = `translate(${left}px, ${top}px)`;
     label.style.visibility = isShown ? "visible" : "hidden";
   }
+};
+// Of two maps the point under the pointer is circled on the other one, too.
+const showTwin = (figure, point) => {
+  figure.querySelector(".twin")?.remove();
+  const { xaxis, yaxis, xaxis2, yaxis2 } = figure._fullLayout, isRight = point.data.xaxis === "x2";
+  if (!xaxis2 || !(point.customdata?.[0] >= 0)) return;
+  const [x, y] = isRight ? [xaxis, yaxis] : [xaxis2, yaxis2], at = isRight ? 1 : 3;
+  const twin = Object.assign(document.createElement("div"), { className: "twin" });
+  twin.style.left = `${x._offset + x.l2p(point.customdata[at])}px`;
+  twin.style.top = `${y._offset + y.l2p(point.customdata[at + 1])}px`;
+  figure.append(twin);
 };
 // An image that is downloaded has the names that are seen.
 const writeNames = (figure, layout) => {
@@ -257,7 +279,7 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-show-layer]");
   if (!button) return;
   shown.add(button.dataset.showLayer);
-  document.querySelector("#explore-tabs [role=tab]")?.click(); // the map is the first tab
+  document.querySelector("#explore-tabs [role=tab]").click(); // the map is the first tab
   update();
 });
 

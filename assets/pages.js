@@ -59,8 +59,28 @@
     if (live && window.innerWidth < 900) live.scrollIntoView({behavior: "smooth"});
   };
 
+  // Results are dimmed from the first change of what they were made from on, until there are new ones.
+  window.dim = (ids, isStale) => ids.forEach((id) => document.getElementById(id)?.classList.toggle("stale", isStale));
+
+  // Compare: the answer names its sentences. It is dimmed while others stand in the fields, or other models.
+  const ANSWER = ["answer", "lesson", "poolings", "why"];
+  let otherModels = false;
+  function followQuestion() {
+    const answer = document.querySelector("#answer .answer");
+    const typed = ["#sentence-a", "#sentence-b"].map((id) => document.querySelector(`${id} textarea`)?.value);
+    window.dim(ANSWER, Boolean(answer) && (otherModels || typed[0] !== answer.dataset.a || typed[1] !== answer.dataset.b));
+    for (const chip of document.querySelectorAll("#examples .chip")) chip.ariaPressed = String(chip.textContent.trim() === answer?.dataset.example);
+  }
+  document.addEventListener("input", (event) => {
+    otherModels ||= Boolean(event.target.closest?.("#compare-models"));
+    if (event.target.closest?.("#compare-models, #sentence-a, #sentence-b")) followQuestion();
+  });
+  document.addEventListener("click", (event) => event.target.closest?.(".chip") && [50, 400].forEach((delay) => setTimeout(followQuestion, delay)));
+
   // Compare: what is typed in one go is one step of the history; so is each example.
   window.rememberPair = (longest, a, b, model, pooling, cross, second) => {
+    otherModels = false;
+    [0, 100, 500].forEach((delay) => setTimeout(followQuestion, delay));
     const url = new URL(location.href), query = url.searchParams;
     const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
     window.answeredAt = Date.now();

@@ -143,7 +143,7 @@ def sbert_lab(
             dtype=dtype,
         )
         with patch.object(Trainer, "_evaluate", _not_evaluated):
-            result = train(config, on_event=record)
+            result = train(config, on_event=record, folder=None)
         if result.status != "finished" or curve.numbers[-1] != steps:
             raise RuntimeError(f"the run {result.status} after {curve.numbers} of {steps} steps: {result.reason}")
         return curve

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from sbert_app.process import INTERRUPTED
+# The exit code after Ctrl-C, as in `sbert_app.process`, which is imported later.
+INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -43,12 +43,18 @@ EXTRA_OF = dict.fromkeys(
 )
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
+EXTRA_OF |= dict.fromkeys(("onnxruntime", "onnxscript"), "export")
 
 
 def configure_process() -> None:
     """Applies the settings, before torch is imported. Variables that are set already keep their values."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    try:
+        Path.home()
+    except RuntimeError:
+        # The user of a container may have none, and libraries look there for caches.
+        os.environ["HOME"] = os.environ.get("SBERT_HOME") or "/nonexistent"
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
 
 

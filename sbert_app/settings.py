@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, ValidationInfo, field_validator
 
 from training.errors import InputError
 from training.names import ENDPOINT, ModelName
@@ -43,6 +43,12 @@ class Settings(BaseModel):
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
     allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
+    # Proxies in front of the app, which say where a request came from.
+    proxies: tuple[IPvAnyNetwork, ...] = Field((), description="addresses or networks, separated by commas")
+    # Sites and programs whose pages may send requests.
+    allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = Field(
+        (), description="origins such as app://obsidian.md, separated by commas"
+    )
     # The path behind a proxy.
     root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")
     # A server for everybody has the values of `PUBLIC`, short training and built-in models alone.
@@ -54,6 +60,8 @@ class Settings(BaseModel):
     models_mb: int = _whole_number(4_096, 256, 10_000_000)
     # Models that stay loaded in memory.
     models_kept: int = _whole_number(4, 1, 100)
+    # Minutes after which a model that nobody uses leaves the memory.
+    keep_alive: int = _whole_number(10, 1, 100_000)
     corpus_sentences: int = _whole_number(1_000_000, 1_000, 10_000_000)
     corpus_in_memory: int = _whole_number(100_000, 1, 10_000_000)
     map_points: int = _whole_number(50_000, 100, 100_000)
@@ -101,7 +109,7 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         return (user, password) if user and password else value
 
-    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", mode="before")
+    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", "proxies", mode="before")
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
         """Splits a text at the separator; other collections are taken as they are."""

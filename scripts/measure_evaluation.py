@@ -73,7 +73,7 @@ def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
         for name, data in datasets.items():
             grid.results[model, name] = timed_scores(scorer, data)
             print(
-                f"{model} on {name}: {100 * grid.results[model, name].value(Metric()):.2f}",
+                f"{model} on {name}: {grid.results[model, name].estimate(Metric()).value:.2f}",
                 file=sys.stderr,
                 flush=True,
             )

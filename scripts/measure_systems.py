@@ -4,7 +4,9 @@
     python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
 
 The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one scores those of the
-variants below, and a static model that it distils itself. Seeds that the file has on the same data stay as they are.
+variants below, a static model that it distils itself, and the raw BERT. Seeds that the file has on the same data stay
+as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> are those of runs from the raw BERT
+(docs/measurements.md).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 from sbert_app.services.results.grid import load_scored_pairs
 from sbert_app.services.results.precomputed import SHIPPED_SYSTEMS, System, Systems
 from sbert_app.services.store.documents import read_document, write_document
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, RAW_BERT
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.scoring import evaluate
@@ -33,6 +35,9 @@ DATA = ("stsb:test", "stsb:dev")
 TRAINED = {
     "bilstm": ("InferSent: scratch:bilstm", "19,666 labelled pairs of SNLI dev and test"),
     "dan": ("Deep Averaging Network: scratch:dan", "19,666 labelled pairs of SNLI dev and test"),
+    "nli": ("raw-bert-mini: NLI by ranking", "19,666 labelled pairs of SNLI dev and test"),
+    "stsb": ("raw-bert-mini: STSb", "5,749 scored pairs of STSb train"),
+    "two-stage": ("raw-bert-mini: NLI by ranking, then STSb", "SNLI dev and test, then STSb train"),
 }
 # This is the default of `distill`.
 STATIC_DIMENSION = 256
@@ -53,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         before = (
             {system.label: system for system in read_document(args.out, Systems).systems} if args.out.exists() else {}
         )
-        systems = [*_trained(args.models, data, before), *_distilled(data)]
+        systems = [*_trained(args.models, data, before), *_untrained(data)]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -76,10 +81,15 @@ def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) 
         yield _measured(system, [Encoder.load(str(models[seed])) for seed in seeds], data)
 
 
-def _distilled(data: dict[str, Dataset]) -> Iterator[System]:
-    label = f"static, {STATIC_DIMENSION} d: distilled from {DEFAULT_MODEL}"
-    empty = System(label, "no sentences", {name: [] for name in data})
-    yield _measured(empty, [distill(Encoder.load(DEFAULT_MODEL), STATIC_DIMENSION)], data)
+def _untrained(data: dict[str, Dataset]) -> Iterator[System]:
+    static = distill(Encoder.load(DEFAULT_MODEL), STATIC_DIMENSION)
+    models = {
+        f"static, {STATIC_DIMENSION} d: distilled from {DEFAULT_MODEL}": ("no sentences", static),
+        "raw-bert-mini: mean": ("no labels: masked words alone", Encoder.load(RAW_BERT)),
+        "raw-bert-mini: CLS": ("no labels: masked words alone", Encoder.load(RAW_BERT, "cls")),
+    }
+    for label, (made_of, encoder) in models.items():
+        yield _measured(System(label, made_of, {name: [] for name in data}), [encoder], data)
 
 
 def _measured(system: System, encoders: list[Any], data: dict[str, Dataset]) -> System:

@@ -5,12 +5,13 @@ make docs     builds the site into .cache/site, and fails at a broken link
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -20,19 +21,21 @@ LINK = re.compile(r"(\]\()([^)\s]+)")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add what lies outside of docs/: the pages beside the README, and the pictures and files that pages link to."""
-    pages = [(ROOT / name, page) for name, page in BESIDE.items()]
-    texts = [*(source for source, _ in pages), *DOCS.glob("*.md")]
-    linked = {target for text in texts for target in _linked(text) if DOCS not in target.parents}
-    others = [(target, target.relative_to(ROOT).as_posix()) for target in sorted(linked) if target.suffix != ".md"]
-    for source, place in pages + others:
+    pages = {ROOT / name: page for name, page in BESIDE.items()}
+    for source, place in pages.items():
         files.append(File.generated(config, place, abs_src_path=str(source)))
+    linked = {target for text in (*pages, *DOCS.glob("*.md")) for target in _linked(text)}
+    for target in sorted(linked - pages.keys()):
+        if DOCS not in target.parents:
+            place, inclusion = target.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
+            files.append(File.generated(config, place, abs_src_path=str(target), inclusion=inclusion))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrite a page's relative links from the layout of the repository to that of the site."""
-    folder = ROOT if page.file.src_uri in BESIDE.values() else DOCS
-    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder), markdown)
+    folder, place = Path(page.file.abs_src_path).parent, posixpath.dirname(page.file.src_uri)
+    return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder, place), markdown)
 
 
 def _linked(text: Path) -> Iterator[Path]:
@@ -40,9 +43,9 @@ def _linked(text: Path) -> Iterator[Path]:
     return ((text.parent / link).resolve() for link in links if link)
 
 
-def _on_the_site(link: str, folder: Path) -> str:
+def _on_the_site(link: str, folder: Path, place: str) -> str:
     path, sign, anchor = link.partition("#")
     if "://" in link or not path:
         return link
     target = (folder / path).resolve().relative_to(ROOT).as_posix()
-    return BESIDE.get(target, target.removeprefix("docs/")) + sign + anchor
+    return posixpath.relpath(BESIDE.get(target, target.removeprefix("docs/")), place or ".") + sign + anchor

@@ -68,7 +68,7 @@ def seconds_per_step(config: RunConfig) -> float:
         if event["kind"] == "train":
             times[event["step"]] = time.perf_counter()
 
-    train(config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None), on_event=record)
+    train(config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None), on_event=record, folder=None)
     first, last = sorted(times)[len(times) // 3], max(times)
     return (times[last] - times[first]) / (last - first)
 

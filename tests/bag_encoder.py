@@ -43,6 +43,9 @@ class OverlapCrossEncoder:
 
     name = "overlap"
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return [False] * len(sentences)
+
     def predict(self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None, report=None) -> np.ndarray:
         words = [(set(first.split()), set(second.split())) for first, second in pairs]
         if on_progress is not None:

@@ -23,14 +23,15 @@ from sbert_app.settings import Settings
 from scripts import api_reference
 from training.sources.endpoint import KEY
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+OTHERS = [ROOT / "tests/README.md", ROOT / "benchmarks/README.md", *(ROOT / ".github").glob("*.md")]
+PAGES = [*sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), *OTHERS]
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 OURS = ("training", "sbert_app")
 COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
 
 
 def each_page(function: Any) -> Any:
-    return pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)(function)
+    return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(function)
 
 
 def anchors(page: Path) -> set[str]:
@@ -65,6 +66,19 @@ def test_every_relative_link_leads_somewhere(page: Path):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@each_page
+def test_the_site_shows_no_backslash_of_an_escape(page: Path):
+    """Python-Markdown leaves the backslash before any other character than these."""
+    text = re.sub(r"`[^`\n]+`", "", FENCED.sub("", page.read_text()))
+    assert not re.findall(r"\\[^\s\w\\`*_{}\[\]()>#+\-.!|]", text)
+
+
+def test_every_lesson_is_in_the_table_of_lessons():
+    table = (ROOT / "docs/learn.md").read_text()
+    for lesson in (ROOT / "assets/lessons").glob("*.json"):
+        assert f"learn?lesson={lesson.stem})" in table
 
 
 def test_every_page_is_in_the_navigation_of_the_site():

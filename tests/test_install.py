@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+from hatch_build import for_pypi
 from sbert_app import __version__
 
 pytestmark = pytest.mark.slow
@@ -37,7 +39,7 @@ print(subprocess.run(command, env=child_environment(), capture_output=True, text
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", ROOT, "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
-    subprocess.run(build, check=True)
+    subprocess.run(build, check=True, env={**os.environ, "PROJECT_URL": "https://example.org/lab"})
     [file] = folder.glob("*.whl")
     return file
 
@@ -87,6 +89,22 @@ def test_the_wheel_holds_both_packages_and_every_asset_but_the_screenshots(wheel
     assert {"training/py.typed", "sbert_app/py.typed"} <= packages
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == packages | assets
+
+
+def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_name(wheel: Path):
+    archive = zipfile.ZipFile(wheel)
+    [metadata] = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    head, _, readme = metadata.partition("\n\n")
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert len(links) > 20 and all(link.startswith("https://") for link in links)
+    assert f"https://example.org/lab/raw/v{__version__}/assets/screenshots/compare.png" in links
+    assert "pip install 'sbert-lab[app]'" in readme and "clone" not in readme
+    assert "Project-URL: Repository, https://example.org/lab" in head
+
+
+def test_without_an_address_the_links_of_the_readme_are_text():
+    text = "A [page](docs/a.md), ![a picture](a.png)and [PyPI](https://pypi.org)."
+    assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org)."
 
 
 def test_a_script_in_another_folder_imports_the_installed_package(installed: Path, elsewhere: Path, home: Path):

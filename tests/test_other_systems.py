@@ -54,10 +54,12 @@ def test_a_container_runs_without_rights_and_installs_what_is_there(file: str):
     text = (ROOT / file).read_text()
     instructions = re.findall(r"^([A-Z]+)\b", text, re.MULTILINE)
     last = text[text.rindex("\nFROM") :]
+    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
     assert instructions[-1] in ("CMD", "ENTRYPOINT")
     for sources in re.findall(r"^COPY (?!--from)(?:--\S+ )?(.+) \S+$", text, re.MULTILINE):
         assert all((ROOT / source).exists() for source in sources.split()), sources
+        assert file != "Dockerfile" or sent.issuperset(sources.split()), "left out by .dockerignore"
 
 
 def test_a_space_is_assembled_whole(tmp_path):

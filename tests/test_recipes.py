@@ -87,7 +87,7 @@ config = RunConfig(
     "absolute-error", base="scratch:1x32", train_data="pairs.csv", eval_data="pairs.csv", max_steps=20, batch_size=4,
     learning_rate=3e-3, dtype="float32",
 )
-result = train(config, on_event=lambda event: None, home=".")
+result = train(config, on_event=lambda event: None, folder=None, home=".")
 print(json.dumps({
     "help": help.getvalue(), "form": fields["objective"].choices, "ablation": list(ABLATIONS["objective"].variants),
     "status": result.status, "losses": [result.baseline["loss"], result.final["loss"]],
@@ -182,8 +182,15 @@ print(json.dumps({
     "rho": result.estimate(Metric("chebyshev")).value,
     "matrix": similarity([[0, 1], [1, 1]], [[0, 4]], "chebyshev").tolist(),
     "choices": [name for name, choices in CHOICES.items() if "chebyshev" in choices],
-    "run": train(config.replace(eval_data=None), on_event=lambda event: None, home=home).status,
+    "run": train(config.replace(eval_data=None), on_event=lambda event: None, folder=None, home=home).status,
 }))
+"""
+TESTS_OF_POOLINGS = """
+import sys
+import pytest
+
+options = ["-q", "--noconftest", "--hypothesis-profile=ci"]
+sys.exit(pytest.main([*options, "-k", "median or every_strategy", "test_pooling.py"]))
 """
 
 
@@ -196,6 +203,8 @@ def test_a_pooling_and_a_similarity_are_a_file_each(project, home):
     rows = [f"a cat and {i} mice,a dog and {i * i} hares,{i % 6}" for i in range(12)]
     (project / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]), encoding="utf-8")
     found = json.loads(python(project, ASK_FOR_BOTH, home).splitlines()[-1])
+    shutil.copyfile(ROOT / "tests/training/test_pooling.py", project / "test_pooling.py")
+    assert " passed" in python(project, TESTS_OF_POOLINGS).splitlines()[-1]
     assert found["labels"] == ["scratch:1x32, median pooling", "negative Chebyshev"]
     assert (found["config"], found["again"]) == ("median", "median")
     assert -100 <= found["rho"] <= 100

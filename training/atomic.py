@@ -144,7 +144,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
         yield fresh
-        fresh.chmod(0o755)
+        fresh.chmod(folder.parent.stat().st_mode & 0o777)
         if folder.exists():
             _exchange(folder, fresh)
         else:

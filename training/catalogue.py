@@ -54,14 +54,19 @@ DTYPES = {
 SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"
 # In the order of the sets on the Hub.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
-# Labels of pairs, in lower case, for sentences that mean the same and for others.
-POSITIVE_LABELS = frozenset(
-    {"entailment", "1", "true", "yes", "y", "ja", "oui", "same", "duplicate", "equivalent", "paraphrase", "positive"}
+# Labels of pairs for sentences that mean the same and for others, in lower case without spaces and dashes. The word
+# "not" and the like before one of the former makes one of the latter.
+_SAME = (
+    "entailment 1 true yes y t same similar identical equal match matched matching duplicate duplicated equivalent "
+    "paraphrase paraphrased positive related relevant ja wahr gleich ähnlich oui vrai identique similaire sí si vero "
+    "verdadero igual sim verdadeiro да истина правда верно evet doğru tak prawda ano igen áno 是 真 对 相似 はい 예 네"
 )
-NEGATIVE_LABELS = frozenset(
-    {"contradiction", "0", "false", "no", "n", "nein", "non", "different", "not_duplicate", "not_equivalent"}
-    | {"not_entailment", "negative"}
+_OTHER = (
+    "contradiction 0 -1 false no n f different distinct mismatch unmatched unique negative unrelated irrelevant "
+    "nein falsch ungleich verschieden unähnlich non faux différent falso diferente diverso não нет ложь неправда "
+    "неверно hayır yanlış nie fałsz ne nem 否 假 不 错 不相似 いいえ 아니오 아니요"
 )
+POSITIVE_LABELS, NEGATIVE_LABELS = frozenset(_SAME.split()), frozenset(_OTHER.split())
 
 
 class Split(NamedTuple):

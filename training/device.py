@@ -22,8 +22,9 @@ GB = 1 << 30
 CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
-def pick_device(name: str = "auto") -> torch.device:
+def pick_device(name: str | torch.device = "auto") -> torch.device:
     """The device called auto, cpu, cuda, cuda:1 or mps. InputError if it cannot be used on this machine."""
+    name = str(name)
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -37,11 +38,12 @@ def pick_device(name: str = "auto") -> torch.device:
     raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from cause
 
 
-def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
     """The dtype called auto, float32, bfloat16 or int8, of weights and activations in inference. InputError otherwise.
 
     int8 is never chosen by auto: it costs some accuracy (`training.inference.layers`).
     """
+    name = str(name).removeprefix("torch.")
     if name not in DTYPES:
         raise InputError(f"dtype {name!r} is unknown; choose {', '.join(DTYPES)}")
     if name == AUTO:

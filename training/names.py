@@ -9,6 +9,7 @@ maxsim:all-MiniLM-L6-v2                          late interaction: the token vec
 run:20261121-collapse                            the model of a run, by its id or its name
 scratch:6x384                                    a transformer of random weights: layers, dimension
 endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
+endpoint:https://HOST/v1#NAME?batch=8&timeout=9  the same: so many texts a request, so many seconds for its answer
 tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
 all-MiniLM-L6-v2+bm25                            of retrieval: the ranks of a model and those of BM25, fused
 bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that ranks its best documents again
@@ -17,6 +18,9 @@ stsb:dev                                         data: a built-in set and its sp
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it is not to be detected
 pairs.csv?columns=left,right,gold                a file, with its columns if they have other names
+pairs.csv?split=test                             the rows whose column split says so
+pairs.csv?scale=1-7                              with the scale of its scores
+pairs.csv?labels=similar:1,different:0           with the values of its labels
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -32,6 +36,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
@@ -44,12 +49,18 @@ PORTS = {"http": 80, "https": 443}
 # The name that stands for the model's prompts for queries on one side, and for documents on the other.
 BY_ROLE = "query|document"
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
+# The settings of requests to an endpoint, and the largest value of each.
+REQUEST_SETTINGS = {"batch": 2_048, "timeout": 600}
+MOST_DIMENSIONS = 1_000_000
+# The characters of a path and of the name of a file, which the system limits.
+LONGEST_PATH, LONGEST_PART = 4_000, 250
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 # The name of data and its objective.
-_WITH_OBJECTIVE = re.compile(r"(.+(?<![?&]encoding)(?<![?&]columns))=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
-_READ_AS = re.compile(r"(.+)\?((?:encoding|columns)=[^?&]*(?:&(?:encoding|columns)=[^?&]*)*)", re.DOTALL)
+READ_AS = "encoding", "columns", "split", "scale", "labels"
+_WITH_OBJECTIVE = re.compile(rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
+_READ_AS = re.compile(r"(.+)\?((?:{0})=[^?&]*(?:&(?:{0})=[^?&]*)*)".format("|".join(READ_AS)), re.DOTALL)
 # Written as %2B, … in the names of columns.
 _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
@@ -64,6 +75,11 @@ _ENDPOINT = re.compile(
 def is_id(text: str) -> bool:
     """Whether a run, an experiment or another record may have this id: the name of its folder or file."""
     return _ID.fullmatch(text) is not None
+
+
+def slug(text: str) -> str:
+    """A text as part of a file name: at most 40 lower-case letters, digits and hyphens, or none."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
 
 
 def is_repo_id(text: str) -> bool:
@@ -95,12 +111,16 @@ class ModelName:
     pooling: str | None = None
     # Whether the token vectors of this encoder are compared, by late interaction.
     maxsim: bool = False
+    # The texts of a request to an endpoint, and the seconds that its answer may take.
+    batch: int | None = None
+    timeout: int | None = None
 
     @staticmethod
-    def parse(text: ModelName | str) -> ModelName:
+    def parse(text: ModelName | Path | str) -> ModelName:
         """Reads a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
         if isinstance(text, ModelName):
             return text
+        text = str(text)
         if ("?" in text or ":" in text) and _is_folder(text):
             return ModelName(text)
         if text.strip().startswith(MAXSIM):
@@ -112,18 +132,24 @@ class ModelName:
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
         name, mark, query = whole.partition("?")
+        if len(name) > LONGEST_PATH or max(map(len, name.split("/"))) > LONGEST_PART:
+            raise InputError(f"model {text[:80]!r} … cannot be used here: the name is too long")
         if name.startswith(ENDPOINT):
             _read_endpoint(name)
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
-        if unknown := set(settings) - set(SETTINGS):
-            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(SETTINGS)}")
-        number = settings.get(DIMENSION)
-        if number is not None and not number.isdecimal():
-            raise InputError(f"{text!r}: {DIMENSION} is {number!r}, but must be a whole number")
-        dimension = None if number is None else int(number)
-        return ModelName(name, dimension, settings.get(PROMPT), settings.get(PROMPT_NAME), settings.get(DTYPE), pooling)
+        takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
+        if unknown := set(settings) - set(takes):
+            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}")
+        values: dict[str, Any] = {key: settings.get(key) for key in (PROMPT, PROMPT_NAME, DTYPE)}
+        for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
+            most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
+            if not settings[key].isdecimal() or len(settings[key]) > len(str(most)) or int(settings[key]) > most:
+                value = settings[key][:80]
+                raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number, at most {most:,}")
+            values["dimension" if key == DIMENSION else key] = int(settings[key])
+        return ModelName(name, **values, pooling=pooling)
 
     @staticmethod
     def of_run(run_id: str) -> ModelName:
@@ -131,6 +157,7 @@ class ModelName:
 
     def __str__(self) -> str:
         values = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
+        values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
         kind, pooling = MAXSIM * self.maxsim, f":{self.pooling}" if self.pooling else ""
         return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
@@ -138,7 +165,9 @@ class ModelName:
     @property
     def label(self) -> str:
         """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
-        parts = ["MaxSim of " * self.maxsim + MODEL_LABELS.get(self.name, self.name)]
+        # The id of a run is its day, its time and its name.
+        name = re.sub(r"^\d{8}-\d{6}-", "", self.run_id) if self.run_id else MODEL_LABELS.get(self.name, self.name)
+        parts = ["MaxSim of " * self.maxsim + name]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")
         if self.prompt_name == BY_ROLE:
@@ -179,7 +208,7 @@ class ModelName:
     @property
     def weights(self) -> ModelName:
         """The name with the dtype alone, which has a copy of its own in memory; other settings share one."""
-        return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim)
+        return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
     @property
     def states_prompt(self) -> bool:
@@ -196,18 +225,25 @@ class DataName:
         encoding: the encoding of the text of a file; None detects it.
         objective: the objective of a run on this data; None is the run's.
         columns: the names of the columns of a file, separated by commas; None detects them.
+        rows: the split of a file that has a column of splits; None takes all rows.
+        scale: the lowest and the highest gold score of a file, such as 1-7; None detects them.
+        labels: the values of the labels of a file, such as similar:1,different:0; None detects them.
     """
 
     name: str
     encoding: str | None = None
     objective: str | None = None
     columns: str | None = None
+    rows: str | None = None
+    scale: str | None = None
+    labels: str | None = None
 
     @staticmethod
-    def parse(text: DataName | str) -> DataName:
+    def parse(text: DataName | Path | str) -> DataName:
         """Reads the name of one set or file. A path that exists may itself contain ``?encoding=``, ``=``, …"""
         if isinstance(text, DataName):
             return text
+        text = str(text)
         match = _WITH_OBJECTIVE.fullmatch(text)
         text, objective = match.groups() if match and not os.path.lexists(text) else (text, None)
         read_as = _READ_AS.fullmatch(text)
@@ -215,12 +251,13 @@ class DataName:
         if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
-        encoding, columns = (unquote(settings.get(key, "")).strip() or None for key in ("encoding", "columns"))
-        return DataName(read_as[1], encoding, objective, columns)
+        encoding, *others = (unquote(settings.get(key, "")).strip() or None for key in READ_AS)
+        return DataName(read_as[1], encoding, objective, *others)
 
     @staticmethod
-    def parse_joined(text: str) -> tuple[DataName, ...]:
+    def parse_joined(text: Path | str) -> tuple[DataName, ...]:
         """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
+        text = str(text)
         whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
         if parts == [text] or os.path.lexists(whole.name):
             return (whole,)
@@ -228,9 +265,17 @@ class DataName:
 
     def __str__(self) -> str:
         objective = f"={self.objective}" if self.objective else ""
-        columns = self.columns and _MARKS.sub(lambda mark: quote(mark[0]), self.columns)
-        settings = [f"{key}={value}" for key, value in (("encoding", self.encoding), ("columns", columns)) if value]
+        settings = [
+            f"{key}={_MARKS.sub(lambda mark: quote(mark[0]), value)}"
+            for key, value in zip(READ_AS, self.read_as, strict=True)
+            if value
+        ]
         return f"{self.name}{(settings and '?') or ''}{'&'.join(settings)}{objective}"
+
+    @property
+    def read_as(self) -> tuple[str | None, ...]:
+        """The settings of a file, in the order of `READ_AS`."""
+        return self.encoding, self.columns, self.rows, self.scale, self.labels
 
     @property
     def built_in(self) -> DataSet | None:
@@ -295,14 +340,14 @@ class DataName:
         is_dev = data_set is not None and not data_set.repo and self.split in ("", "dev")
         return f"{self.name.partition(':')[0]}:test" if is_dev else None
 
-    def absolute(self, encoding: str | None = None, columns: str | None = None) -> DataName:
+    def absolute(self, **settings: str | None) -> DataName:
         """The name for use in another folder: a file by its whole path, with these settings unless it has its own."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
             return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
         if not self.path.exists():
             return self
-        settings = {"encoding": self.encoding or encoding, "columns": self.columns or columns}
+        settings = {key: getattr(self, key) or value for key, value in settings.items()}
         return replace(self, name=str(self.path.absolute()), **settings)
 
 
@@ -311,9 +356,9 @@ def join_names(parts: tuple[DataName, ...]) -> str:
     return "+".join(map(str, parts))
 
 
-def absolute_names(text: str, encoding: str | None = None, columns: str | None = None) -> str:
+def absolute_names(text: str, **settings: str | None) -> str:
     """Joined names for use in another folder; files without settings of their own have these."""
-    return join_names(tuple(part.absolute(encoding, columns) for part in DataName.parse_joined(text)))
+    return join_names(tuple(part.absolute(**settings) for part in DataName.parse_joined(text)))
 
 
 def names_file(text: str) -> bool:

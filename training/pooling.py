@@ -45,6 +45,15 @@ class Pooling(NamedTuple):
         return self.pool(hidden, mask)
 
 
+def is_finite(results: np.ndarray) -> np.ndarray:
+    """Whether each vector, or each score, is made of numbers alone: bool (N,)."""
+    import numpy as np
+
+    if np.isfinite(results.sum(dtype=np.float64)):
+        return np.ones(len(results), dtype=bool)
+    return np.isfinite(results.reshape(len(results), -1)).all(axis=1)
+
+
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:
     """Each row scaled to length 1, as for cosines; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
     import numpy as np

@@ -45,9 +45,12 @@ class Similarity(NamedTuple):
 
 
 def cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row-wise cosine, 0 where a vector is zero. (N, D), (N, D) -> (N,) float32."""
+    """Row-wise cosine to 6 digits, 0 where a vector is zero. (N, D), (N, D) -> (N,) float32.
+
+    Further digits are those of rounding errors, by which pairs of equal texts would differ in rank.
+    """
     norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
-    return np.einsum("nd,nd->n", u, v) / np.where(norms == 0, 1, norms)
+    return (np.einsum("nd,nd->n", u, v) / np.where(norms == 0, 1, norms)).round(6)
 
 
 def dot(u: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,8 @@ from sbert_app.commands import options
 from sbert_app.formats import format_bytes
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
+from training.errors import InputError
+from training.names import DataName
 
 # These have no weights to be fetched.
 ALWAYS = (TFIDF, BM25)
@@ -23,7 +26,7 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     """
     place = options.prepare(home, offline=False)
     from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
     from sbert_app.services.store.temp_folder import folder_size
 
     cache = ModelCache(place)
@@ -37,7 +40,7 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
     for name, kind in kinds.items():
         here = name in ALWAYS or cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
-    for run in RunStore(place).list():
+    for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
             rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
@@ -60,20 +63,45 @@ def data(
         typer.Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."),
     ] = None,
     *,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too."),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DATA", help="Look for the rows of this evaluation data, too.")
+    ] = None,
+    clean: Annotated[
+        Path | None, typer.Option("--clean", metavar="OUT", help="Write the file without the rows at fault.")
+    ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
-    """List the data sets, or show how a data set or a file is read."""
+    """List the data sets, or show how one or a file is read.
+
+    It also lists the rows at fault: pairs that are equal, with one judgement or several, sentences that are paired with
+    themselves, rows of evaluation data, and text that a model cannot read.
+    """
     place = options.prepare(home, offline)
     if name is None:
         _list(as_json)
         return
+    from sbert_app.services.files.doctor import clean as write_clean
+    from sbert_app.services.files.doctor import examine
     from training.data.load import load_data
+    from training.data.tables.table import open_table
+    from training.models.model import open_model
 
     with options.received(name) as source:
-        dataset = load_data(file.data(source) if file != options.FileOptions() else source, place)
+        dataset = load_data(file.data(source) if file != type(file)() else source, place)
+        others = {against: load_data(against, place, split="test")} if against else {}
+        findings = examine(dataset, open_model(model, home=place) if model else None, others)
+        if clean is not None:
+            read = DataName.parse(source)
+            if not read.path.is_file():
+                raise InputError(f"{name} is no file, so there is nothing to write --clean from")
+            rows = write_clean(open_table(read.path, read.encoding or file.encoding), clean, dataset, findings)
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
@@ -84,9 +112,18 @@ def data(
         "rows": len(dataset),
         "source": dataset.source,
         "notes": dataset.notes,
+        "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
     }
     lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
+    if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
+        lines.append("read as: scores from 0 to 5")
     lines += [f"row {row}: " + "  |  ".join(map(str, cells)) for row, cells in zip(dataset.rows, first, strict=False)]
+    lines += [f"fault: {finding}" for finding in findings]
+    if clean is not None:
+        value["clean"] = {"file": str(clean), "rows": rows}
+        lines.append(
+            f"{rows:,} rows are in {clean}; the rows at fault, but those that are cut, and unusable ones are not"
+        )
     print_result({**value, "first": first}, as_json, "\n".join(lines))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +16,6 @@ from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.names import DataName, ModelName
-
-if TYPE_CHECKING:
-    from training.models.model import Model
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,9 @@ def evaluate(
         ),
     ] = None,
     model: _ModelOptions,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     threshold: options.Threshold = None,
-    match_from: options.MatchFrom = 4.0,
+    match_from: options.MatchFrom = None,
     calibrate: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +62,7 @@ def evaluate(
     if (data is None) == (argument is None):
         raise InputError("name the data to measure the model on, such as --data stsb:test")
     with options.received(data or argument or "") as received:
-        name = received if file == options.FileOptions() else file.data(received)
+        name = received if file == type(file)() else file.data(received)
         if calibrate is not None:
             _calibrate(name, calibrate, model, computing)
         else:
@@ -73,7 +70,7 @@ def evaluate(
 
 
 def _evaluate(
-    data: str, model: _ModelOptions, threshold: str | None, match_from: float, computing: options.Computing
+    data: str, model: _ModelOptions, threshold: str | None, match_from: float | None, computing: options.Computing
 ) -> None:
     place = computing.prepare()
     from sbert_app.services.results.grid import overlap_with
@@ -85,7 +82,7 @@ def _evaluate(
     result: dict[str, Any]
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         if threshold is not None:
-            result = _decide(data, threshold, match_from, lambda: options.load_model(model, computing), place, bar)
+            result = _decide(data, threshold, match_from, model, computing, place, bar)
         elif (name := DataName.parse(data).mteb_task) is not None:
             # Here and below, what is wrong with the data is reported before the model is loaded.
             task = find_task(name)
@@ -96,7 +93,7 @@ def _evaluate(
             retriever = load_retriever(
                 model.model, lambda name: options.load_model(replace(model, model=name), computing)
             )
-            result = measure(retriever, judged, on_progress=bar)
+            result = measure(retriever, judged, on_progress=bar, relevant_from=match_from or 0.0)
             for note in judged.notes:
                 print(f"{judged.name}: {note}", file=sys.stderr)
         else:
@@ -104,7 +101,7 @@ def _evaluate(
             scorer = options.load_model(model, computing)
             result = measure(scorer, dataset, place, on_progress=bar)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
-            result |= {} if read is None else {"overlap": asdict(read)}
+            result |= {} if read is None else {"overlap": read.to_dict()}
             for note in (*dataset.notes, *([] if read is None else [f"of what {model.name} was trained on: {read}"])):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
@@ -131,10 +128,17 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
 
 
 def _decide(
-    data: str, threshold: str, match_from: float, load: Callable[[], Model], home: Path, bar: ProgressBar
+    data: str,
+    threshold: str,
+    match_from: float | None,
+    model: _ModelOptions,
+    computing: options.Computing,
+    home: Path,
+    bar: ProgressBar,
 ) -> dict[str, Any]:
+    from sbert_app.services.results.decisions import unread_pairs
     from training.data.load import load_data
-    from training.data.transforms import match_labels
+    from training.data.transforms import POSITIVE_FROM, match_labels
     from training.evaluation.thresholds import decide_data, parse_criteria
 
     name = DataName.parse(data)
@@ -143,8 +147,12 @@ def _decide(
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     started, dataset = time.perf_counter(), load_data(data, home, split="test")
     # This reports what is wrong before the model is loaded.
+    match_from = POSITIVE_FROM if match_from is None else match_from
     match_labels(dataset, match_from)
-    scorer = load()
+    dataset, notes = unread_pairs(ModelName.parse(model.name), dataset, home, match_from)
+    for note in notes:
+        print(note, file=sys.stderr)
+    scorer = options.load_model(model, computing)
     decisions = decide_data(scorer, dataset, criteria, match_from, bar)
     return {
         "model": scorer.name,
@@ -199,7 +207,9 @@ def _table(result: dict[str, Any]) -> str:
     there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
     for similarity in result[there[0]]:
-        lines.append(f"{similarity:12}" + "".join(f"{100 * result[name][similarity]:18.2f}" for name in there))
+        figures = (100 * result[name][similarity] for name in there)
+        cells = ("undefined" if isnan(figure) else f"{figure:.2f}" for figure in figures)
+        lines.append(f"{similarity:12}" + "".join(f"{cell:>18}" for cell in cells))
     if "threshold" in result:
         first = next(iter(result["threshold"]))
         precision, recall = (100 * result[name][first] for name in ("precision", "recall"))
@@ -210,7 +220,8 @@ def _table(result: dict[str, Any]) -> str:
     if "interval" in result:
         low, high = (100 * result["interval"][end] for end in ("low", "high"))
         how, first = result["interval"]["method"], next(iter(result["spearman"]))
-        lines.append(f"95% interval of ρ under {first}: {low:.2f} to {high:.2f} ({how})")
+        interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
+        lines.append(f"95% interval of ρ under {first}: {interval}")
     return "\n".join([head, *lines])
 
 

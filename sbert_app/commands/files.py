@@ -189,12 +189,11 @@ class _Matching:
     def check(self, table: OpenedTable, columns: PairColumns) -> None:
         """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
         from sbert_app.services.files.writers import WRITERS, check_output
-        from training.data.gold import LOOKED_AT, GoldColumn
         from training.evaluation.thresholds import FIXED
 
         for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
             check_output(path, WRITERS)
-        if self.criterion.kind != FIXED and GoldColumn.of(table.preview(LOOKED_AT), columns) is None:
+        if self.criterion.kind != FIXED and not (columns.score or columns.label):
             raise InputError(
                 f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, "
                 "such as --threshold 0.8"
@@ -219,7 +218,9 @@ class _Matching:
         except InputError as error:
             [output] = self.outputs.matched
             raise InputError(f"{error}; the scores without a column match are in {output}") from error
-        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, self.outputs)
+        return apply_threshold(
+            scored, summary.columns, summary.added["cosine"], threshold, self.outputs, gold=summary.gold
+        )
 
 
 @options.grouped
@@ -239,7 +240,7 @@ def score(
     cross_encoder: Annotated[
         str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
         Path | None,
@@ -249,6 +250,9 @@ def score(
         Path | None,
         typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
     ] = None,
+    keep_unknown: Annotated[
+        bool, typer.Option("--keep-unknown", help="Score sentences of which the model knows no token, too.")
+    ] = False,
     pipe: options.Pipe,
     parts: PartsOptions,
     computing: options.Computing,
@@ -277,7 +281,7 @@ def score(
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
         applied = _Matching.of(threshold, Path(output_path), groups, deduplicated)
-        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing)
+        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing, keep_unknown)
 
 
 def _score(
@@ -285,9 +289,10 @@ def _score(
     output: Path,
     model: options.ModelOptions,
     cross_encoder: str | None,
-    file: options.FileOptions,
+    file: options.PairFileOptions,
     applied: _Matching | None,
     computing: options.Computing,
+    keep_unknown: bool,
 ) -> None:
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.files.score import score_file
@@ -312,6 +317,9 @@ def _score(
                 picked,
                 Watch.of(bar, should_stop),
                 criteria=(str(applied.criterion),) if applied else CRITERIA,
+                scale=file.scale,
+                labels=file.labels,
+                keep_unknown=keep_unknown,
             )
             if summary.stopped_at is not None:
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
@@ -339,11 +347,17 @@ def _matches_text(matches: MatchSummary) -> str:
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """The lines of a report's agreements, one for each two kinds of scores."""
+    """The lines of a report's agreements: with labels, and one for each two kinds of scores."""
     pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
     lines = []
+    if report and report.decision:
+        average = report.decision.decision.average_precision.value
+        lines.append(f"cosine and matches: average precision ×100 {100 * average:.2f}; {report.decision.meaning}")
     for field, what in pairs:
         if (agreement := getattr(report, field, None)) is not None:
+            if agreement.spearman != agreement.spearman:
+                lines.append(f"{what}: {agreement.interval_method}, {agreement.n:,} rows")
+                continue
             low, high = agreement.spearman_interval
             interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
             lines.append(

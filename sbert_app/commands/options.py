@@ -13,10 +13,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 import typer
 
@@ -48,16 +48,16 @@ PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 def complete_models(incomplete: str) -> list[str]:
     """The names that a shell completes: those of built-in models and of runs."""
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
 
-    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list() if run.has_model]
+    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list(PICKED) if run.has_model]
     return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    from sbert_app.services.runs.store import RunStore
+    from sbert_app.services.runs.store import PICKED, RunStore
 
-    return [run.id for run in RunStore(home_folder()).list() if run.id.startswith(incomplete)]
+    return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
 
 
 Model = Annotated[
@@ -93,7 +93,15 @@ Threshold = Annotated[
     ),
 ]
 MatchFrom = Annotated[
-    float, typer.Option("--match-from", metavar="SCORE", help="The gold score (0 to 5) from which a pair is a match.")
+    float | None,
+    typer.Option(
+        "--match-from",
+        metavar="SCORE",
+        help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
+    ),
+]
+KeepUnknown = Annotated[
+    bool, typer.Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 EngineName = Annotated[
@@ -142,23 +150,39 @@ class FileOptions:
     columns: Columns = None
     encoding: Encoding = None
 
-    def of(self, source: str) -> tuple[str, FileOptions]:
+    def of(self, source: str) -> tuple[str, Self]:
         """The name of a file, and how it is read. Options in its name come first: FILE?columns=A,B&encoding=NAME."""
         data = DataName.parse(source)
         # In a URL there may be an equals sign.
         if data.objective is not None:
             return source, self
-        return data.name, FileOptions(data.columns or self.columns, data.encoding or self.encoding)
+        if data.rows is not None:
+            raise InputError(f"all rows of a file are taken here; leave out ?split={data.rows}")
+        own = {field.name: getattr(data, field.name) or getattr(self, field.name) for field in fields(self)}
+        return data.name, replace(self, **own)
 
     def data(self, name: str, option: str = "--data") -> str:
         """Names of data, with whole paths of files, and with these options if they have none of their own.
 
         InputError if the options are used without a file.
         """
-        for value, own in ((self.columns, "--columns"), (self.encoding, "--encoding")):
+        settings = asdict(self)
+        for own, value in settings.items():
             if value is not None and not names_file(name):
-                raise InputError(f"{own} is that of a file; name one with {option}")
-        return absolute_names(name, self.encoding, self.columns)
+                raise InputError(f"--{own} is that of a file; name one with {option}")
+        return absolute_names(name, **settings)
+
+
+@dataclass(frozen=True)
+class PairFileOptions(FileOptions):
+    """A file of pairs that may have gold scores or labels."""
+
+    scale: Annotated[
+        str | None, typer.Option("--scale", metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")
+    ] = None
+    labels: Annotated[
+        str | None, typer.Option("--labels", metavar="NAME:1,…", help="The values of the labels. [by their names]")
+    ] = None
 
 
 @dataclass(frozen=True)

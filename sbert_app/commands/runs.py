@@ -36,20 +36,27 @@ runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delet
 def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
     """Runs of the home folder; without a command, list them."""
     if context.invoked_subcommand is None:
-        list_runs(home, as_json)
+        list_runs(home=home, as_json=as_json)
     else:
         # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
 @runs.command("list")
-def list_runs(home: options.Home = None, as_json: options.Json = False) -> None:
-    """List all runs, the newest first."""
+def list_runs(
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 50,
+    cursor: Annotated[str, typer.Option(metavar="RUN", help="Those that are older than this run.")] = "",
+    home: options.Home = None,
+    as_json: options.Json = False,
+) -> None:
+    """List runs, the newest first."""
     store = _store(home)
-    stored = store.list()
+    stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
     lines = [_line(run) for run in stored] or ["no runs yet: start one with train, or on the Train page"]
+    if len(stored) == limit < store.count():
+        lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from sbert_app.commands.files import local_path
 from sbert_app.formats import format_count, format_number
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_CROSS_ENCODER
+from training.errors import InputError
 from training.names import ModelName
 
 
@@ -52,7 +54,8 @@ def compare(
             )
     cut = " and ".join(name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated)
     lines += [f"{cut} is cut: the model reads {encoder.max_length:,} tokens"] if cut else []
-    print_result(comparison.to_json(), computing.as_json, "\n".join([*lines, *filter(None, [comparison.advice])]))
+    lines += [*comparison.warnings, *filter(None, [comparison.advice])]
+    print_result(comparison.to_json(), computing.as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -66,6 +69,7 @@ def search(
         str | None,
         typer.Option("--cross-encoder", metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …"),
     ] = None,
+    keep_unknown: options.KeepUnknown = False,
     file: options.FileOptions,
     computing: options.Computing,
 ) -> None:
@@ -84,12 +88,13 @@ def search(
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
         crosser = options.load_cross_encoder(cross_encoder, computing)
-        result = find(space, query, encoder.for_role("query"), k, crosser)
+        result = find(space, query, encoder.for_role("query"), k, crosser, keep_unknown)
     lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in result.hits]
     if crosser:
         lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(result.hits, lines, strict=True)]
     head = ("score   " if crosser else "") + "cosine       row  sentence"
-    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines, *corpus.notes]
+    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines]
+    lines += [*corpus.notes, *result.warnings]
     print_result({"model": space.model, "data": corpus.name, **result.to_json()}, computing.as_json, "\n".join(lines))
 
 
@@ -106,7 +111,7 @@ def cluster(
         typer.Option("--method", metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree."),
     ] = "hdbscan",
     clusters: Annotated[
-        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means and hierarchical.")
+        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
         int, typer.Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
@@ -115,6 +120,7 @@ def cluster(
         float,
         typer.Option("--min-cosine", metavar="COSINE", help="Hierarchical: join no groups that are less similar."),
     ] = 0.3,
+    keep_unknown: options.KeepUnknown = False,
     model: options.ModelOptions,
     file: options.FileOptions,
     computing: options.Computing,
@@ -135,7 +141,8 @@ def cluster(
         corpus = options.open_corpus(path, file, place)
         space = options.embed(corpus, options.load_encoder(model, computing), place, bar)
         bar.unit = ""
-        labels = group(space, settings, DiskCache(place / "cache"), place, Watch(bar.stage))
+        cache = DiskCache(place / "cache")
+        labels = group(space, settings, cache, place, Watch(bar.stage), keep_unknown=keep_unknown)
         summaries = describe_clusters(space, labels)
         if output is not None:
             save_table(output, label_columns(corpus, summaries))
@@ -162,8 +169,9 @@ def cluster(
         "method": method,
         "clusters": rows,
         "output": output and str(output),
+        "warnings": space.warnings,
     }
-    text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes])
+    text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes, *space.warnings])
     print_result(value, computing.as_json, text)
 
 
@@ -171,10 +179,18 @@ def cluster(
 def export(
     source: Annotated[
         str,
-        typer.Argument(metavar="IN", help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -."),
+        typer.Argument(
+            metavar="IN",
+            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -. With --to onnx: a model.",
+        ),
     ],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
+    ],
     *,
+    to: Annotated[
+        str, typer.Option("--to", metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
+    ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
     clusters: Annotated[
@@ -185,9 +201,10 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences with their map, clusters and neighbours.
+    """Write sentences with map and clusters, or a model as ONNX.
 
-    The file is for embedding-atlas. After an interruption the same command goes on from the vectors that are there.
+    The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption
+    the same command goes on from the vectors that are there.
     """
     from sbert_app.services.background.watch import Watch
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
@@ -200,6 +217,11 @@ def export(
     from sbert_app.services.maps.projection import MapSettings
     from sbert_app.services.store.cache import DiskCache
 
+    if to == "onnx":
+        _export_onnx(replace(model, model=source), output, replace(computing, dtype="float32"))
+        return
+    if to != "atlas":
+        raise InputError(f"--to {to} is unknown; choose atlas or onnx")
     home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
@@ -216,3 +238,17 @@ def export(
     text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
     value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
     print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))
+
+
+def _export_onnx(model: options.ModelOptions, output: Path, computing: options.Computing) -> None:
+    from training.models.encoder import Encoder
+    from training.models.model import required
+    from training.models.onnx_graph import export_onnx
+
+    with clean_stdout():
+        cosines = export_onnx(required(options.load_model(model, computing), Encoder), output)
+    lines = [
+        f"{path}: its vectors have a cosine of {cosine:.4f} or more with the model's"
+        for path, cosine in cosines.items()
+    ]
+    print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))

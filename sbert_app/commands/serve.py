@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +13,17 @@ import typer
 from filelock import FileLock, Timeout
 
 from sbert_app.commands import options
+from sbert_app.hosts import LOOPBACK
+from sbert_app.services.background.ray_cluster import MISSING
 from sbert_app.settings import Settings
 from training.catalogue import asset
 from training.errors import InputError
 from training.sources.home import make_home
+
+OPEN_TO_ALL = (
+    "whoever reaches this port uses the models, sees, stops and deletes all runs, and uploads files; "
+    "set one with --auth USER:PASS, or listen on 127.0.0.1"
+)
 
 
 def serve(
@@ -30,6 +38,10 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),
     ] = None,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For is believed."),
+    ] = None,
     allow_paths: Annotated[
         list[Path] | None,
         typer.Option("--allow-path", metavar="DIR", help="A folder whose data and models visitors may name by path."),
@@ -39,6 +51,10 @@ def serve(
         typer.Option(
             "--allow-endpoint", metavar="HOST:PORT", help="A server that texts may be sent to, as endpoint:URL#MODEL."
         ),
+    ] = None,
+    allow_origins: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
     ] = None,
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
@@ -54,11 +70,18 @@ def serve(
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
+    keep_alive: Annotated[
+        int | None, typer.Option(metavar="MINUTES", help="When an unused model leaves the memory. [10]")
+    ] = None,
     upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
     # The parameters have the names of the fields of the settings.
     settings = Settings.gather(**locals())
+    if settings.ray and find_spec("ray") is None:
+        raise InputError(MISSING)
+    if settings.host not in LOOPBACK and not settings.auth:
+        print(f"There is no login: {OPEN_TO_ALL}", file=sys.stderr)
     shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
     from sbert_app.server.run import serve as run

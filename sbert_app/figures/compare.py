@@ -43,7 +43,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
         )
     )
     alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
-    height = min(MOST_HEIGHT, max(220, 34 * len(words_a) + 130))
+    height = min(MOST_HEIGHT, max(220, 27 * len(words_a) + 110))
     return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
 
 

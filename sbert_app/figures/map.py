@@ -70,7 +70,6 @@ class Scale:
         return replace(self, values=self.values[rows])
 
 
-HEIGHT = 580
 # The characters and lines of a hover text.
 HOVER_WIDTH, HOVER_LINES = 64, 3
 # Up to so many points a map in 2-D is SVG: WebGL would take longer to start than they take to draw.
@@ -157,7 +156,8 @@ def paired_maps(data: MapData) -> go.Figure:
 def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     colours = f", coloured by {data.colouring.title}" if data.colouring else ""
     alt = f"Map of {len(data.maps[0]):,} sentences in {data.maps[0].shape[1]} dimensions{colours}"
-    apply_style(figure, HEIGHT, alt)
+    # The map is as high as its frame.
+    apply_style(figure, None, alt)
     names = data.names if panels == len(data.maps) and data.names else [[]] * panels
     if data.maps[0].shape[1] == 2:
         # assets/explore.js writes the names, and keeps them from overlapping.
@@ -184,9 +184,11 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
             position = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
             figure.add_annotation(text=title, showarrow=False, **position)
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
+    # Beside one map the legend takes no height; below two, no width.
+    place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}
     figure.update_layout(
         showlegend=has_legend,
-        legend=LEGEND | {"y": -0.02, "yanchor": "top", "itemsizing": "constant", "font": {"size": 12}},
+        legend=LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}},
         uirevision=data.key,
         # assets/explore.js sets lasso and box.
         dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",

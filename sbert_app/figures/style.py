@@ -27,7 +27,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 def apply_style(
     figure: go.Figure,
-    height: int = 360,
+    height: int | None = 360,
     alt: str = "",
     x: dict[str, Any] | None = None,
     y: dict[str, Any] | None = None,
@@ -37,7 +37,7 @@ def apply_style(
 
     Args:
         figure: a figure with its traces.
-        height: the height in pixels.
+        height: the height in pixels; None for that of the frame.
         alt: the text alternative; without one, screen readers get the titles of the figure (``assets/app.js``).
         x: settings of the horizontal axes.
         y: settings of the vertical axes.

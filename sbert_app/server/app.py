@@ -12,6 +12,7 @@ import gradio as gr
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -84,7 +85,9 @@ def create_app(services: Services) -> FastAPI:
 def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The layers of ASGI middleware with their options, from the outside inwards."""
     yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
-    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts)}
+    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts), "origins": settings.allow_origins}
+    if settings.allow_origins:
+        yield CORSMiddleware, {"allow_origins": settings.allow_origins, "allow_methods": ["*"], "allow_headers": ["*"]}
     if account:
         yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
     yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}

@@ -96,7 +96,7 @@ def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[
     return {**rest, "data": list(called.complete(named).values())}
 
 
-OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models")
+OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models", "/v2/rerank", "/rerank", "/embed")
 
 
 class CountRequests:

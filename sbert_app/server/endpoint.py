@@ -75,6 +75,11 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
     def decorate(function: Call) -> Call:
         signature, hints = inspect.signature(function), get_type_hints(function)
         own = [name for name, hint in hints.items() if hint is gr.Request]
+        defaults = {
+            name: parameter.default
+            for name, parameter in signature.parameters.items()
+            if parameter.default is not inspect.Parameter.empty
+        }
         adapters = {
             name: _adapter(hints[name], name in sentences, ranges.get(name))
             for name in signature.parameters
@@ -88,9 +93,9 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
                 bound.apply_defaults()
                 request = bound.arguments.pop("request")
                 with _status_noted(request):
-                    checked = {
-                        name: _checked(name, bound.arguments[name], adapter) for name, adapter in adapters.items()
-                    }
+                    # null is the default of an argument that has one.
+                    values = defaults | {name: value for name, value in bound.arguments.items() if value is not None}
+                    checked = {name: _checked(name, values.get(name), adapter) for name, adapter in adapters.items()}
                     checked |= {name: value for name, value in bound.arguments.items() if name == SERVICES}
                     if own:
                         checked[own[0]] = request

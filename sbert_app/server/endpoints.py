@@ -27,6 +27,7 @@ from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import distill_to_home
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
@@ -90,12 +91,13 @@ def encode(
         normalize: scale each vector to length 1, so that the dot product is the cosine.
     """
     encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
-    vectors = encoder.encode(sentences, normalize, should_stop=is_ending.is_set)
+    vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
         "dimension": encoder.dimension,
         "embeddings": vectors.round(7).tolist(),
+        "warnings": unknown_warnings([encoder], sentences),
         **usage(encoder.name, *read_tokens(encoder, sentences)),
     }
 
@@ -121,6 +123,7 @@ def evaluate(
             chosen on, in place of the correlations.
         match_from: the gold score (0 to 5) from which a pair counts as a match.
     """
+    from sbert_app.services.results.decisions import unread_pairs
     from training.data.load import load_data, load_retrieval
     from training.evaluation.scoring import evaluate as measure
     from training.evaluation.thresholds import decide_data
@@ -142,8 +145,9 @@ def evaluate(
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
         return measure(scorer, rows, home) | read
+    rows, notes = unread_pairs(ModelName.parse(model), rows, home, match_from)
     decided = decide_data(scorer, rows, threshold.split(","), match_from)
-    return json_values({"model": scorer.name, "data": rows.name, **decided.to_dict(), **read})
+    return json_values({"model": scorer.name, "data": rows.name, **decided.to_dict(), "notes": notes, **read})
 
 
 @endpoint(at_once=MOST_AT_ONCE)
@@ -186,6 +190,7 @@ def score_file(
     )
     job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])
+    answer["outputs"] = [Path(path).name for path in summary.outputs]
     if criterion:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         scored = next(path for path in map(Path, matches.outputs) if path.suffix == f".{format}")
@@ -259,9 +264,8 @@ def run_status(services: Services, run_id: str, since: int = 0) -> dict[str, Any
         since: how many events the caller has already ("events_seen" of the last answer).
     """
     run = services.jobs.store.get(run_id)
-    return public_run(
-        run, events=[*run.events[since if since <= len(run.events) else 0 :]], events_seen=len(run.events)
-    )
+    events = [*run.events[since if since <= len(run.events) else 0 :]]
+    return public_run(run, events=events, events_seen=len(run.events))
 
 
 @endpoint()
@@ -274,10 +278,15 @@ def stop_run(services: Services, run_id: str) -> dict[str, Any]:
     return public_run(services.jobs.store.stop(run_id))
 
 
-@endpoint()
-def list_runs(services: Services) -> list[dict[str, Any]]:
-    """All runs, the newest first."""
-    return [public_run(run) for run in services.jobs.store.list()]
+@endpoint(limit=Between(1, 1_000))
+def list_runs(services: Services, limit: int = 50, cursor: str = "") -> list[dict[str, Any]]:
+    """Runs, the newest first.
+
+    Args:
+        limit: how many.
+        cursor: the id of the last run of the page before; empty for the first page.
+    """
+    return [public_run(run) for run in services.jobs.store.list(limit, cursor)]
 
 
 @endpoint(
@@ -357,9 +366,8 @@ def search(
         # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
         encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
-    crosser = services.models.cross_encoder_or_none(cross_encoder)
     asking = services.models.get(model, VectorModel, pooling or None, "query")
-    result = find(space, query, asking, k, crosser)
+    result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder))
     read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
     return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
 
@@ -373,6 +381,7 @@ def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256
         dimension: of the new vectors, 2 up to the model's.
         data: a named data set to count the frequencies of tokens in; empty = estimated by Zipf's law.
     """
+    services.check_static_room()
     if data:
         services.access.check_data(data)
     return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))

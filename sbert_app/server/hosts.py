@@ -9,6 +9,8 @@ A web page of another site can make a browser send requests to an app on the sam
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,10 +70,13 @@ class AnswerHeaders:
 
 
 class OwnSite:
-    """ASGI middleware: refuses requests under other host names, and those that pages of other sites have sent."""
+    """ASGI middleware: refuses requests under other host names, and those that pages of other sites have sent.
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
-        self.app, self.hosts = app, hosts
+    The pages of ``origins`` may send them, and read the answers.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts, origins: Collection[str] = ()) -> None:
+        self.app, self.hosts, self.origins = app, hosts, origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
@@ -80,7 +85,7 @@ class OwnSite:
                 sentence = "this app does not answer under that host name; to allow it: serve --allow-host NAME"
                 await refuse(403, sentence, scope, receive, send)
                 return
-            if is_foreign(headers):
+            if is_foreign(headers) and headers.get("origin") not in self.origins:
                 await refuse(403, "requests from pages of other sites are not answered", scope, receive, send)
                 return
         await self.app(scope, receive, send)

@@ -1,6 +1,7 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
 - **Bodies** of requests have at most ``MOST_BODY`` bytes (413) and arrive within ``BODY_SECONDS`` (408).
+- **Files** in requests are uploads: an address in the place of one is refused (400).
 - **Uploads** have the size of ``--upload-limit-mb``, all files of a request together (413); an address may upload ten
   times as much in an hour (429), and the folder that holds uploads is bounded, as is the disk (507). An upload that
   is cut off leaves nothing behind.
@@ -82,7 +83,8 @@ class BodyLimits:
             return
         is_upload = scope["path"].rstrip("/") == UPLOAD
         most = self.uploads.request + ENVELOPE if is_upload else MOST_BODY
-        length, incoming = _content_length(Headers(scope=scope)), _Incoming(receive)
+        announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
+        length = int(announced) if announced.isascii() and announced.isdigit() else 0
         try:
             if length > most:
                 raise _too_large(is_upload, most, length)
@@ -92,13 +94,13 @@ class BodyLimits:
                 await self.app(scope, _limited(incoming, most), send)
             else:
                 body = await _read(incoming, most)
+                # Otherwise the client has gone.
                 if body is None:
                     return
-                    # The client has gone.
-                await self.app(scope, replay(_with_whole_characters(body), receive), send)
+                await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
         except Refused as refusal:
             await incoming.drain()
-            is_openai = scope["path"].startswith("/v1/")
+            is_openai = scope["path"].startswith(("/v1/", "/v2/", "/rerank", "/embed"))
             content = openai_error(refusal.sentence) if is_openai else {"error": refusal.sentence}
             answer = JSONResponse(content, refusal.status, {"Connection": "close"})
             await answer(scope, receive, send)
@@ -138,12 +140,6 @@ class _Incoming:
                     size += len((await self()).get("body", b""))
 
 
-def _content_length(headers: Headers) -> int:
-    """The size that the request states; 0 if it states none."""
-    length = headers.get("content-length", "0")
-    return int(length) if length.isascii() and length.isdigit() else 0
-
-
 def _too_large(is_upload: bool, most: int, length: int = 0) -> Refused:
     has = f"has {length:,} bytes" if length else "is too large"
     if is_upload:
@@ -171,14 +167,28 @@ async def _read(receive: Receive, most: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _with_whole_characters(body: bytes) -> bytes:
-    """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is."""
-    if b"\\ud" not in body.lower():
+def _checked(body: bytes, path: str) -> bytes:
+    """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is.
+
+    Refused if a file has an address in place of a path, as Gradio would fetch it, whatever its size.
+    """
+    has_halves = b"\\ud" in body.lower()
+    if not has_halves and not path.startswith("/gradio_api/"):
         return body
     try:
-        return json.dumps(json.loads(body), ensure_ascii=False).encode("utf-8", "replace")
+        content = json.loads(body)
     except (ValueError, RecursionError):
         return body
+    values = [content]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            if str(value.get("path")).strip().lower().startswith(("http:", "https:", "data:")):
+                raise Refused(400, "a file is given by its address; upload it first: POST it to /gradio_api/upload")
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") if has_halves else body
 
 
 def _limited(receive: Receive, most: int) -> Receive:

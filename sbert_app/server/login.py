@@ -11,18 +11,19 @@ import hmac
 import os
 import secrets
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.pages.components.templates import render
 from sbert_app.server.hosts import refuse
 from sbert_app.services.access import Quota, visitor_of
 
 OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
-# Wrong passwords from one address before it has to wait.
+# Attempts from one address before it has to wait.
 FREE_ATTEMPTS = 5
 # In seconds, and the seconds without a wrong password after which all are forgotten.
 LONGEST_DELAY = 60.0
@@ -35,16 +36,15 @@ class Account:
 
     def __init__(self, user: str, password: str, token: str | None = None) -> None:
         self._salt = os.urandom(16)
-        self._user, self._password = self._digest(user), self._digest(password)
+        self._account = self._digest(user, password)
         self._token = token
         self._sessions: set[str] = set()
         # Browsers send a cookie to every port of a host: two apps on one machine must not share a name.
         self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
 
     def is_right(self, user: str, password: str) -> bool:
-        has_name = hmac.compare_digest(self._digest(user), self._user)
-        has_password = hmac.compare_digest(self._digest(password), self._password)
-        return has_name and has_password
+        """Whether these are the name and the password; it takes a tenth of a second, on purpose."""
+        return hmac.compare_digest(self._digest(user, password), self._account)
 
     def begin_session(self) -> str:
         session = secrets.token_urlsafe(24)
@@ -60,8 +60,9 @@ class Account:
             return True
         return cookie_parser(headers.get("cookie", "")).get(self.cookie) in self._sessions
 
-    def _digest(self, text: str) -> bytes:
-        return hashlib.scrypt(text.encode("utf-8", "replace"), salt=self._salt, **_SCRYPT)
+    def _digest(self, user: str, password: str) -> bytes:
+        # No name has a colon.
+        return hashlib.scrypt(f"{user}:{password}".encode("utf-8", "replace"), salt=self._salt, **_SCRYPT)
 
 
 def has_token(header: str, token: str | None) -> bool:
@@ -84,7 +85,13 @@ class LoginRequired:
             return
         headers = Headers(scope=scope)
         if scope["path"] in OPEN_PATHS or self.account.admits(headers):
-            await self.app(scope, receive, send)
+
+            async def sending(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
+                await send(message)
+
+            await self.app(scope, receive, sending)
         elif scope.get("method") == "GET" and "text/html" in headers.get("accept", ""):
             query = scope["query_string"].decode("latin-1")
             page = login_page(self.root_path, scope["path"] + (f"?{query}" if query else ""))
@@ -102,23 +109,25 @@ def login_page(root_path: str, wanted_page: str, error: str = "") -> Response:
 def router(account: Account, root_path: str = "") -> APIRouter:
     """The routes ``/login``, for the form and for `gradio_client`, and ``/logout``."""
     routes = APIRouter()
-    failures = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)
+    attempts, hashing = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY), CapacityLimiter(1)
 
     @routes.post("/login")
-    def login(request: Request, username: str = Form(""), password: str = Form(""), page: str = Form("/")) -> Response:
+    async def login(
+        request: Request, username: str = Form(""), password: str = Form(""), page: str = Form("/")
+    ) -> Response:
         is_browser, visitor = "text/html" in request.headers.get("accept", ""), visitor_of(request)
-        # What is refused during a delay is not compared and does not extend it.
-        if (wait := failures.seconds_to_wait(visitor)) > 0:
+        # An attempt counts before it is judged, as others may come meanwhile. One that is refused during a delay is not
+        # compared and does not extend it.
+        if (wait := attempts.take(visitor)) > 0:
             seconds = max(1, round(wait))
             sentence = f"too many wrong passwords; try again in {seconds} s"
             answer = login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence})
             answer.status_code, answer.headers["retry-after"] = 429, str(seconds)
             return answer
-        if not account.is_right(username.strip(), password):
-            failures.add(visitor)
+        if not await to_thread.run_sync(account.is_right, username.strip(), password, limiter=hashing):
             sentence = "the name or the password is wrong"
             return login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence}, 401)
-        failures.give_back(visitor)
+        attempts.give_back(visitor)
         # A page of this app: what begins with two slashes, or a backslash, would lead to another site.
         target = page if page.startswith("/") and not page.startswith(("//", "/\\")) else "/"
         answer = RedirectResponse(root_path + target, 303) if is_browser else JSONResponse({"success": True})
@@ -128,9 +137,11 @@ def router(account: Account, root_path: str = "") -> APIRouter:
 
     @routes.get("/logout")
     def logout(request: Request) -> Response:
-        account.end_session(request.cookies.get(account.cookie, ""))
         answer = RedirectResponse(f"{root_path}/", 303)
-        answer.delete_cookie(account.cookie)
+        # A link of another site logs nobody out.
+        if request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
+            account.end_session(request.cookies.get(account.cookie, ""))
+            answer.delete_cookie(account.cookie)
         return answer
 
     return routes

@@ -14,6 +14,7 @@ import uvicorn
 
 from sbert_app.hosts import WILDCARDS
 from sbert_app.process import is_ending
+from sbert_app.server.connections import BACKLOG, LimitedConnection
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -34,6 +35,9 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     Raises:
         InputError: the port is taken, or this machine has no such address.
     """
+    if sys.platform != "win32":
+        # What visitors write, and the processes that the app starts, is for its own account.
+        os.umask(0o077)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
     if settings.offline:
@@ -43,7 +47,19 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     from sbert_app.server.app import create_app
 
     services = Services.start(settings)
-    config = uvicorn.Config(create_app(services), log_level="warning", timeout_graceful_shutdown=LAST_SECONDS)
+    config = uvicorn.Config(
+        create_app(services),
+        http=LimitedConnection,
+        log_level="warning",
+        timeout_graceful_shutdown=LAST_SECONDS,
+        backlog=BACKLOG,
+        # Anybody may write X-Forwarded-For. Of the addresses in it, the last that no proxy has is the visitor's.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=[*map(str, settings.proxies)],
+        # Nothing here speaks it, and a connection that changes its protocol would be counted for ever.
+        ws="none",
+    )
+    LimitedConnection.limit(settings.proxies)
     server = uvicorn.Server(config)
     threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
     serving = threading.Thread(target=server.run, args=([listening],), name="server", daemon=True)

@@ -1,4 +1,4 @@
-"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking.
+"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking; beside it, TEI's.
 
 The app's login (an API key is the bearer token), its hosts and its limits hold for them too. Answers and errors have
 the shapes that the clients parse.
@@ -10,24 +10,25 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from sbert_app import __version__
 from sbert_app.pages.components.messages import INTERNAL_ERROR
 from sbert_app.process import is_ending
 from sbert_app.server.endpoint import status_of
 from sbert_app.server.limits import openai_error
+from sbert_app.services import openai
 from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.openai import MOST_CHARACTERS, MOST_INPUTS, EmbeddingsRequest, RerankRequest, list_models
-from sbert_app.services.openai import embeddings as compute_embeddings
-from sbert_app.services.openai import rerank as compute_ranking
 from training.errors import Stopped, UserFacingError, summary_of
+from training.names import ModelName
+from training.sources.endpoint import REQUESTS_AT_ONCE
 
 log = logging.getLogger("sbert_lab.api")
 
@@ -39,34 +40,57 @@ ENDING = "the app is ending"
 # A client that has asked for too much at once may ask again after so many seconds.
 RETRY_SECONDS = 1
 
-Body = TypeVar("Body", bound=BaseModel)
+Body = openai.RequestBody
+Compute = Callable[[ModelCache, Any, Callable[[], bool]], Any]
 
 
 def router(services: Services) -> APIRouter:
-    """The routes below ``/v1``. torch is imported at the first request."""
-    routes = APIRouter(prefix="/v1")
+    """The routes. torch is imported at the first request."""
+    routes = APIRouter()
     limit, threads = Quota(AT_ONCE), CapacityLimiter(THREADS)
+    # A slow server holds up its own visitors alone.
+    threads_of_servers = {address: CapacityLimiter(REQUESTS_AT_ONCE) for address in services.settings.allow_endpoints}
 
-    @routes.post("/embeddings")
+    def threads_of(model: str) -> CapacityLimiter:
+        endpoint = ModelName.parse(model).endpoint
+        return threads_of_servers.get(endpoint.address, threads) if endpoint else threads
+
+    async def answer(request: Request, body: type[Body], compute: Compute) -> Response:
+        return await _answer(request, body, compute, services.models, limit, threads_of)
+
+    @routes.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:
-        return await _answer(request, EmbeddingsRequest, compute_embeddings, services.models, limit, threads)
+        return await answer(request, openai.EmbeddingsRequest, openai.embeddings)
+
+    @routes.post("/embed")
+    async def embed(request: Request) -> Response:
+        return await answer(request, openai.EmbedRequest, openai.embed)
+
+    @routes.post("/v1/rerank")
+    @routes.post("/v2/rerank")
+    async def rerank(request: Request) -> Response:
+        return await answer(request, openai.RerankRequest, openai.rerank)
 
     @routes.post("/rerank")
-    async def rerank(request: Request) -> Response:
-        return await _answer(request, RerankRequest, compute_ranking, services.models, limit, threads)
+    async def rank(request: Request) -> Response:
+        return await answer(request, openai.RankRequest, openai.rank)
 
-    @routes.get("/models")
+    @routes.get("/info")
+    def info() -> Response:
+        return JSONResponse(openai.info(services.models, __version__))
+
+    @routes.get("/v1/models")
     def models() -> Response:
-        return JSONResponse(list_models(services.jobs.store))
+        return JSONResponse(openai.list_models(services.jobs.store))
 
-    @routes.get("/models/{name:path}")
+    @routes.get("/v1/models/{name:path}")
     def model(name: str) -> Response:
-        for entry in list_models(services.jobs.store)["data"]:
+        for entry in openai.list_models(services.jobs.store)["data"]:
             if entry["id"] == name:
                 return JSONResponse(entry)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
-    @routes.api_route("/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
+    @routes.api_route("/v1/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
     def nothing(path: str) -> Response:
         """Answers what the routes before it do not, in the shape that the clients read."""
         is_route = path in ("embeddings", "rerank", "models")
@@ -78,10 +102,10 @@ def router(services: Services) -> APIRouter:
 async def _answer(
     request: Request,
     body: type[Body],
-    compute: Callable[[ModelCache, Body, Callable[[], bool]], dict[str, Any]],
+    compute: Compute,
     models: ModelCache,
     limit: Quota,
-    threads: CapacityLimiter,
+    threads_of: Callable[[str], CapacityLimiter],
 ) -> Response:
     """Validates the body and computes in a thread until the client goes; errors have the shape of OpenAI's."""
     gone = threading.Event()
@@ -97,7 +121,7 @@ async def _answer(
     try:
         inputs = body.model_validate(await request.json())
     except ValidationError as error:
-        return _error(400, _sentence(error))
+        return _error(400, _sentence(body, error))
     except (ValueError, RecursionError):
         # It is no UTF-8, has a number of thousands of digits, or is nested too deeply.
         return _error(400, "the request is not valid JSON")
@@ -105,7 +129,8 @@ async def _answer(
     try:
         # A request is counted before it takes a thread, for which others wait.
         with limit.held(visitor_of(request)):
-            return JSONResponse(await to_thread.run_sync(compute, models, inputs, should_stop, limiter=threads))
+            limiter = threads_of(inputs.model)
+            return JSONResponse(await to_thread.run_sync(compute, models, inputs, should_stop, limiter=limiter))
     except Stopped:
         # Nobody reads this where the client has gone.
         return _error(503, ENDING, "server_error")
@@ -125,14 +150,19 @@ async def _answer(
         watching.cancel()
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(body: type[Body], error: ValidationError) -> str:
     """The first mistake: the field, and what it must be."""
     mistake = error.errors(include_url=False, include_input=False)[0]
     field = str(mistake["loc"][0]) if mistake["loc"] else "the body"
-    if field == "input":
+    if mistake["type"] == "extra_forbidden":
+        taken = ", ".join(body.model_fields)
+        return f"{field[:80]} is not known here, and may change what the answer means; the request takes {taken}"
+    if mistake["type"] == "value_error":
+        return str(mistake["ctx"]["error"])
+    if field in ("input", "inputs") and mistake["type"] != "missing":
         return (
-            f"input must be a text, or a list of 1 to {MOST_INPUTS:,} texts of at most {MOST_CHARACTERS:,} characters, "
-            "or token ids in their place"
+            f"input must be a text, or a list of 1 to {openai.MOST_INPUTS:,} texts of at most "
+            f"{openai.MOST_CHARACTERS:,} characters, or token ids in their place"
         )
     return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
 

@@ -10,6 +10,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEARTBEAT = "/gradio_api/heartbeat/"
+# The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
+KINDS: dict[Any, Any] = {
+    (gr.Textbox, gr.HTML): str,
+    (gr.Slider, gr.Number): int | float,
+    (gr.Dropdown, gr.Radio): str | int | float,
+}
+WRONG = "the request holds values that this page does not send"
 
 
 class WholeSteps(gr.Blocks):
@@ -20,6 +27,18 @@ class WholeSteps(gr.Blocks):
     first has changed besides values: a button stays disabled, a figure is never made visible. The browser test of Bulk,
     ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
     """
+
+    async def call_function(self, block_fn: Any, processed_input: list[Any], *more: Any, **options: Any) -> Any:
+        """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
+        # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
+        if block_fn.preprocess and not all(map(_fits, block_fn.inputs, processed_input)):
+            raise gr.Error(WRONG, print_exception=False)
+        try:
+            return await super().call_function(block_fn, processed_input, *more, **options)
+        except AttributeError as error:
+            if not isinstance(error.obj, gr.EventData):
+                raise
+            raise gr.Error(WRONG, print_exception=False) from error
 
     def handle_streaming_diffs(
         self,
@@ -34,6 +53,16 @@ class WholeSteps(gr.Blocks):
         is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
         step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
         return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
+
+
+def _fits(component: Any, value: Any) -> bool:
+    """Whether the page may send a value of this type for a component."""
+    types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), object)
+    values = value if getattr(component, "multiselect", False) and isinstance(value, list) else [value]
+    # A truth value is a number to Python.
+    return all(
+        item is None or types is object or (isinstance(item, types) and not isinstance(item, bool)) for item in values
+    )
 
 
 class ShortHeartbeats:

@@ -7,7 +7,7 @@ exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
 
     at_once = Quota(16)                        requests under way: `take`, or `held` for the length of a block
     in_an_hour = Quota(1 << 30, window=3600)   bytes, which are free again an hour after the first of them
-    failures = Quota(5, window=900, longest_delay=60)
+    attempts = Quota(5, window=900, longest_delay=60)
                                                beyond five attempts the delay doubles from a second to a minute; all
                                                are forgotten 900 s after the last one
 """
@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
-from training.errors import InputError
+from training.errors import InputError, NotFoundError
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
+from training.objectives.base import HELD_OUT
 from training.trainer.config import RunConfig
 
 MOST_JOINED = 20
@@ -69,9 +70,13 @@ class AccessPolicy:
                 f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
             )
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
-        on_hub = is_repo_id(model.name) and not os.path.lexists(model.name)
-        if is_known or on_hub or self._in_allowed_folder(model.name):
+        on_hub = is_repo_id(model.name)
+        if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
             return name
+        if on_hub:
+            # The sentence of the loader for a name that no source has: nobody learns which files are here.
+            sentence = f"model {model.name} was not found; check the name and the network"
+            raise NotFoundError(sentence, sentence, ())
         raise _refused(
             f"model {_quoted(name)} cannot be used here; give a built-in name, org/name of the Hub or run:<id> "
             "(folders are for the command line and serve --allow-path)"
@@ -105,7 +110,8 @@ class AccessPolicy:
         for model in filter(None, (config.base, config.teacher)):
             self.check_model(model)
         for name in filter(None, (config.train_data, config.eval_data)):
-            self.check_data(name)
+            if name != HELD_OUT:
+                self.check_data(name)
         if self._is_public and not 1 <= (config.max_steps or 0) <= MOST_PUBLIC_STEPS:
             config = config.replace(max_steps=MOST_PUBLIC_STEPS)
         return config

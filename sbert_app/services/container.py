@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sbert_app.formats import format_bytes
@@ -29,7 +30,7 @@ from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
-CLEANED_SECONDS = 3600.0
+CLEANED_SECONDS, IDLE_SECONDS = 3600.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Services:
         """Load the default models and run them once, so that the first request is fast, and compile umap-learn."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
+        regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
         # Runs may have been queued when the app last ended.
         self.jobs.reconcile()
         self.jobs.watch()
@@ -92,6 +94,16 @@ class Services:
             raise InputError(
                 f"the uploads that are kept for runs take {format_bytes(most)}, as much as they may; ask whoever runs "
                 "this app to delete some"
+            )
+
+    def check_static_room(self) -> None:
+        """Raises InputError where visitors make no static models, or these take as much room as they may."""
+        most = self.settings.temp_limit_mb << 20
+        if self.settings.public:
+            raise InputError("this app is open to everybody and makes no static models")
+        if folder_size(self.settings.home / "models" / "static") > most:
+            raise InputError(
+                f"static models take {format_bytes(most)}, as much as they may; ask who runs this app to delete some"
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from itertools import takewhile
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.runs.store import RunStore
-from training.catalogue import CROSS_ENCODERS, ENCODERS
+from training.catalogue import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
 from training.errors import InputError
 from training.models.model import Model, VectorModel, required
 from training.models.texts import ReadReport
 from training.names import ModelName
 from training.pooling import normalize_rows
+
+if TYPE_CHECKING:
+    from training.models.encoder import Encoder
 
 # The most texts of a request, as at OpenAI.
 MOST_INPUTS = 2_048
@@ -30,6 +36,17 @@ MOST_CHARACTERS = 100_000
 OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
+
+# Fields of other services that change no answer, and values that ask for what is done anyway.
+WITHOUT_EFFECT = frozenset(("user", "id", "metadata", "priority", "timeout", "store", "service_tier"))
+USUAL = {"raw_scores": False, "late_chunking": False, "add_special_tokens": True, "modality": "text"}
+USUAL |= dict.fromkeys(("embedding_type", "output_dtype"), "float")
+# The roles of texts by the names that other services have for them.
+ROLES_OF = {
+    **dict.fromkeys(("query", "search_query", "retrieval.query", "retrieval_query"), "query"),
+    **dict.fromkeys(("document", "passage", "search_document"), "document"),
+    **dict.fromkeys(("retrieval.passage", "retrieval_document"), "document"),
+}
 
 ShouldStop = Callable[[], bool]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -39,75 +56,162 @@ TokenIds = Annotated[
 Name = Annotated[str, Field(min_length=1, max_length=4_096)]
 
 
-class EmbeddingsRequest(BaseModel):
-    """The body of ``POST /v1/embeddings``; other fields, such as user, have no effect.
+def _also_called(*names: str, default: Any = ...) -> Any:
+    """A field by the names that several services have for it."""
+    return Field(default, validation_alias=AliasChoices(*names))
 
-    ``input`` is a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
-    special tokens.
+
+class RequestBody(BaseModel):
+    """The body of a request. null is the default of a field; a field that is not known is refused by its name.
+
+    A model cuts each text where it ends to read: ``truncate`` says whether it may, and ``most_tokens`` cannot be less.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="forbid")
 
     model: Name
+    truncate: bool | Literal["END", "end", "right"] = _also_called("truncate", "truncation", default=True)
+    most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        for key, value in body.items():
+            if isinstance(value, list) and None in value:
+                raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
+        is_usual = {key for key, value in body.items() if value is None or (key in USUAL and USUAL[key] == value)}
+        return {key: value for key, value in body.items() if key not in WITHOUT_EFFECT | is_usual}
+
+
+class EmbeddingsRequest(RequestBody):
+    """The body of ``POST /v1/embeddings``.
+
+    ``input`` is a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
+    special tokens. ``input_type`` is a role, as other services name it, or like ``prompt_name`` the name of a prompt.
+    """
+
     input: (
         Text
         | TokenIds
         | Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
         | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)]
-    )
+    ) = _also_called("input", "inputs")
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = _also_called(
+        "dimensions", "output_dimension", default=None
+    )
+    input_type: Name | None = _also_called("input_type", "task", "task_type", default=None)
+    prompt_name: Name | None = None
+    normalize: bool = _also_called("normalize", "normalized", default=True)
+
+
+class EmbedRequest(EmbeddingsRequest):
+    """The body of ``POST /embed``, as clients of text-embeddings-inference send it: without a model."""
+
+    model: Name = DEFAULT_MODEL
 
 
 class Document(BaseModel):
-    """A document with fields; ``text`` is read."""
+    """A document with fields, of which the text is read."""
 
-    text: Text
+    text: Text = _also_called("text", "content", "page_content")
 
 
-class RerankRequest(BaseModel):
+class RerankRequest(RequestBody):
     """The body of ``POST /v1/rerank``. ``texts`` is another name of ``documents``."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    model: Name
     query: Text
-    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
-    texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)] | None = None
-    top_n: Annotated[int, Field(strict=True, ge=1)] | None = None
-    return_documents: bool = False
+    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] = _also_called(
+        "documents", "texts"
+    )
+    top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
+    return_documents: bool = _also_called("return_documents", "return_text", default=False)
+
+
+class RankRequest(RerankRequest):
+    """The body of ``POST /rerank``. Clients of text-embeddings-inference, and no others, name no model."""
+
+    model: Name = DEFAULT_CROSS_ENCODER
 
 
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
-    """The vectors of the inputs.
+    """The vectors of the inputs, of length 1 unless the request says otherwise.
 
     Raises:
         Stopped: ``should_stop`` is true before a batch.
-        InputError: the model cannot be used, has fewer dimensions than were asked for, or does not know a token id.
+        InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
+            not those of its tokenizer, or a text is longer than it reads and may not be cut.
     """
+    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-    encoder = models.get(request.model, VectorModel)
+    name, role = ModelName.parse(request.model), ROLES_OF.get((request.input_type or "").lower())
+    if request.prompt_name is not None:
+        name = replace(name, prompt_name=request.prompt_name, prompt=None)
+    model = models.get(name, Model, role=role)
+    if isinstance(model, CrossEncoder):
+        sentence = f"{request.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
+        raise InputError(sentence, public=sentence)
+    encoder = required(model, VectorModel)
+    if request.input_type and not role and any(encoder.prompts.values()):
+        encoder = encoder.with_settings(replace(name, prompt_name=request.input_type, prompt=None))
     if request.dimensions is not None and request.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {request.dimensions}; {request.model} has {encoder.dimension}")
     inputs = request.input
     if isinstance(inputs, list) and not isinstance(inputs[0], str):
         ids: list[Any] = inputs if isinstance(inputs[0], list) else [inputs]
-        vectors = required(encoder, Encoder).encode_ids(ids, should_stop=should_stop)
-        tokens, cut = sum(map(len, ids)), list[int]()
+        if (request.input_type or request.prompt_name) and encoder.prompt:
+            raise InputError(f"token ids cannot have the prompt {encoder.prompt!r}; send texts")
+        owner = required(encoder, Encoder)
+        _check_ends(owner, ids)
+        vectors = owner.encode_ids(ids, request.normalize, should_stop)
+        tokens, cut, warnings = sum(map(len, ids)), list[int](), list[str]()
     else:
         texts: list[Any] = [inputs] if isinstance(inputs, str) else inputs
-        vectors = encoder.encode(texts, should_stop=should_stop)
+        vectors = check_finite(encoder, encoder.encode(texts, request.normalize, should_stop=should_stop))
         tokens, cut = read_tokens(encoder, texts)
+        _check_cut(encoder, request, cut)
+        warnings = unknown_warnings([encoder], texts)
     if request.dimensions is not None and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
-        vectors = normalize_rows(vectors)
+        vectors = normalize_rows(vectors) if request.normalize else vectors
     encoded: list[Any] = vectors.tolist()
     if request.encoding_format == "base64":
         # Little-endian float32, as OpenAI's client decodes it.
         encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
     data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(encoded)]
-    return {"object": "list", "data": data, "model": request.model, **usage(request.model, tokens, cut)}
+    read = usage(request.model, tokens, cut)
+    return {"object": "list", "data": data, "model": request.model, **read, "warnings": warnings}
+
+
+def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) -> list[Any]:
+    """The same vectors in the form of text-embeddings-inference: a list of them."""
+    return [item["embedding"] for item in embeddings(models, request, should_stop)["data"]]
+
+
+def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:
+    """Raises InputError for token ids that do not begin and end as all of this model's do: another tokenizer's."""
+    samples = [list(row) for row in encoder.with_prompt("").tokenize(["a", "Prices rose.", "9"])]
+    start, end = (
+        [ids[0] for ids in takewhile(lambda ids: len(set(ids)) == 1, zip(*rows, strict=False))]
+        for rows in (samples, [row[::-1] for row in samples])
+    )
+    for number, row in enumerate(rows, 1):
+        if len(row) < len(start) + len(end) or row[: len(start)] != start or row[len(row) - len(end) :] != end[::-1]:
+            raise InputError(
+                f"the token ids of input {number} do not begin with {start} and end with {end[::-1]}, as those of "
+                f"{encoder.name} do: they are another tokenizer's; send texts"
+            )
+
+
+def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
+    """Raises InputError if texts were cut elsewhere than the request allows."""
+    if cut and not request.truncate:
+        raise InputError(f"text {cut[0] + 1} is longer than the {model.max_length:,} tokens that {model.name} reads")
+    if request.most_tokens is not None and 0 <= request.most_tokens < (model.max_length or 0):
+        raise InputError(f"{model.name} reads {model.max_length:,} tokens of a text, and cannot stop at fewer")
 
 
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
@@ -115,15 +219,12 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
 
     Raises:
         Stopped: as `embeddings`.
-        InputError: the model cannot be used, or there are no documents.
+        InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
     """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
-    items: Sequence[str | Document] | None = request.documents if request.documents is not None else request.texts
-    if items is None:
-        raise InputError("documents is missing; give a list of texts")
-    documents = [item if isinstance(item, str) else item.text for item in items]
+    documents = [item if isinstance(item, str) else item.text for item in request.documents]
     model, pairs = models.get(request.model, Model), [(request.query, document) for document in documents]
     if isinstance(model, CrossEncoder):
         report = ReadReport(cut=set())
@@ -133,6 +234,10 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         scores = model.score(pairs, should_stop=should_stop)
         tokens, cut = read_tokens(model, [request.query, *documents])
         cut = list(range(len(documents))) if 0 in cut else [at - 1 for at in cut]
+    _check_cut(model, request, cut)
+    check_finite(model, scores)
+    names = ["the query", *(f"document {number}" for number in range(len(documents)))]
+    warnings = unknown_warnings([model], [request.query, *documents], names)
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         {
@@ -142,13 +247,37 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         }
         for i in best
     ]
-    return {"object": "rerank", "model": request.model, "results": results, **usage(request.model, tokens, cut)}
+    read = usage(request.model, tokens, cut)
+    return {"object": "rerank", "model": request.model, "results": results, **read, "warnings": warnings}
+
+
+def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> Any:
+    """The same ranking; without a model in the form of text-embeddings-inference, a list of indices and scores."""
+    answer = rerank(models, request, should_stop)
+    if "model" in request.model_fields_set:
+        return answer
+    return [
+        {"index": result["index"], "score": result["relevance_score"], **result.get("document", {})}
+        for result in answer["results"]
+    ]
+
+
+def info(models: ModelCache, version: str) -> dict[str, Any]:
+    """The default model as ``GET /info`` of text-embeddings-inference describes it."""
+    model = models.get(DEFAULT_MODEL, VectorModel)
+    return {
+        "model_id": model.name,
+        "model_type": {"embedding": {"pooling": model.pooling}},
+        "max_input_length": model.max_length,
+        "max_client_batch_size": MOST_INPUTS,
+        "version": version,
+    }
 
 
 def list_models(store: RunStore) -> dict[str, Any]:
     """The built-in models and the runs that have one; any model of the Hub may be named as well."""
     built_in = [_model(name, 0) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.list() if run.has_model]
+    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.recent() if run.has_model]
     return {"object": "list", "data": built_in + runs}
 
 

@@ -46,10 +46,11 @@ def pairs(tmp_path):
 def test_it_opens_with_an_example_that_is_scored(open_page):
     page = opened(open_page)
     expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
-    expect(page.locator("#rows tbody tr")).to_have_count(10)
-    expect(page.locator("#agreement .card")).to_have_count(2)
+    expect(page.locator("#rows tbody tr")).to_have_count(5)
+    expect(page.locator("#agreement .card")).to_have_count(1)
     expect(page.locator("#histogram .js-plotly-plot")).to_be_visible()
     expect(page.locator("#scatter .js-plotly-plot")).to_be_visible()
+    page.click("#bulk-disagreements > button")
     expect(page.locator("#disagreements tbody tr").first).to_be_visible()
     expect(page.locator(".bulk")).to_contain_text("python -m sbert_app score IN OUT")
 
@@ -169,6 +170,7 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     expect(page.locator("#column-target input")).to_have_value("label")
     page.click("#score")
     expect(page.locator("#decision")).to_contain_text("Entailment is a match, neutral and contradiction are not.")
+    page.click("#bulk-curves > button")
     expect(page.locator("#bulk-curve .js-plotly-plot")).to_be_visible()
     page.fill("#bulk-threshold input", "0.6")
     page.click("#apply-threshold")
@@ -248,7 +250,8 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     expect(page.get_by_role("button", name="mean pooling, beside minilm-stsb")).to_be_visible()
     expect(page).to_have_url(re.compile("bulk-cross=minilm-stsb"))
     page.click("#score")
-    expect(page.locator("#agreement .card")).to_have_count(4)
+    expect(page.locator("#agreement .card")).to_have_count(3)
+    page.click("#bulk-disagreements > button")
     expect(page.locator("#rows thead")).to_contain_text("cross_encoder")
     expect(page.locator("#disagreements h2")).to_have_count(2)
 
@@ -262,6 +265,7 @@ def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
         box = page.locator(part).bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width + 1
+    page.click("#bulk-disagreements > button")
     second = page.locator("#disagreements tbody tr").first.locator("td").last.bounding_box()
     assert second["x"] + second["width"] <= width, "both sentences are in sight"
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -15,7 +15,7 @@ PAGES = {
     "/": "#word-map .js-plotly-plot",
     "/bulk": "#histogram .js-plotly-plot",
     "/ablation": ".js-plotly-plot",
-    "/evaluate": "#quality-speed .js-plotly-plot",
+    "/evaluate?tab=threshold": "#threshold-lines .js-plotly-plot",
     "/explore": "#map-plot .js-plotly-plot",
 }
 
@@ -47,7 +47,7 @@ def test_figures(open_page, path):
 @pytest.mark.parametrize(
     ("path", "table"),
     [
-        ("/", "table.poolings"),
+        ("/ablation", "#shipped table.plain"),
         pytest.param("/bulk", "#rows table", marks=pytest.mark.slow),
         pytest.param("/evaluate", "table.plain", marks=pytest.mark.slow),
     ],

@@ -72,7 +72,7 @@ def test_a_file_of_neither_kind_is_said_in_one_sentence(opened):
 def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     page = opened("Threshold")
     table = page.locator("#threshold-status table")
-    expect(table.locator("tbody tr")).to_have_count(4)
+    expect(table.locator("tbody tr")).to_have_count(5)
     expect(page.locator("#threshold-status .lead")).to_contain_text("Take all-MiniLM-L6-v2, with the threshold 0.")
     expect(page.locator("#threshold-status")).to_contain_text("STSb dev: 1,500 pairs, of which 264 are matches")
     expect(page.locator("#threshold-status")).to_contain_text("Shipped with the app: measured ")

@@ -80,7 +80,7 @@ def fits(page: Page, width: int) -> None:
 
 def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_nearest(open_page):
     page = opened(open_page)
-    expect(page.locator("#corpus-status")).to_contain_text("an example · 461 sentences · column: domain")
+    expect(page.locator("#corpus-status")).to_contain_text("example · 461 sentences · column: domain")
     expect(page.locator("#map-status")).to_contain_text("Map of 461 sentences in 2 dimensions, from the cache.")
     drawn = traces(page)
     assert len(drawn) == 17  # domains
@@ -148,11 +148,14 @@ def test_two_models_paired_and_animated(open_page):
     assert [trace["mode"] for trace in traces(page)] == ["lines", "lines", "markers"]
     paste(page, "\n".join(SENTENCES))
     expect(page.locator("#map-status")).to_contain_text("12 sentences")
-    page.click("#map-compare > button")
+    page.click("#map-settings > button")
     choose(page, "#map-second", "all-MiniLM-L6-v2")
     pick(page, "#map-pooling", "max")
     expect(page.locator("#map-plot .annotation-text").last).to_have_text("after: all-MiniLM-L6-v2, max")
     expect(page.locator("#map-status")).to_contain_text("Two aligned maps of 12 sentences")
+    expect(page.locator("#map-status .lead").first).to_contain_text(
+        "% of the ten nearest are the same under both models"
+    )
     pick(page, "#map-how", "Animated")
     expect(page.locator("#map-mover input")).to_be_visible()
     page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
@@ -197,7 +200,7 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     expect(page.locator("#corpus-described")).to_contain_text("mine.csv: UTF-8 text separated by semicolons")
     expect(page.locator("#corpus-columns-1 input")).to_have_value("text")
     choosing(page)
-    pick(page, "fieldset:has-text('How token vectors are combined into one')", "max")
+    pick(page, "fieldset:has-text('Combines token vectors into one')", "max")
     page.click("#corpus-open")
     expect(page.locator("#corpus-status")).to_contain_text("12 sentences · column: length")
     expect(page.locator("#corpus-status")).to_contain_text("all-MiniLM-L6-v2, max pooling")

@@ -1,4 +1,4 @@
-"""The Explore page's tabs Search, Similar pairs and Clusters in a real browser: every control does what it says."""
+"""The Explore page's search, pairs, duplicates and clusters in a real browser: every control does what it says."""
 
 import csv
 import re
@@ -70,6 +70,7 @@ class TestSearch:
     def test_query_number_and_cross_encoder(self, open_page):
         page = opened(open_page, "Search")
         expect(page.locator("#search-hits tbody tr")).to_have_count(10)
+        page.click("#search-settings > button")
         slide(page, "#search-k", 4)
         expect(page.locator("#search-hits tbody tr")).to_have_count(4)
         query = page.locator("#search-query textarea, #search-query input")
@@ -98,9 +99,7 @@ class TestSearch:
         expect(query).to_have_value("")
         query.fill("quantum chromodynamics")
         query.press("Enter")
-        expect(page.locator("#search-status .problem")).to_contain_text(
-            "Nothing in this corpus is similar to the query"
-        )
+        expect(page.locator("#search-status .problem")).to_contain_text("Nothing here is similar to the query")
         expect(page.locator("#search-hits tbody tr")).to_have_count(3)
         expect(page.locator("#search-hits")).to_contain_text(EVIL)
         assert page.locator("#search-hits img").count() == 0
@@ -108,14 +107,14 @@ class TestSearch:
 
 class TestSimilarPairs:
     def test_it_opens_computed_beside_the_paper(self, open_page):
-        page = opened(open_page, "Similar pairs")
+        page = opened(open_page, "Pairs and duplicates")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         expect(page.locator("#pairs-status")).to_contain_text("458 sentences, 104,653 pairs")
         expect(page.locator("#pairs-status")).to_contain_text("65 h")
         expect(page.locator("#pairs-stop")).to_be_hidden()
 
     def test_number_threshold_repeats_and_the_file(self, open_page):
-        page = opened(open_page, "Similar pairs")
+        page = opened(open_page, "Pairs and duplicates")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         page.get_by_label("Hide identical text").uncheck()
         expect(page.locator("#pairs-status")).to_contain_text("461 sentences, 106,030 pairs")
@@ -135,11 +134,12 @@ class TestSimilarPairs:
         expect(page.locator("#pairs-csv")).to_be_hidden()
 
     def test_the_corpus_without_its_repetitions(self, open_page):
-        page = opened(open_page, "Similar pairs")
+        page = opened(open_page, "Pairs and duplicates")
         page.click("#repeats-go")
         expect(page.locator("#repeats-status")).to_contain_text(
             "of 461 sentences are near-duplicates of an earlier one"
         )
+        expect(page.locator("#repeats-status caption")).to_contain_text("groups of duplicates, the largest first")
         kept = int(re.search(r"([\d,]+) are kept", page.locator("#repeats-status").inner_text())[1])
         rows = rows_of(page, "#repeats-csv")
         assert len(rows) == kept < 461
@@ -160,7 +160,7 @@ class TestSimilarPairs:
         assert len(shared) + len(rows_of(page, "#repeats-csv")) == 461
 
     def test_one_sentence_makes_no_pair(self, open_page):
-        page = opened(open_page, "Similar pairs")
+        page = opened(open_page, "Pairs and duplicates")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         open_text(page, "All alone.")
         expect(page.locator("#pairs-table")).to_have_text("Nothing to show: one sentence makes no pair.")
@@ -232,7 +232,7 @@ def test_hubs_and_outliers_are_counted_listed_and_shown_on_the_map(open_page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tab", "part"), [("Search", "#search-hits"), ("Similar pairs", "#pairs-table")])
+@pytest.mark.parametrize(("tab", "part"), [("Search", "#search-hits"), ("Pairs and duplicates", "#pairs-table")])
 def test_they_fit_a_phone_in_the_dark(open_page, tab, part):
     page = opened(open_page, tab, width=390, dark=True)
     expect(page.locator(f"{part} tbody tr").first).to_be_visible()

@@ -110,7 +110,6 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     choose(page, "#map-colour", "similarity to a query")
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
     expect_selected(page, rows)
-    page.locator("#map-settings > button").click()
     page.locator("#map-dimensions").get_by_label("3-D").check()
     expect(page.locator("#map-status")).to_contain_text("461 sentences in 3 dimensions")
     page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'")
@@ -124,7 +123,7 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect(page.locator("#map-status")).to_contain_text("in 2 dimensions")
     before = page.locator("#selected-summary .lead").inner_text()
     choosing(page)
-    page.locator("fieldset:has-text('How token vectors')").get_by_label("max").check()
+    page.locator("fieldset:has-text('Combines token vectors')").get_by_label("max").check()
     page.click("#corpus-open")
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")
     expect(page.locator("#selected-summary .lead")).not_to_have_text(before)  # another mean cosine
@@ -215,7 +214,7 @@ def test_what_is_found_lights_up_on_the_map_until_it_is_taken_off(open_page):
     drawn = "document.querySelector('#map-plot .js-plotly-plot').data.filter(t => t.name === '{}').map(t => t.x.length)"
     drawn += ".join()"
     page.wait_for_function(f"{drawn.format('search results')} === '10'")
-    page.get_by_role("tab", name="Similar pairs").click()
+    page.get_by_role("tab", name="Pairs and duplicates").click()
     page.click("#repeats-go")
     page.locator("#repeats-status [data-show-layer]").click()
     expect(page.locator("#map-layers button")).to_have_count(2)

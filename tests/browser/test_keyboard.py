@@ -41,7 +41,7 @@ FOCUSED = """() => {
         ("/bulk", "#histogram .js-plotly-plot"),
         ("/train", "#run-status .card"),
         ("/ablation", ".js-plotly-plot"),
-        ("/evaluate", "#quality-speed .js-plotly-plot"),
+        ("/evaluate", "#scores table"),
         ("/explore", "#map-plot .nsewdrag"),
         ("/label", "#label-card [data-version]"),
         ("/learn?lesson=9", "#result-9 .measured"),

@@ -20,7 +20,7 @@ PAGES = {
     "/bulk": "#histogram .js-plotly-plot",
     "/train": "#run-status .card",
     "/ablation": ".js-plotly-plot",
-    "/evaluate": "#quality-speed .js-plotly-plot",
+    "/evaluate": "#scores table",
     "/explore": "#map-plot .nsewdrag",
     "/label": "#label-card [data-version]",
     "/learn?lesson=3": "#result-3 .measured",

@@ -36,7 +36,7 @@ KINDS = {
     "many": ("/?tab=many", measure, "#compare-all", f"#cosine-matrix {FIGURE}", "The most similar"),
     "scored-file": ("/bulk", nothing, "", f"#histogram {FIGURE}", "Scores"),
     "ablation": ("/ablation", nothing, "", FIGURE, "Shipped results"),
-    "evaluation": ("/evaluate", nothing, "", f"#quality-speed {FIGURE}", "Speed"),
+    "evaluation": ("/evaluate", measure, "#speed > button", f"#quality-speed {FIGURE}", "Speed"),
     "threshold": ("/evaluate?tab=threshold", nothing, "", f"#threshold-lines {FIGURE}", "Curves"),
     "errors": ("/evaluate?tab=errors", choose_an_error, "", "#slices table", "Rated too high by the model"),
     "labels": ("/evaluate?tab=labels", measure, "#score-labels", "#labels-status .lead b", "Result"),

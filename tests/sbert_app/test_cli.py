@@ -191,9 +191,10 @@ def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
     asked = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
     said = run(*asked, "--json").json
     assert (said["n"], said["matches"], said["match"], said["held_out"]) == (16, 8, "1 is a match, 0 is not", True)
-    best, precise, given = said["choices"]
+    best, precise, here, given = said["choices"]
     assert best["f1"]["value"] == 1.0
     assert precise["why_none"].startswith("too few pairs to be sure of it: about")
+    assert (here["criterion"], here["is_guaranteed"], here["precision"]["value"]) == ("precision=0.9", False, 1.0)
     assert (given["criterion"], given["precision"]["value"]) == ("2", None), "no cosine is 2"
     assert "chosen on 8 pairs; on the other 8: precision" in run(*asked).out
     assert run(*asked[:-1], "f2").code == 2

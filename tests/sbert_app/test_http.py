@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,12 @@ def changed(arguments: list[object], at: int, value: object) -> list[object]:
 
 
 BAD = {
-    "k": ("search", ["x", "", ["a", "b"], "scratch:1x32", "", None, "none"], "k is 'None'"),
+    "k": ("search", ["x", "", ["a", "b"], "scratch:1x32", "", "x", "none"], "k is 'x'"),
     "neighbours": ("project", changed(PROJECT, 4, 10**9), "whole number from 2 to 200"),
     "seed": ("project", changed(PROJECT, 6, 2**64), "seed is"),
     "steps": ("start_run", changed(RUN, 7, 10**12), "from 0 to 10,000,000"),
     "batch": ("start_run", changed(RUN, 8, 10**9), "from 1 to 65,536"),
-    "objective": ("start_run", changed(RUN, 0, None), "objective is 'None', but must be text"),
+    "objective": ("start_run", changed(RUN, 0, 5), "objective is '5', but must be text"),
     "options": ("start_run", changed(RUN, 12, {"x" * 100_000: 1}), "a run has no field"),
     "scratch": ("compare", ["a", "b", "scratch:24x1024", "", "none"], "larger than scratch:12x768"),
     "a name of 1 MB": ("compare", ["a", "b", "x" * 1_000_000, "", "none"], "at most 4,096"),
@@ -183,6 +184,30 @@ def test_others_are_answered_while_hundreds_of_connections_say_nothing(ask):
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_headers_that_never_end_give_way_to_those_that_come(ask):
+    """Of one address 600 connections send half a header: the oldest are closed, and the next request is answered."""
+    halves = []
+    try:
+        for _ in range(600):
+            halves.append(socket.create_connection(("127.0.0.1", ask.port), 5))
+            halves[-1].sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: ")
+        assert ask("compare", "A cat.", "A dog.", "scratch:1x32", "", "none")[0] == 200
+        halves[0].settimeout(30)
+        with suppress(ConnectionResetError):
+            assert halves[0].recv(1) == b""
+    finally:
+        for connection in halves:
+            connection.close()
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/x.csv", " HTTPS://example.org/x.csv", "data:text/csv,a"])
+def test_a_file_is_not_fetched_by_its_address(ask, address):
+    file = {"path": address, "meta": {"_type": "gradio.FileData"}}
+    for path in (f"{PATH}score_file", "/gradio_api/call/v2/score_file", "/gradio_api/queue/join"):
+        status, text = ask.send(path, json.dumps({"data": [[{"x": file}]], "file": file}).encode(), "application/json")
+        assert (status, "a file is given by its address" in text) == (400, True)
 
 
 @pytest.mark.parametrize(("path", "status"), [("/v1/embeddings", 405), ("/v1/chat/completions", 404), ("/v1/", 404)])

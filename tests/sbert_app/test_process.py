@@ -41,6 +41,19 @@ print(json.dumps([os.environ[name] for name in ENVIRONMENT]), 'torch' in sys.mod
     assert output == f"{json.dumps(expected)} False\n"
 
 
+def test_a_user_without_a_home_has_that_of_the_app() -> None:
+    code = """
+import os
+from pathlib import Path
+def nobody():
+    raise RuntimeError("Could not determine home directory.")
+Path.home, os.environ["SBERT_HOME"] = nobody, "/srv/sbert"
+from sbert_app.process import configure_process
+configure_process()
+print(os.environ["HOME"])"""
+    assert python("-c", code)[1] == "/srv/sbert\n"
+
+
 def test_the_library_changes_no_process_wide_setting(home: Path) -> None:
     code = """
 import gc, os

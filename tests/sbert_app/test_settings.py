@@ -41,6 +41,7 @@ def test_user_and_password_are_split_at_the_first_colon_and_never_repeated():
         ({"offline": "maybe"}, "offline is 'maybe'; it must be yes or no"),
         ({"upload_limit_mb": 0}, "whole number from 1 to 100000"),
         ({"token": "short"}, "at least 8 characters"),
+        *(({"allow_origins": [origin]}, "origins such as") for origin in ("*", "null", "obsidian.md", "http://x/path")),
     ],
 )
 def test_nonsense_is_refused_by_name(flags, named):

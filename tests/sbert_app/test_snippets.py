@@ -33,10 +33,11 @@ from sbert_app.cli import GOOD
 from scripts.running import end_workers
 from training.sources.resolve import EMBEDDED
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])
 FENCE = re.compile(r"^(?:( *)<!-- not run: ([^>]+) -->\n\n)?( *)```(\w*)\n(.*?)^\3```", re.DOTALL | re.MULTILINE)
 EXECUTED = ("sh", "python")
-MOST_MARKED = 12
+MOST_MARKED = 9
+PROMISED = re.compile(r"^print\(.*#.*?\b(\d+\.(\d+))", re.MULTILINE)
 USUAL_APP = "127.0.0.1:7860"
 ROWS = {"train": 120, "dev": 500, "test": 120}  # of a cut of the STS benchmark; a threshold needs many
 SMALL = {  # what is added to a command that would train for long
@@ -230,9 +231,13 @@ def run_shell(code: str, folder: Path, address: str, run: Run) -> None:
 
 
 def run_python(code: str, address: str) -> None:
+    """A decimal number in the comment behind a print is what it prints, rounded."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    with redirect_stdout(io.StringIO()):
+    with redirect_stdout(io.StringIO()) as output:
         exec(compile(code.replace(USUAL_APP, address), "snippet", "exec"), names)  # noqa: S102
+    printed = [float(number) for number in re.findall(r"-?\d+\.\d+", output.getvalue())]
+    for number, decimals in PROMISED.findall(code):
+        assert float(number) in [round(value, len(decimals)) for value in printed], number
 
 
 @pytest.mark.slow
@@ -244,3 +249,26 @@ def test_it_runs(block: Block, workplace: Path, run: Run, request: pytest.Fixtur
         run_python(block.code, address)
     else:
         run_shell(block.code, workplace, address, run)
+
+
+@pytest.mark.slow
+def test_the_figures_of_the_guides_are_those_of_their_example(workplace: Path, run: Run):
+    tutorial, decision = (
+        " ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("tutorial", "decision")
+    )
+    example = "assets/examples/bulk-example.csv"
+    measured = run("evaluate", example, "--json").json
+    rho, low, high = (
+        100 * value for value in (measured["spearman"]["cosine"], *list(measured["interval"].values())[:2])
+    )
+    assert f"Spearman's ρ ×100 = {rho:.1f}, with a 95% interval from {low:.0f} to {high:.0f}" in tutorial
+    assert f"reaches ρ ×100 = {rho:.1f} (95% interval {low:.0f} to {high:.0f})" in decision
+    matches = run("score", example, "scored.csv", "--threshold", "0.7", "--json").json["matches"]["matches"]
+    assert f"{matches} pairs are matches" in tutorial and f"{matches} of 58 pairs match" in decision
+    measured = run("evaluate", example, "--threshold", "best-f1", "--match-from", "4", "--json").json
+    [choice] = measured["choices"]
+    precision, recall = choice["precision"], choice["recall"]
+    assert f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {measured['chosen_on']} pairs" in decision
+    share, low, high = (100 * precision[name] for name in ("value", "low", "high"))
+    assert f"{share:.0f}% of what it calls a match is one ({low:.0f} to {high:.0f}%)" in decision
+    assert f"it finds {100 * recall['value']:.0f}% of the matches" in decision

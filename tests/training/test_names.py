@@ -165,7 +165,7 @@ def test_names_for_another_folder(tmp_path, monkeypatch):
     Path("a.csv").touch()
     Path("b.csv").touch()
     here = tmp_path.resolve()
-    assert absolute_names("a.csv+b.csv?encoding=big5+stsb:dev", "koi8-r") == (
+    assert absolute_names("a.csv+b.csv?encoding=big5+stsb:dev", encoding="koi8-r") == (
         f"{here}/a.csv?encoding=koi8-r+{here}/b.csv?encoding=big5+stsb:dev"
     )
     assert absolute_names("a.csv") == f"{here}/a.csv"
@@ -180,6 +180,11 @@ def test_a_file_is_read_in_the_encoding_that_is_named_and_what_was_found_out_is_
     assert load_data(f"{koi8}?encoding=cp1251").columns != data.columns
     with pytest.raises(InputError, match="there is no text encoding 'klingon'"):
         load_data(f"{koi8}?encoding=klingon")
-    [remark] = load_data(str(koi8)).notes
+    remark, *_ = load_data(str(koi8)).notes
     assert remark.startswith("The text is not UTF-8; it is read as KOI8-R")
     assert not any("not UTF-8" in note for note in load_data(f"{koi8}?encoding=koi8-r").notes)
+
+
+def test_a_run_is_called_by_its_name_without_the_time_in_its_id():
+    assert ModelName.parse("run:20261126-090307-reg60").label == "reg60"
+    assert ModelName.parse("run:my-own-run:cls").label == "my-own-run, CLS pooling"

@@ -9,6 +9,7 @@ numbered from 0 and have names. Each decision on the way (a row left out, scores
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,8 +21,16 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.gold import are_fractions, is_missing, number_labels, read_scores
-from training.data.tables.columns import as_text, canonical_names, listed, requested_names, split_names
+from training.data.gold import NUMBER, GoldColumn, label_text
+from training.data.tables.columns import (
+    SPLIT_NAMES,
+    as_text,
+    canonical_names,
+    listed,
+    requested_names,
+    split_column,
+    split_names,
+)
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
@@ -115,26 +124,61 @@ class Dataset:
         return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
 
     @classmethod
-    def from_file(cls, path: str | Path, encoding: str | None = None, columns: str | None = None) -> Dataset:
+    def from_file(
+        cls,
+        path: str | Path,
+        encoding: str | None = None,
+        columns: str | None = None,
+        split: str | None = None,
+        scale: str | None = None,
+        labels: str | None = None,
+    ) -> Dataset:
         """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
 
-        ``encoding`` is that of its text, such as windows-1251; None to find out. ``columns`` names the column of
-        sentences, the two of pairs, or the three of triplets and of scored or labelled pairs: "left,right,gold"; None
-        to go by names.
+        Args:
+            encoding: that of its text, such as windows-1251; None to find out.
+            columns: the column of sentences, the two of pairs, or the three of triplets and of scored or labelled
+                pairs: "left,right,gold"; None to go by names.
+            split: the rows to take of a file that has a column of splits; None for all.
+            scale: the lowest and the highest gold score: "1-7"; None to find out.
+            labels: the values of labels: "similar:1,different:0"; None to go by their names.
         """
         from training.data.tables.table import opened_file
 
         path = Path(path).expanduser()
         with opened_file(path, encoding) as table:
-            return replace(cls.from_table(table, columns, path.name), source=str(path))
+            return replace(cls.from_table(table, columns, path.name, split, scale, labels), source=str(path))
 
     @classmethod
-    def from_table(cls, table: OpenedTable, columns: str | None = None, name: str = "") -> Dataset:
-        """The rows of an opened file; ``columns`` and errors as `from_file`. ``name`` replaces the file's name."""
+    def from_table(
+        cls,
+        table: OpenedTable,
+        columns: str | None = None,
+        name: str = "",
+        split: str | None = None,
+        scale: str | None = None,
+        labels: str | None = None,
+    ) -> Dataset:
+        """The rows of an opened file, as `from_file`; ``name`` replaces the file's name."""
         name = name or table.path.name
         requested = split_names(columns, table.columns)
-        names = requested_names(table, requested) if requested else used_columns(name, table.columns)
-        return parse_dataset(name, table.in_memory(names), str(table.path), table.remarks)
+        names = requested_names(table, requested) if requested else used_columns(name, table.columns, table.sample)
+        splits = split_column(table)
+        if split and splits is None:
+            raise InputError(f"{name} has no column of splits; leave out ?split=")
+        cells = table.in_memory(names | ({splits: "split"} if splits else {}))
+        own_names = {role: column for column, role in names.items()}
+        data = parse_dataset(name, cells, str(table.path), table.remarks, own_names, scale, labels)
+        if splits is None:
+            return data
+        of_rows = [label_text(cells["split"][row - 1]) for row in data.rows]
+        if split is None:
+            counts = ", ".join(f"{count:,} {value}" for value, count in Counter(of_rows).items())
+            return data.with_note(f"the column {splits} holds {counts}: all rows are read; ?split= takes one")
+        rows = [at for at, value in enumerate(of_rows) if value in (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))]
+        if not rows:
+            raise InputError(f"{name} has no rows of the split {split!r}; it has {', '.join(dict.fromkeys(of_rows))}")
+        return data.select(rows, f"only the {len(rows):,} rows of the split {split} are read")
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -250,18 +294,30 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
     return connected_components(graph, directed=False)[1]
 
 
+def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
+    """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
+    random, groups = np.random.default_rng(seed), sentence_groups(columns)
+    sizes = np.bincount(groups)
+    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
+    # Groups of equal size are in random order.
+    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
+        fold_of[group] = filled.argmin()
+        filled[fold_of[group]] += sizes[group]
+    return fold_of[groups]
+
+
 # ---------------------------------------------------------------- columns to a data set
 
 # The first form whose columns are all present is taken.
 FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
 
 
-def used_columns(name: str, columns: Sequence[str]) -> dict[str, str]:
-    """The columns of a table that `parse_dataset` reads, and their canonical names.
+def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
+    """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
 
     InputError if no form fits; it lists the columns.
     """
-    names = canonical_names(columns)
+    names = canonical_names(columns, rows)
     form = next((form for form in FORMS if set(form) <= set(names.values())), None)
     if form is None:
         raise InputError(
@@ -271,26 +327,37 @@ def used_columns(name: str, columns: Sequence[str]) -> dict[str, str]:
     return {column: role for column, role in names.items() if role in (*form, "score", "label")}
 
 
-def parse_dataset(name: str, raw: dict[str, list[Any]], source: str = "", notes: Sequence[str] = ()) -> Dataset:
+def parse_dataset(
+    name: str,
+    raw: dict[str, list[Any]],
+    source: str = "",
+    notes: Sequence[str] = (),
+    own_names: Mapping[str, str] | None = None,
+    scale: str | None = None,
+    labels: str | None = None,
+) -> Dataset:
     """The clean `Dataset` of cells by column name, canonical or not.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes, after those of the source. InputError if no form fits, a score is no number, or nothing is left.
+    in the notes, after those of the source. ``own_names`` are the names in the file by canonical ones; ``scale`` and
+    ``labels`` as in `Dataset.from_file`. InputError if no form fits, a score is no number, or nothing is left.
     """
-    cells = {role: raw[column] for column, role in used_columns(name, list(raw)).items()}
+    names = used_columns(name, list(raw))
+    cells = {role: raw[column] for column, role in names.items()}
     form = next(form for form in FORMS if set(form) <= set(cells))
     texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
-    score_cells, label_cells = (cells.get("score"), cells.get("label")) if len(texts) == 2 else (None, None)
-    remarks: list[str] = []
-    if score_cells is None and label_cells is not None and are_fractions(label_cells):
-        score_cells, label_cells = label_cells, None
-        remarks.append("the column label holds fractions: read as scores")
+    gold, gold_cells, role = None, list[Any](), next((role for role in ("score", "label") if role in cells), None)
+    if role and len(texts) == 2:
+        own_names, gold_cells = own_names or {role: column for column, role in names.items()}, cells[role]
+        gold = GoldColumn.of(own_names[role], gold_cells, [own_names[column] for column in form], scale, labels)
+    elif scale or labels:
+        raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
 
+    remarks: list[str] = []
     wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
-    if score_cells is not None:
-        wrong["without a score"] = {i for i, cell in enumerate(score_cells) if is_missing(cell) and cell != -1}
-    if label_cells is not None:
-        wrong["without a gold label"] = {i for i, cell in enumerate(label_cells) if is_missing(cell)}
+    if gold is not None:
+        why = "without a score" if gold.kind == NUMBER else "without a gold label"
+        wrong[why] = {i for i, cell in enumerate(gold_cells) if gold.is_missing(cell)}
     left_out: set[int] = set()
     for why, which in wrong.items():
         if new := which - left_out:
@@ -298,16 +365,23 @@ def parse_dataset(name: str, raw: dict[str, list[Any]], source: str = "", notes:
         left_out |= which
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:
-        raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in remarks))
-
+        raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
+    if gold is not None and not gold.is_sure:
+        remarks.append(f"read as: {gold.read_as}")
     data = Dataset(name, tuple(texts), source=source).select(keep, *notes, *remarks)
-    if score_cells is not None:
-        scores, note = read_scores(name, [score_cells[i] for i in keep], data.rows)
-        data = replace(data, scores=scores, notes=(*data.notes, note) if note else data.notes)
-    if label_cells is not None:
-        labels, names, note = number_labels(name, [label_cells[i] for i in keep])
-        data = replace(data, labels=labels, label_names=names, notes=(*data.notes, note) if note else data.notes)
-    return data
+    if gold is None:
+        return data
+    gold_cells = [gold_cells[i] for i in keep]
+    if gold.kind == NUMBER:
+        values, bad = gold.read(gold_cells)
+        if bad:
+            row, problem = next(iter(bad.items()))
+            raise InputError(f"{name}, row {data.rows[row]:,}, {problem}")
+        return replace(data, scores=gold.gold(values).tolist())
+    row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
+    label_names = gold.label_names(row_labels)
+    number = {label: at for at, label in enumerate(label_names)}
+    return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
 
 
 def _as_list(cells: Iterable[Any], column: str) -> list[Any]:

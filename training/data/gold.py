@@ -1,191 +1,334 @@
 """Columns of gold scores and labels, and how their cells are read.
 
-Training and evaluation data is read as a whole: scores are stretched to 0–5 by the scale that they seem to have
-(`to_gold`), labels are numbered (`number_labels`). A file to score is read in batches, and its first rows decide
-(`GoldColumn`): labels of inference become entailment 1, neutral 0, contradiction −1; of other labels a match is 1 and
-the rest 0. Which pairs count as matches is decided at the end, when all values have been read (`matches_of`).
+One place decides for every page and command: `GoldColumn.of` looks at the name of a column, at the columns beside it
+and at all of its cells. Numbers are scores on the scale that they fit (`scale_of`), unless they are 0 and 1 or −1
+and 1 of a column of labels. Labels of inference are entailment, neutral and contradiction; other labels are matches by
+the words that say so in several languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
+from training.catalogue import NLI_LABELS
 from training.data.tables.columns import (
     LABELS,
     NLI_PAIR,
+    SCORES,
     PairColumns,
     as_text,
     bad_number,
     normalize_name,
     parse_number,
+    side_of,
 )
-from training.data.tables.rows import RowBatch
+from training.data.tables.rows import OpenedTable, quoted
 from training.errors import InputError
 
 # Gold scores run from 0 (nothing in common) to 5 (the same meaning).
 TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
-SCORE_SCALES = ((0.0, 1.0), (0.0, 5.0), (-1.0, 1.0), (0.0, 10.0), (0.0, 100.0))
-MISSING = frozenset({"", "-", "-1", "nan", "none", "null"})
+MISSING = ("", "-", "nan", "none", "null")
+# A number beyond this is no score.
+LARGEST = 1e6
 # More labels are no classes but something else, such as sentences.
 MOST_LABELS = 1_000
-# Rows that decide how a column of a file to score is read.
-LOOKED_AT = 50
+# Different cells that are held at a time.
+MOST_DISTINCT = 20_000
+# So many different whole numbers in a column of labels, or one so high, are grades and no classes.
+GRADES, TOP_CLASS = 4, 20
+# The highest grade that begins at 0 beside a query.
+TOP_GRADE = 4
 
 ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
-NLI_NUMBERS = dict(zip(("0", "1", "2"), NLI_VALUES.values(), strict=True))
-WORDS = {**dict.fromkeys(NEGATIVE_LABELS, 0.0), **dict.fromkeys(POSITIVE_LABELS, 1.0)}
+NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
+OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
+_SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
 
 
 def label_text(cell: Any) -> str:
-    """The name of a label: 3, "3" and 3.0 are one, and so are "Neutral" and "neutral"."""
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return str(cell).strip().lower()
+    """The name of a label: 3, "3" and "3.0" are one, and so are "Neutral" and "neutral"."""
+    text = "" if cell is None else str(cell).strip().lower()
+    if text[-1:] == "0" and ("." in text or "," in text):
+        number = parse_number(text)
+        return text if number is None or number % 1 else str(int(number))
+    return text
 
 
-def is_missing(cell: Any) -> bool:
-    """Whether this cell says that a row has no label or no score."""
-    return cell is None or str(cell).strip().lower() in MISSING
+def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
+    """The labels that are matches, and a sentence on them; no labels where their names do not tell."""
+    labels = list(labels)
+    matches, rest = ([label for label in labels if (side_of(label) is True) == is_match] for is_match in (True, False))
+    if not matches:
+        return frozenset(), ""
+    text = f"{' and '.join(matches)} {'are matches' if matches[1:] else 'is a match'}"
+    return frozenset(matches), text + (f", {' and '.join(rest[:3])} {'are' if rest[1:] else 'is'} not" if rest else "")
 
 
-def scale_of(low: float, high: float) -> tuple[float, float] | None:
-    """The first of `SCORE_SCALES` that holds every score from ``low`` to ``high``; None if none does."""
-    return next(((bottom, top) for bottom, top in SCORE_SCALES if bottom <= low and high <= top), None)
+def scale_of(low: float, high: float, is_whole: bool = False, has_query: bool = False) -> tuple[float, float] | None:
+    """The scale of scores from ``low`` to ``high``; None if no usual scale holds them.
 
-
-def is_label_column(name: str, cells: Sequence[Any], first: str = "", second: str = "") -> bool:
-    """Whether a column holds labels, by its name, or because it has words, 0 and 1, or numbers of inference labels.
-
-    ``first`` and ``second`` are the names of the columns of sentences.
+    Whole numbers without a 0 are on a scale that begins at 1, if they go beyond 5; grades beside a query end with their
+    highest.
     """
-    if normalize_name(name) in LABELS:
-        return True
-    numbers = {parse_number(text) for cell in cells if (text := as_text(cell)) is not None}
-    is_inference = (normalize_name(first), normalize_name(second)) == NLI_PAIR
-    return None in numbers or numbers <= {0.0, 1.0} or (is_inference and numbers <= {0.0, 1.0, 2.0})
+    if low < 0:
+        return (-1.0, 1.0) if low >= -1 and high <= 1 else None
+    if is_whole and has_query and 1 < high <= TOP_GRADE:
+        return 0.0, high
+    if is_whole and low >= 1 and (high in (6, 7, 9) or (low == 1 and high == 10)):
+        return 1.0, high
+    return next(((0.0, top) for top in (1.0, TOP_SCORE, 10.0, 100.0) if high <= top), None)
 
 
-# ---------------------------------------------------------------- a whole column
+def parse_scale(text: str) -> tuple[float, float]:
+    """The ends of a scale such as "1-7" or "-3..3". InputError for any other text."""
+    match = _SCALE.fullmatch(text.strip())
+    low, high = (parse_number(match[1]), parse_number(match[2])) if match else (None, None)
+    if low is None or high is None or low >= high:
+        raise InputError(f"{text[:60]!r} is no scale; write its lowest and its highest score, such as 1-7 or -1..1")
+    return low, high
 
 
-def are_fractions(cells: Sequence[Any]) -> bool:
-    """Whether a "label" column holds numbers that are not all whole, as the similarity labels of other tools."""
-    numbers = [parse_number(cell) for cell in cells if not is_missing(cell)]
-    return None not in numbers and any(number % 1 for number in filter(None, numbers))
-
-
-def read_scores(name: str, cells: Sequence[Any], rows: Sequence[int]) -> tuple[list[float], str]:
-    """Gold scores and a note as of `to_gold`; InputError for a cell that is no number, with its number of ``rows``."""
-    scores = []
-    for row, cell in zip(rows, cells, strict=True):
-        if (number := parse_number(cell)) is None:
-            raise InputError(f"{name}, {bad_number('score', cell, row)}")
-        scores.append(number)
-    return to_gold(name, scores)
-
-
-def to_gold(name: str, scores: list[float]) -> tuple[list[float], str]:
-    """The scores on the scale 0–5, and a note on the change, "" if they were on that scale already.
-
-    The scale is the first of `SCORE_SCALES` that holds every score: a file whose scores all lie in 0–1 is taken to
-    be in 0–1. InputError if none does.
-    """
-    low, high = min(scores), max(scores)
-    scale = scale_of(low, high)
-    if scale is None:
-        raise InputError(
-            f"the scores of {name} run from {low:g} to {high:g}; give them in 0–5, 0–1, -1–1, 0–10 or 0–100"
-        )
-    if scale == (0.0, TOP_SCORE):
-        return scores, ""
-    bottom, top = scale
-    gold = [(score - bottom) / (top - bottom) * TOP_SCORE for score in scores]
-    return gold, f"scores from {bottom:g} to {top:g} stretched to 0–5"
-
-
-def number_labels(name: str, cells: Sequence[Any]) -> tuple[list[int], tuple[str, ...], str]:
-    """The numbers of labels, their names and a note. Labels of inference have the Hub's order, others are sorted."""
-    texts = [label_text(cell) for cell in cells]
-    distinct, names, note = set(texts), NLI_LABELS, ""
-    if distinct == {"0", "1", "2"}:
-        texts = [NLI_LABELS[int(text)] for text in texts]
-        note = f"labels 0, 1, 2 read as {', '.join(NLI_LABELS)}"
-    elif not distinct <= set(NLI_LABELS):
-        names = tuple(sorted(distinct, key=lambda text: (len(text), text) if text.isdigit() else (99, text)))
-        if len(names) > MOST_LABELS:
-            raise InputError(
-                f"{name} has {len(names):,} different labels, the first {names[0][:40]!r}; a label is one of "
-                f"at most {MOST_LABELS}"
-            )
-    number = {text: at for at, text in enumerate(names)}
-    return [number[text] for text in texts], names, note
-
-
-# ---------------------------------------------------------------- a column in batches
+def parse_labels(text: str) -> dict[str, float]:
+    """The values of labels: "similar:1,different:0". InputError for any other text."""
+    parts = [part.rpartition(":") for part in text.split(",") if part.strip()]
+    values = {label_text(label): parse_number(value) for label, _, value in parts}
+    if not values or "" in values or None in values.values():
+        raise InputError(f"{text[:60]!r} names no labels; write each with its value, such as similar:1,different:0")
+    return {label: value for label, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class GoldColumn:
-    """The reading of a gold column."""
+    """The reading of a column of gold scores or labels.
+
+    Attributes:
+        scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
+        values: the values of labels by their text; None for numbers.
+        names: the names of labels by their text.
+        meaning: the definition of a match by labels.
+        is_sure: whether the file can be read in no other way, so that nobody needs to be told.
+        read_as: the reading in words.
+    """
 
     name: str
     kind: str = NUMBER
-    # The values of labels by their text in lower case; None for numbers.
+    scale: tuple[float, float] | None = None
     values: Mapping[str, float] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = MISSING
+    is_sure: bool = False
+    read_as: str = ""
+    meaning: str = ""
 
     @classmethod
-    def of(cls, head: RowBatch, columns: PairColumns) -> GoldColumn | None:
-        """The reading that the first rows suggest; None without a gold column, or if its labels mean nothing here."""
-        name = columns.score or columns.label
-        if name is None:
+    def of(
+        cls,
+        name: str,
+        cells: Iterable[Any],
+        pair: Sequence[str] = (),
+        scale: str | None = None,
+        labels: str | None = None,
+    ) -> GoldColumn:
+        """The reading of a column by all of its ``cells``.
+
+        Args:
+            pair: the names of the two columns of sentences.
+            scale: the scale, such as "1-7", if the user has named it.
+            labels: the values of labels, such as "similar:1,different:0", if the user has named them.
+
+        Raises:
+            InputError: the scale or the labels are malformed, or there are more labels than classes can be.
+        """
+        texts = _distinct(cells)
+        if labels:
+            return cls._with_labels(name, parse_labels(labels), scale)
+        numbers = {text: number for text in texts if (number := _score(text)) is not None}
+        if scale:
+            low, high = parse_scale(scale)
+            missing = (*MISSING, "-1") if low >= 0 else MISSING
+            return cls(name, NUMBER, (low, high), missing=missing, read_as=f"scores {_stretched(low, high)}")
+        role, pair = normalize_name(name), tuple(map(normalize_name, pair))
+        has_query = pair != () and (pair[0].startswith(("query", "search")) or pair[0] == "question")
+        is_nli, missing = pair == NLI_PAIR, MISSING
+        # -1 stands for a missing value beside numbers that no scale from -1 on has, or beside labels from 0 on.
+        others = set(numbers.values()) - {-1.0}
+        if "-1" in numbers and others and min(others) >= 0 and (max(others) > 1 or (role in LABELS and 0 in others)):
+            texts, missing = texts - {"-1"}, (*MISSING, "-1")
+            del numbers["-1"]
+        words = {text for text in texts if parse_number(text) is None}
+        nli = {text: label for text in sorted(texts) if (label := OTHER_NLI_NAMES.get(text, text)) in NLI_LABELS}
+        if nli and not any(side_of(text) is not None for text in texts - nli.keys()):
+            return cls._inference(name, {label: label for label in NLI_LABELS} | nli, missing)
+        could_be_nli = role in LABELS and not has_query and texts == set(NLI_NAMES)
+        if could_be_nli or (is_nli and texts <= set(NLI_NAMES) and "2" in texts):
+            return cls._inference(name, {text: NLI_NAMES[text] for text in sorted(texts)}, missing, is_numbered=True)
+        if words and (role in LABELS or len(words) > len(numbers)):
+            is_label = role not in SCORES or None not in map(side_of, words)
+        else:
+            values = set(numbers.values())
+            are_two = values <= {0, 1} or values == {-1, 1}
+            are_whole = not any(value % 1 for value in values)
+            are_classes = role in LABELS and are_whole and len(values) < GRADES and max(values, default=0) <= TOP_CLASS
+            is_label = role not in SCORES and bool(values) and (are_two or (are_classes and not has_query))
+        if is_label:
+            return cls._labels(name, texts, missing, is_nli)
+        return cls._scores(name, list(numbers.values()), missing, has_query)
+
+    @classmethod
+    def in_table(
+        cls, table: OpenedTable, columns: PairColumns, scale: str | None = None, labels: str | None = None
+    ) -> GoldColumn | None:
+        """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
+        if (name := columns.score or columns.label) is None:
             return None
-        texts = {label_text(cell) for cell in head.rows[name][:LOOKED_AT] if as_text(cell) is not None}
-        is_inference = (normalize_name(columns.sentence1), normalize_name(columns.sentence2)) == NLI_PAIR
-        if texts and texts <= set(NLI_VALUES):
-            return cls(name, ENTAILMENT, NLI_VALUES)
-        if is_inference and texts and texts <= set(NLI_NUMBERS):
-            return cls(name, ENTAILMENT, NLI_NUMBERS)
-        if texts and texts <= set(WORDS) and any(parse_number(text) is None for text in texts):
-            return cls(name, LABEL, WORDS)
-        return cls(name) if columns.score is not None else None
+        cells = (cell for batch in table.batches() for cell in batch.rows[name])
+        return cls.of(name, cells, (columns.sentence1, columns.sentence2), scale, labels)
+
+    @classmethod
+    def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:
+        named = ", ".join(f"{label} is {value:g}" for label, value in values.items())
+        if set(values.values()) <= {0.0, 1.0}:
+            names = {label: f"{value:g}" for label, value in values.items()}
+            return cls(name, LABEL, None, values, names, read_as=f"{named}; 1 is a match, 0 is not")
+        low, high = min(values.values()), max(values.values())
+        ends = parse_scale(scale) if scale else scale_of(low, high) or (low, high)
+        return cls(name, NUMBER, ends, values, read_as=f"{named}; scores {_stretched(*ends)}")
+
+    @classmethod
+    def _inference(
+        cls, name: str, names: dict[str, str], missing: tuple[str, ...], is_numbered: bool = False
+    ) -> GoldColumn:
+        values = {text: NLI_VALUES[label] for text, label in names.items()}
+        text = meaning = "entailment is a match, neutral and contradiction are not"
+        if is_numbered:
+            numbered = ", ".join(f"{label} ({text})" for text, label in names.items())
+            text = f"{numbered}; ?scale=0-2 reads them as scores"
+        return cls(name, ENTAILMENT, None, values, names, missing, not is_numbered, text, meaning)
+
+    @classmethod
+    def _labels(cls, name: str, texts: set[str], missing: tuple[str, ...], is_nli: bool) -> GoldColumn:
+        if len(texts) > MOST_LABELS:
+            raise InputError(
+                f"{name} has {len(texts):,} different labels, the first {min(texts)[:40]!r}; a label is one of "
+                f"at most {MOST_LABELS}"
+            )
+        matches, meaning = matching_labels(sorted(texts))
+        some = sorted(texts)[:5]
+        example = ",".join(f"{label}:{int(at == 0)}" for at, label in enumerate(some))
+        text = meaning
+        if not matches:
+            text = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
+        elif is_nli and texts <= {"0", "1"}:
+            text += "; ?labels=0:1,1:0 reads them the other way round"
+        values = {label: float(label in matches) if matches else math.nan for label in sorted(texts)}
+        names = {label: label for label in texts}
+        return cls(name, LABEL, None, values, names, missing, False, text, meaning)
+
+    @classmethod
+    def _scores(cls, name: str, numbers: Sequence[float], missing: tuple[str, ...], has_query: bool) -> GoldColumn:
+        if not numbers:
+            return cls(name, missing=missing)
+        low, high, is_whole = min(numbers), max(numbers), not any(number % 1 for number in numbers)
+        scale = scale_of(low, high, is_whole, has_query)
+        if scale is None:
+            text = f"scores from {low:g} to {high:g}, which no usual scale has; ?scale={low:g}..{high:g} names theirs"
+            return cls(name, missing=missing, read_as=text)
+        other = ""
+        if scale[0] == 1:
+            other = "0-10"
+        elif is_whole and scale == (0, TOP_SCORE):
+            other = "1-5" if low >= 1 and high > 4 else f"0-{high:g}" if high < TOP_SCORE else ""
+        elif is_whole and scale == (0, 10) and low >= 1:
+            other = f"1-{scale[1]:g}"
+        text = f"scores {_stretched(*scale)}" + (f"; ?scale={other} reads them otherwise" if other else "")
+        return cls(name, NUMBER, scale, missing=missing, is_sure=scale == (0, TOP_SCORE) and not other, read_as=text)
+
+    def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
+        """The names of these labels: those of inference in the Hub's order, numbers by their size, others sorted."""
+        if self.kind == ENTAILMENT:
+            return NLI_LABELS
+        return tuple(sorted(set(labels), key=lambda text: (parse_number(text) is None, parse_number(text) or 0, text)))
+
+    @property
+    def note(self) -> str:
+        """The reading as a remark on a file."""
+        return f"{self.name} read as: {self.read_as}" if self.read_as else ""
+
+    def is_missing(self, cell: Any) -> bool:
+        """Whether this cell says that a row has no label or no score."""
+        text = label_text(cell)
+        # Labels that the user has not named have no value.
+        return as_text(cell) is None or text in self.missing or (self.values is not None and text not in self.values)
 
     def read(self, cells: Sequence[Any]) -> tuple[np.ndarray, dict[int, str]]:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
-        labels = self.values
-        values = [parse_number(cell) if labels is None else labels.get(label_text(cell)) for cell in cells]
-        wrong = "is not a number" if labels is None else f"is none of {', '.join(labels)}"
-        bad = {
-            row: bad_number(self.name, cell).replace("is not a number", wrong)
-            for row, cell in enumerate(cells)
-            if values[row] is None and cell is not None and label_text(cell) not in ("", "-1")
-        }
-        return np.array([math.nan if value is None else value for value in values]), bad
+        values, bad = np.full(len(cells), math.nan), {}
+        for row, cell in enumerate(cells):
+            text = label_text(cell)
+            if as_text(cell) is None or (text == "-1" and text in self.missing):
+                continue
+            value = _score(cell) if self.values is None else self.values.get(text)
+            if value is None:
+                wrong = "is not a number" if self.values is None else f"is none of {', '.join(self.values)}"
+                bad[row] = bad_number(self.name, cell).replace("is not a number", wrong)
+            elif self.scale and not self.scale[0] <= value <= self.scale[1]:
+                bad[row] = f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"
+            else:
+                values[row] = value
+        return values, bad
+
+    def gold(self, values: np.ndarray) -> np.ndarray:
+        """Scores on the scale 0–5. InputError if there is no scale that they are on."""
+        if self.scale is None:
+            raise InputError(f"{self.name}: {self.read_as or 'there are no scores'}")
+        low, high = self.scale
+        return values if self.scale == (0, TOP_SCORE) else (values - low) / (high - low) * TOP_SCORE
+
+    def matches(self, values: np.ndarray) -> tuple[np.ndarray, str] | None:
+        """The rows that are matches, bool (N,), and the definition of a match; None where the values do not tell.
+
+        ``values`` (N,) are those of `read`, none of them NaN. A match is entailment against the rest; a label that
+        says so; 1 against 0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.
+        """
+        if self.kind != NUMBER or (self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}):
+            matches, meaning = values == 1, self.meaning or "1 is a match, 0 is not"
+        elif self.scale:
+            low, high = self.scale
+            matches = self.gold(values) >= POSITIVE_FROM
+            least = low + POSITIVE_FROM / TOP_SCORE * (high - low)
+            meaning = f"a gold score of at least {least:g} (of {high:g}) is a match"
+        else:
+            return None
+        return None if matches.all() or not matches.any() else (matches, meaning)
 
 
-def matches_of(values: np.ndarray, kind: str) -> tuple[np.ndarray, str] | None:
-    """The rows that are matches, bool (N,), and the definition of a match; None where the values do not tell.
+def _distinct(cells: Iterable[Any]) -> set[str]:
+    """The different texts of cells; of many numbers the lowest and the highest are enough."""
+    texts: set[str] = set()
+    for cell in cells:
+        if as_text(cell) is not None and (text := label_text(cell)) not in MISSING:
+            texts.add(text)
+            if len(texts) > MOST_DISTINCT:
+                numbers = sorted(
+                    (text for text in texts if _score(text) is not None), key=lambda text: _score(text) or 0.0
+                )
+                texts = texts.difference(numbers[MOST_LABELS:-MOST_LABELS])
+    return texts
 
-    ``values`` (N,) are those of `GoldColumn.read`, none of them NaN. A match is entailment against the rest; 1 against
-    0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.
-    """
-    if kind == ENTAILMENT:
-        matches, meaning = values == 1, "entailment is a match, neutral and contradiction are not"
-    elif kind == LABEL:
-        matches, meaning = values == 1, "what is labelled as the same is a match"
-    elif set(values.tolist()) == {0.0, 1.0}:
-        matches, meaning = values == 1, "1 is a match, 0 is not"
-    elif len(values) and (scale := scale_of(values.min(), values.max())):
-        least = scale[0] + POSITIVE_FROM / TOP_SCORE * (scale[1] - scale[0])
-        matches, meaning = values >= least, f"a gold score of at least {least:g} (of {scale[1]:g}) is a match"
-    else:
-        return None
-    return None if matches.all() or not matches.any() else (matches, meaning)
+
+def _score(cell: Any) -> float | None:
+    number = parse_number(cell)
+    return None if number is None or abs(number) > LARGEST else number
+
+
+def _stretched(low: float, high: float) -> str:
+    return f"from {low:g} to {high:g}" + ("" if (low, high) == (0, TOP_SCORE) else " stretched to 0–5")

@@ -7,6 +7,7 @@
                                                  or anchor, positive, negative; or sentence
     load_data("old.csv?encoding=windows-1251")   the same with its encoding named
     load_data("mine.csv?columns=left,right,gold")   the same with its columns named
+    load_data("mine.csv?split=test&scale=1-7")   the rows of one split, with the scale of their scores
 
     load_retrieval("beir:scifact")           a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/test.tsv
     load_retrieval("beir:scifact:dev")       the same with the judgements of qrels/dev.tsv
@@ -34,10 +35,10 @@ from training.data.tables.columns import as_text, bad_number, listed, normalize_
 from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
 from training.errors import InputError, NotFoundError, did_you_mean
-from training.names import HUB, NANOBEIR, DataName
+from training.names import HUB, NANOBEIR, READ_AS, DataName
 
 
-def load_data(name: str, home: str | Path | None = None, split: str = "train") -> Dataset:
+def load_data(name: Path | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """Loads a named set, a file, or several of one form joined by "+".
 
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
@@ -67,8 +68,9 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     file = DataName.parse(name)
     if file.objective is not None:
         raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
-    if file.columns is not None and file.is_set:
-        raise InputError(f"{file.name} is a set and no file, whose columns are known; leave out ?columns=")
+    if file.is_set and any(file.read_as[1:]):
+        key = next(key for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True) if value)
+        raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
@@ -81,7 +83,7 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
             f"hf:org/name for any of the Hub{did_you_mean(file.name.partition(':')[0], DATA_SETS)}"
         )
-    return Dataset.from_file(file.path, file.encoding, file.columns)
+    return Dataset.from_file(file.path, *file.read_as)
 
 
 # ---------------------------------------------------------------- the sets

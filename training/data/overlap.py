@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, combinations, permutations
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class Overlap:
     ``data`` and ``kind`` are the name and the form of the evaluation data. The sentences of ``equal`` rows stand
     together in a training row, in any order. ``shared`` rows have a sentence that is in the training data; the equal
     rows are among them. ``near`` counts other rows whose sentences are nearly equal to different sentences of one
-    training row; None if they were not counted.
+    training row; None if they were not counted. ``read`` are the places of the equal and the nearly equal rows.
     """
 
     data: str
@@ -46,6 +47,16 @@ class Overlap:
     equal: int
     shared: int
     near: int | None = None
+    read: frozenset[int] = frozenset()
+
+    @property
+    def unread(self) -> list[int]:
+        """The places of the other rows."""
+        return [row for row in range(self.rows) if row not in self.read]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts, as plain values."""
+        return {name: value for name, value in asdict(self).items() if name != "read"}
 
     def __str__(self) -> str:
         of = f"{self.rows:,} {self.kind} of {self.data}"
@@ -63,18 +74,23 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     rows = [row for part in training for row in _rows(part)]
     equal = {frozenset(part) for row in rows for part in combinations(row, len(data.columns))}
     sentences, evaluated = set(chain.from_iterable(rows)), _rows(data)
-    others = [row for row in evaluated if frozenset(row) not in equal]
+    others = [place for place, row in enumerate(evaluated) if frozenset(row) not in equal]
     shared = sum(not sentences.isdisjoint(row) for row in evaluated)
-    near = None if encode is None else _count_near(list(dict.fromkeys(rows)), others, encode)
-    return Overlap(data.name, data.kind, len(data), len(evaluated) - len(others), shared, near)
+    near = None
+    if encode is not None:
+        near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
+    near_rows = {others[i] for i in near or ()}
+    read = frozenset(range(len(evaluated))) - (set(others) - near_rows)
+    counted = None if near is None else len(near)
+    return Overlap(data.name, data.kind, len(data), len(evaluated) - len(others), shared, counted, read)
 
 
 def _rows(data: Dataset) -> list[Row]:
     return [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
 
 
-def _count_near(training: list[Row], evaluated: list[Row], encode: Encode) -> int | None:
-    """The number of ``evaluated`` rows that are nearly equal to a training row; None if counting takes too long."""
+def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int] | None:
+    """The places of ``evaluated`` rows that are nearly equal to a training row; None if that takes too long."""
     if len(training) > MOST_ROWS:
         return None
     pairs = [(i, j) for i, j in _alike(training, evaluated) if len(training[j]) >= len(evaluated[i])]
@@ -82,7 +98,7 @@ def _count_near(training: list[Row], evaluated: list[Row], encode: Encode) -> in
         return None
     texts = list(dict.fromkeys(text for i, j in pairs for text in (*evaluated[i], *training[j])))
     if not texts:
-        return 0
+        return set()
     vectors, place = encode(texts), {text: i for i, text in enumerate(texts)}
 
     def is_near(row: Row, other: Row) -> bool:
@@ -90,7 +106,7 @@ def _count_near(training: list[Row], evaluated: list[Row], encode: Encode) -> in
         cosines = u @ v.T  # (sentences of one row, of the other)
         return any(min(cosines[range(len(row)), order]) > NEAR for order in permutations(range(len(other)), len(row)))
 
-    return len({i for i, j in pairs if is_near(evaluated[i], training[j])})
+    return {i for i, j in pairs if is_near(evaluated[i], training[j])}
 
 
 def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:

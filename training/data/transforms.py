@@ -19,16 +19,15 @@ import numpy as np
 
 from training.catalogue import (
     LABELLED,
-    NEGATIVE_LABELS,
     NLI_LABELS,
     PAIRS,
-    POSITIVE_LABELS,
     SCORED,
     SENTENCES,
     TRIPLETS,
 )
 from training.data.dataset import Dataset
-from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE
+from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE, matching_labels
+from training.data.tables.columns import side_of
 from training.errors import InputError
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
@@ -224,35 +223,33 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
     """The indices of the positive and of the negative label. InputError if their names do not tell both."""
-    positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
-    negative = [i for i, name in enumerate(data.label_names) if name in NEGATIVE_LABELS]
+    sides = list(map(side_of, data.label_names))
+    positive, negative = ([i for i, side in enumerate(sides) if side is which] for which in (True, False))
     if len(positive) == 1 and len(negative) == 1:
         return positive[0], negative[0]
     raise InputError(
         f"the labels of {data.name} ({', '.join(data.label_names)}) do not say which pairs belong together; name "
-        "them entailment and contradiction, or 1 and 0, or train with classification"
+        "them entailment and contradiction, or 1 and 0, say it by ?labels=, or train with classification"
     )
 
 
 def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
     """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
-    A labelled pair is a match by the one label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold
-    score of at least ``match_from`` on the scale from 0 to 5.
+    A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold score
+    of at least ``match_from`` on the scale from 0 to 5.
 
-    InputError if the data is of another form, no label or several say that a pair belongs together, or all pairs are
-    matches, or none.
+    InputError if the data is of another form, no label says that a pair belongs together, or all pairs are matches, or
+    none.
     """
     if data.kind == LABELLED:
-        positive = [i for i, name in enumerate(data.label_names) if name in POSITIVE_LABELS]
-        if len(positive) != 1:
+        names, note = matching_labels(data.label_names)
+        if not names:
             raise InputError(
                 f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; "
-                "name them 1 and 0, or entailment and others"
+                "name them 1 and 0, or entailment and others, or say it by ?labels="
             )
-        matches = np.asarray(data.labels) == positive[0]
-        rest = [name for i, name in enumerate(data.label_names) if i != positive[0]]
-        note = f"{data.label_names[positive[0]]} is a match, {' and '.join(rest[:3])} {'are' if rest[1:] else 'is'} not"
+        matches = np.array([data.label_names[label] in names for label in data.labels or ()])
     elif data.kind == SCORED:
         if not 0 < match_from <= TOP_SCORE:
             raise InputError(f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5")

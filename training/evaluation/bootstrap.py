@@ -1,19 +1,25 @@
-"""Bootstrap replicates and confidence intervals: the one place where the uncertainty of a figure is computed.
+"""Resampling and confidence intervals: the one place where the uncertainty of a figure is computed.
 
-``bootstrap_replicates`` draws the same pairs for every model that is scored on the same data, so that two models can
-be compared replicate by replicate, a paired bootstrap (`Difference`). Sorting each resample would take most of the
-time. A resample is instead a weight for each pair (how often it was drawn); the ranks of weighted values follow from
-one sort of the original values and a cumulative sum.
+A `Statistic` is a figure of N rows with its bootstrap replicates. Resamples draw the same pairs for every model that is
+scored on the same data, so that the difference of two statistics is a paired bootstrap (`Difference`). Sorting each
+resample would take most of the time. A resample is instead a weight for each pair (how often it was drawn); the ranks
+of weighted values follow from one sort of the original values and a cumulative sum.
+
+Pairs that share a sentence are not independent, so that the bootstrap over pairs alone gives too narrow intervals. They
+are widened by `dependence`: the standard error that allows for shared sentences (Aronow, Samii & Assenova 2015,
+"Cluster-Robust Variance Estimation for Dyadic Data"), divided by that of independent pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from training.evaluation.metrics import pearson, spearman
+from training.evaluation.metrics import pearson, spearman, why_undefined
 
 RESAMPLES = 1_000
 ALPHA = 0.05
@@ -26,7 +32,8 @@ FEWER_RESAMPLES = (1_000, 500, 200)
 RESAMPLED_PAIRS = 2_000_000
 # The number of pairs from which on an interval comes from a formula instead of resampling.
 ASYMPTOTIC_FROM = 20_000
-NORMAL_975 = 1.959964
+NORMAL = NormalDist()
+NORMAL_975 = NORMAL.inv_cdf(0.975)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
 
@@ -50,35 +57,138 @@ class Interval(NamedTuple):
     method: str
 
 
+def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
+    """Numbers of the first sentence, of the second and of the pair of both in each row, int (N, 3).
+
+    Equal sentences have equal numbers, in either column, and so have equal pairs, in either order. Where both sentences
+    of a row are equal, the second has a number of its own.
+    """
+    place: dict[Hashable, int] = {}
+    first, second = (np.array([place.setdefault(text, len(place)) for text in column]) for column in columns)
+    second = np.where(first == second, second + len(place), second)
+    pairs = np.minimum(first, second) * 2 * len(place) + np.maximum(first, second)
+    return np.stack([first, second, np.unique(pairs, return_inverse=True)[1]], axis=1)
+
+
+def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
+    """The factor by which shared sentences widen the standard error of a figure, at least 1.
+
+    Args:
+        influence: how far each row moves the figure, (N,).
+        keys: the `sentence_keys` of the rows; without them the rows count as independent.
+    """
+    independent = float((influence**2).sum())
+    if keys is None or not independent > 0:
+        return 1.0
+    # The products of the influences of all rows that share a sentence. Equal pairs share two, and count once.
+    by_sentence = np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
+    shared = (by_sentence**2).sum() - (np.bincount(keys[:, 2], influence) ** 2).sum()
+    return float(np.sqrt(max(shared / independent, 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic:
+    """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
+
+    ``keys`` are the `sentence_keys` of the rows, which the intervals allow for. Statistics of the same rows can be
+    subtracted.
+    """
+
+    value: float
+    replicates: np.ndarray
+    influence: np.ndarray
+    keys: np.ndarray | None = None
+
+    def __sub__(self, other: Statistic) -> Statistic:
+        replicates, influence = self.replicates - other.replicates, self.influence - other.influence
+        return Statistic(self.value - other.value, replicates, influence, self.keys)
+
+    @classmethod
+    def mean(cls, statistics: Sequence[Statistic]) -> Statistic:
+        """The mean of statistics of different rows, each counting the same."""
+        n, parts, start = len(statistics), [], 0
+        for statistic in statistics:
+            keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3) if statistic.keys is None else statistic.keys
+            parts.append(keys + start)
+            start += int(keys.max()) + 1
+        return cls(
+            float(np.mean([statistic.value for statistic in statistics])),
+            np.mean([statistic.replicates for statistic in statistics], axis=0),
+            np.concatenate([statistic.influence for statistic in statistics]) / n,
+            np.concatenate(parts),
+        )
+
+    def estimate(self, scale: float = 1.0) -> Estimate:
+        """The figure with the 95% percentile interval of its replicates, which is NaN where none is defined."""
+        if np.isnan(self.value) or np.isnan(self.replicates).all():
+            return Estimate(scale * self.value, np.nan, np.nan)
+        factor = dependence(self.influence, self.keys)
+        ends = self.value + factor * (np.nanpercentile(self.replicates, [2.5, 97.5]) - self.value)
+        return Estimate(*(scale * float(figure) for figure in (self.value, *ends)))
+
+
+def correlation(
+    x: np.ndarray,
+    y: np.ndarray,
+    statistic: str = "spearman",
+    resamples: int = RESAMPLES,
+    keys: np.ndarray | None = None,
+) -> Statistic:
+    """Spearman's or Pearson's correlation of (N,) and (N,); NaN where either is constant."""
+    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
+    return Statistic(value, bootstrap_replicates(x, y, statistic, resamples), influence, keys)
+
+
+def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
+    """The sum of (N,) divided by that of (N,), and how far each row moves it, (N,). NaN where the latter sum is 0."""
+    total = denominators.sum()
+    if not total:
+        return np.nan, np.zeros(len(numerators))
+    value = float(numerators.sum() / total)
+    return value, (numerators - value * denominators) / total
+
+
 def bootstrap_interval(
-    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, seed: int = 0
+    x: np.ndarray,
+    y: np.ndarray,
+    statistic: str = "spearman",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    keys: np.ndarray | None = None,
 ) -> Interval:
-    """95% bootstrap interval of the correlation of ``x`` and ``y``, pairs drawn with replacement.
+    """95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``, pairs drawn with replacement.
 
     Spearman's is the percentile interval. Pearson's is studentised on Fisher's z scale (Efron & Tibshirani 1993,
     chapter 12), as the percentile interval of few pairs covers too little. From 20,000 pairs on both come from a
     normal distribution on that scale, with the variance of the correlation's influence function, which is right for
-    rare labels too, where Fisher's 1/(N - 3) is not. NaN for fewer than four pairs and for constant values.
+    rare labels too, where Fisher's 1/(N - 3) is not. With ``keys`` (`sentence_keys`) they allow for shared sentences.
+    NaN for fewer than four pairs and for constant values.
     """
-    correlation = spearman(x, y) if statistic == "spearman" else pearson(x, y)
-    if np.isnan(correlation) or len(x) < 4:
-        return Interval(float("nan"), float("nan"), "too few pairs")
+    value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
+    if np.isnan(value) or len(x) < 4:
+        return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
     # All pairs are on one line, and so are those of every resample.
-    if abs(correlation) > 1 - 1e-12:
-        return Interval(correlation, correlation, "exact")
+    if abs(value) > 1 - 1e-12:
+        return Interval(value, value, "exact")
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    influence, allows = _influence(x, y, statistic), "" if keys is None else ", allows for shared sentences"
+    factor = dependence(influence, keys)
     if len(x) >= ASYMPTOTIC_FROM:
-        return Interval(*_asymptotic(x, y, statistic), "Fisher z")
+        z, error = np.arctanh(value), factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
+        low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
+        return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
-        _, low, high = percentile_interval(correlation, bootstrap_replicates(x, y, statistic, resamples, seed))
-        return Interval(low, high, f"bootstrap, {resamples:,} resamples")
-    pairs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    (z,), (error,) = _z_and_error(*pairs, np.ones((1, len(x))))
-    resampled = [_z_and_error(*pairs, weights) for weights in resample_weights(len(x), resamples, seed)]
+        replicates = bootstrap_replicates(x, y, statistic, resamples, seed)
+        _, low, high = Statistic(value, replicates, influence, keys).estimate()
+        return Interval(max(low, -1.0), min(high, 1.0), f"bootstrap, {resamples:,} resamples{allows}")
+    (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
+    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples, seed)]
     # Resamples of two different pairs have no error.
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.concatenate([(replicates - z) / errors for replicates, errors in resampled])
-    low, high = np.tanh(z - error * np.percentile(off[np.isfinite(off)], [97.5, 2.5]))
-    return Interval(float(low), float(high), f"studentised bootstrap, {resamples:,} resamples")
+    low, high = np.tanh(z - factor * error * np.percentile(off[np.isfinite(off)], [97.5, 2.5]))
+    return Interval(float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}")
 
 
 def _z_and_error(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -96,25 +206,23 @@ def _z_and_error(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.
         return np.arctanh(np.clip(r[:, 0], -1, 1)), error
 
 
-def _asymptotic(x: np.ndarray, y: np.ndarray, statistic: str) -> tuple[float, float]:
-    """The interval of a correlation of many pairs: normal on Fisher's z scale.
+def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
+    """The influence function of a correlation at each pair, (N,), whose mean is 0.
 
     Ranks are estimated too: a pair moves its own product of ranks, and the ranks of all pairs above it.
     """
     from scipy.stats import rankdata
 
+    x, y = (rankdata(x), rankdata(y)) if statistic == "spearman" else (x, y)
+    (a, of_a), (b, of_b) = ((values - values.mean(), values.std()) for values in (x, y))
+    a, b, n = a / of_a, b / of_b, len(x)
+    r = float((a * b).mean())
     if statistic == "pearson":
-        (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
-    else:
-        (a, of_a), (b, of_b) = ((values - values.mean(), values.std()) for values in (rankdata(x), rankdata(y)))
-        a, b, n = a / of_a, b / of_b, len(x)
-        r = float((a * b).mean())
-        product = a * b + n / of_a * _above(x, b) + n / of_b * _above(y, a)
-        squares = a * a + b * b + 2 * n / of_a * _above(x, a) + 2 * n / of_b * _above(y, b)
-        influence = product - r * squares / 2
-        z, error = np.arctanh(r), influence.std() / np.sqrt(n) / (1 - r**2)
-    low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
-    return float(low), float(high)
+        return a * b - r * (a * a + b * b) / 2
+    product = a * b + n / of_a * _above(x, b) + n / of_b * _above(y, a)
+    squares = a * a + b * b + 2 * n / of_a * _above(x, a) + 2 * n / of_b * _above(y, b)
+    influence = product - r * squares / 2
+    return influence - influence.mean()
 
 
 def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -124,15 +232,7 @@ def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
 
 
-def percentile_interval(value: float, replicates: np.ndarray) -> Estimate:
-    """A figure with the 95% percentile interval of its bootstrap replicates (R,), of which some may be NaN."""
-    if np.isnan(value) or np.isnan(replicates).all():
-        return Estimate(value, float("nan"), float("nan"))
-    low, high = np.nanpercentile(replicates, [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
-
-
-def wilson_interval(successes: float, n: int) -> Interval:
+def wilson_interval(successes: float, n: float) -> Interval:
     """Wilson's 95% interval (1927) of a proportion."""
     z2 = NORMAL_975**2
     centre = successes + z2 / 2
@@ -201,35 +301,42 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
 
 
 class Difference(NamedTuple):
-    """The difference of two correlations in points (×100), positive if the first is better; p is two-sided."""
+    """The difference of two figures in points (×100), positive if the first is better, and its 95% interval."""
 
     points: float
-    ci_half_width: float
-    p_value: float
-    resamples: int
+    low: float
+    high: float
 
     @classmethod
-    def of(
-        cls, value_a: float, value_b: float, replicates_a: np.ndarray, replicates_b: np.ndarray
-    ) -> Difference | None:
-        """The difference of two correlations with replicates (R,) on the same resamples; None if one is undefined."""
-        differences = replicates_a - replicates_b
-        differences = differences[~np.isnan(differences)]
-        if np.isnan(value_a - value_b) or not len(differences):
-            return None
-        low, high = np.percentile(differences, [2.5, 97.5])
-        smaller_tail = min((differences <= 0).sum(), (differences >= 0).sum())
-        p_value = min(1.0, 2 * (1 + int(smaller_tail)) / (1 + len(differences)))
-        return cls(100 * (value_a - value_b), 50 * float(high - low), p_value, len(differences))
+    def of(cls, a: Statistic, b: Statistic) -> Difference | None:
+        """The difference of two statistics of the same rows; None if one is undefined."""
+        estimate = (a - b).estimate(100)
+        return None if np.isnan(estimate.low) else cls(*estimate)
 
-    def describe(self, a: str, b: str, data: str) -> str:
-        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb"."""
-        # The smallest p-value that so many resamples can show.
-        smallest = round(2 / (1 + self.resamples), 3)
-        p_value = f"p {'≤' if round(self.p_value, 3) <= smallest else '='} {self.p_value:.3f}"
-        test = f"paired bootstrap, {self.resamples:,} resamples, {p_value}"
-        margin = f"± {self.ci_half_width:.1f} points"
-        if self.p_value >= ALPHA:
-            return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} {margin} ({test})"
-        better, worse = (a, b) if self.points > 0 else (b, a)
-        return f"{better} is {abs(self.points):.1f} {margin} better than {worse} {data} ({test})"
+    @property
+    def p_value(self) -> float:
+        """The two-sided p-value, below 0.05 where 0 lies outside the interval.
+
+        It is normal, with the error that the end of the interval on the side of 0 implies: 1,000 resamples show none
+        below 0.002, and tests of many models need smaller ones.
+        """
+        if self.points == 0:
+            return 1.0
+        to_zero = self.points - self.low if self.points > 0 else self.high - self.points
+        return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / to_zero) if to_zero > 0 else 0.0
+
+    def describe(self, a: str, b: str, data: str, p_value: float | None = None) -> str:
+        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb".
+
+        ``p_value`` is the corrected one, where the test is one of several.
+        """
+        p = self.p_value if p_value is None else p_value
+        test = f"paired bootstrap{'' if p_value is None else ', corrected'}, p {'=' if p >= 0.001 else '<'} "
+        test += f"{max(p, 0.001):.3f}"
+        better, worse, (points, low, high) = a, b, self
+        if points < 0:
+            better, worse, points, low, high = b, a, -points, -high, -low
+        interval = f"95% {low:+.1f} to {high:+.1f}; {test}".replace("-", "−")
+        if p >= ALPHA:
+            return f"{better} and {worse} do not differ significantly {data}: {points:+.1f} points ({interval})"
+        return f"{better} is {points:.1f} points better than {worse} {data} ({interval})"

@@ -49,6 +49,14 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
         return float((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()))
 
 
+def why_undefined(scores: np.ndarray, gold: np.ndarray) -> str:
+    """Why scores (N,) and gold scores (N,) have no correlation, in words; "" where they have one."""
+    for name, values in (("gold scores", gold), ("predictions", scores)):
+        if len(values) > 1 and np.ptp(values) == 0:
+            return f"undefined: all {name} are equal"
+    return "undefined: fewer than two pairs" if len(gold) < 2 else ""
+
+
 class PairClassification(NamedTuple):
     """The figures of one similarity; all but the threshold in 0 to 1."""
 

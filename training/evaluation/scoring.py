@@ -23,12 +23,12 @@ from training.data.dataset import Data, Dataset, as_dataset
 from training.data.load import RetrievalData, load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
-from training.evaluation.bootstrap import bootstrap_interval
+from training.evaluation.bootstrap import bootstrap_interval, sentence_keys
 from training.evaluation.metrics import classify_pairs, pearson, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.lexical import SparseModel
-from training.models.model import Model, Retriever, VectorModel
+from training.models.model import Model, Retriever, VectorModel, open_model
 from training.names import DataName
 from training.progress import Progress, ShouldStop
 from training.similarities import row_similarities
@@ -97,11 +97,12 @@ def row_scores(
 
 
 def evaluate(
-    encoder: Model | Retriever,
+    encoder: Model | Retriever | Path | str,
     data: Data,
     home: str | Path | None = None,
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
+    relevant_from: float = 0.0,
 ) -> dict[str, Any]:
     """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
@@ -110,12 +111,13 @@ def evaluate(
     pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
 
     Args:
-        encoder: any model that ``open_model`` returns; for retrieval data also a retriever of ``load_retriever``.
+        encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
         data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
         home: where data sets are.
         on_progress: called with (sentences done, in all if known).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
+        relevant_from: the grade from which a document is relevant, in all figures of retrieval but nDCG.
 
     Returns:
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
@@ -131,8 +133,12 @@ def evaluate(
         InputError: the data has no scores, no triplets, and no labels of this kind.
     """
     started = time.perf_counter()
+    data = str(data) if isinstance(data, Path) else data
+    encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
-        return evaluate_retrieval(encoder, data, home, on_progress=on_progress, should_stop=should_stop).to_dict()
+        return evaluate_retrieval(
+            encoder, data, home, relevant_from=relevant_from, on_progress=on_progress, should_stop=should_stop
+        ).to_dict()
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
@@ -161,7 +167,9 @@ def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, 
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
         "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},
-        "interval": bootstrap_interval(next(iter(by_similarity.values())), gold)._asdict(),
+        "interval": bootstrap_interval(
+            next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns)
+        )._asdict(),
     }
 
 

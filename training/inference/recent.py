@@ -39,7 +39,8 @@ class RecentEmbeddings:
             result[missing] = encode([texts[row] for row in missing])
             with self._lock:
                 for row in missing:
-                    if len(texts[row]) <= LONGEST_SENTENCE:
+                    # A text without a vector is asked for again.
+                    if len(texts[row]) <= LONGEST_SENTENCE and np.isfinite(result[row]).all():
                         self._embeddings[texts[row]] = result[row].copy()
                 while len(self._embeddings) > self.capacity:
                     self._embeddings.popitem(last=False)

@@ -39,11 +39,14 @@ from training.inference.batching import (
     token_counts,
 )
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
+from training.pooling import is_finite
 
 # Tokens a batch, by type of device.
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}
 # Batches under way on a GPU: one is computed, one waits, one is collated.
 GPU_BATCHES = 3
+# A text of three tokens is padded to this length.
+PROBED_LENGTH = 9
 # Sentences a batch of a table of vectors.
 STATIC_BATCH = 2_048
 # The poolings that leave a text of one token as it is.
@@ -116,7 +119,8 @@ class InferenceRunner(ABC, Generic[Text]):
     ) -> np.ndarray:
         """The results of `map` as one array (N, *shape) float32, in the order of the texts.
 
-        ``on_progress`` gets the number of texts that are done, after each batch.
+        ``on_progress`` gets the number of texts that are done, after each batch. A text without a finite result is
+        computed again alone: in a row of several, NaN of one text reaches the others, as 0 · NaN is NaN.
         """
         results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
         for rows, batch in self.map(texts, reduce, should_stop):
@@ -124,6 +128,9 @@ class InferenceRunner(ABC, Generic[Text]):
             done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
+        if len(wrong := np.flatnonzero(~is_finite(results)).tolist()):
+            for rows, batch in self.with_batch_size(1).map([texts[row] for row in wrong], reduce, should_stop):
+                results[[wrong[row] for row in rows]] = batch
         return results
 
     @property
@@ -185,6 +192,15 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
+        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
+        self.deterministic = self._reads_padding(1e-4 if dtype == torch.float32 else 0.02)
+
+    @torch.inference_mode()
+    def _reads_padding(self, tolerance: float) -> bool:
+        token = 0 if self.pad_id else 1
+        texts = [[token] * 3, [token] * PROBED_LENGTH]
+        [alone], together = self.hidden(texts, [[0]])[0], self.hidden(texts, [[0], [1]])[0][0, :3]
+        return not torch.allclose(alone.float(), together.float(), tolerance, tolerance)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = pad([texts[row[0]] for row in rows], self.pad_id)

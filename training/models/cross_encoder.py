@@ -66,6 +66,8 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
+# The tokens of a language model that answers in words, where its folder names none.
+ANSWERS = {"true": "yes", "false": "no"}
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", f"*_{LOGIT_SCORE}/*.json")
 
 
@@ -96,7 +98,8 @@ class CrossEncoder(Model):
     ) -> Self:
         """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
 
-        The dtype can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of `Encoder.load`.
+        The dtype and a prompt can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of
+        `Encoder.load`.
         InputError if it cannot be found, has no safetensors weights, or does not give one score.
         """
         parsed = ModelName.parse(name)
@@ -116,7 +119,24 @@ class CrossEncoder(Model):
         else:
             opened.scorer.transformer.to(torch_dtype)
         inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
-        return cls(str(parsed), inference=inference, dtype=torch_dtype, **opened._asdict())
+        opened_as = str(parsed.weights)
+        return cls(opened_as, inference=inference, dtype=torch_dtype, **opened._asdict()).with_settings(parsed)
+
+    @classmethod
+    def check_settings(cls, name: ModelName) -> None:
+        """InputError if the name states a setting that cross-encoders do not have; they have prompts."""
+        super().check_settings(replace(name, prompt=None, prompt_name=None))
+
+    def with_settings(self, name: ModelName) -> Self:
+        """The same weights with the prompt that the name states. InputError for another setting, or if it has none."""
+        self.check_settings(name)
+        if not name.states_prompt:
+            return self
+        if self.tokenizer.separately:
+            raise InputError(f"{name.name} reads no prompt; leave it out")
+        tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
+        settings = replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name)
+        return replace(self, name=str(settings), tokenizer=tokenizer)
 
     def __repr__(self) -> str:
         precision = str(self.dtype).removeprefix("torch.")
@@ -257,21 +277,23 @@ def _open_joint(folder: ModelFolder) -> Opened:
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
-    if not folder.is_cross_encoder:
+    if not folder.is_cross_encoder and not folder.is_decoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
     if first.kind != TRANSFORMER or len(rest) > 1 or any(entry.kind != LOGIT_SCORE for entry in rest):
         raise InputError(f"{name} is not made of a transformer and perhaps {LOGIT_SCORE}; choose another cross-encoder")
-    settings = folder.transformer_settings("text-generation" if rest else "sequence-classification")
+    is_causal = bool(rest) or folder.is_decoder
+    settings = folder.transformer_settings("text-generation" if is_causal else "sequence-classification")
     settings |= folder.general_settings((CROSS_ENCODER, SENTENCE_TRANSFORMER), ("activation_fn",))
-    model, tokenizer = open_transformer(folder, CAUSAL_MODEL if rest else CLASSIFIER)
+    model, tokenizer = open_transformer(folder, CAUSAL_MODEL if is_causal else CLASSIFIER)
     if not folder.modules and tokenizer.chat_template:
         settings["chat"] = ChatFormat()
     form = ModelFormat(folder.first, **settings)
     longest = max_input_length(tokenizer, model.base_model, form.max_length)
     scorer: Scorer
-    if rest:
-        scorer = _logit_scorer(name, model, rest[0])
+    if is_causal:
+        answers = {f"{answer}_token_id": tokenizer.get_vocab().get(word) for answer, word in ANSWERS.items()}
+        scorer = _logit_scorer(name, model, read_object(rest[0].folder / "config.json") if rest else answers)
     elif model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
@@ -282,8 +304,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     return Opened(scorer, pairs, _activation_of(name, folder), folder.path, folder.source)
 
 
-def _logit_scorer(name: str, model: Any, entry: ModuleEntry) -> LogitScorer:
-    config = read_object(entry.folder / "config.json")
+def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
     config = checked(name, LOGIT_SCORE, config, ("true_token_id", "false_token_id", "module_input_name"))
     yes, no = config.get("true_token_id"), config.get("false_token_id")
     size = int(model.get_output_embeddings().weight.shape[0])

@@ -25,7 +25,7 @@ from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.model import VectorModel, required
 from training.models.modules import EncoderParts, StaticEmbedding
-from training.models.texts import texts
+from training.models.texts import texts, tokenizing
 from training.models.word_encoders import WordBackbone
 from training.progress import Progress, ShouldStop
 
@@ -101,6 +101,7 @@ def _zipf_weights(tokens: Sequence[int]) -> Tensor:
     return torch.from_numpy(ZIPF_SIF / (ZIPF_SIF + inverse / inverse.sum())).float()
 
 
+@tokenizing()
 def _corpus_weights(tokenizer: Tokenizer, tokens: Sequence[int], corpus: Sequence[str]) -> Tensor:
     """(V,) weights of tokens by their frequency in the corpus; 1 of those that do not occur."""
     counts: Counter[int] = Counter()

@@ -22,12 +22,13 @@ from torch import Tensor
 
 from training import parallel
 from training.atomic import replace_folder
-from training.catalogue import plain_sentences, read_asset
+from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.batching import pad
 from training.inference.fused_bert import check_int8
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
+from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
 from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
@@ -42,14 +43,13 @@ from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import check_pooling
 from training.progress import Progress, ShouldStop, progress_bar
-from training.sources.hub import push_folder
 
 # Several threads may ask for the runner first; one copies the weights.
 _building = threading.Lock()
 
 
-class Encoder(VectorModel, TokenModel):
-    """A bi-encoder. ``Encoder.load`` opens one.
+class Encoder(SentenceTransformerNames, TokenModel):
+    """A bi-encoder. ``Encoder(name)`` opens one, with the arguments of ``Encoder.load``.
 
     ``backbone`` comes before the pooling, a transformer or word vectors; ``head`` is the modules after it, without the
     last Normalize. ``dimension`` is D, the length of a sentence vector, ``full_dimension`` that before it is cut.
@@ -59,9 +59,14 @@ class Encoder(VectorModel, TokenModel):
     max_length: int = DEFAULT_MAX_LENGTH
     _runner: InferenceRunner[Sequence[int]] | None = None
 
-    def __init__(self, name: str, parts: EncoderParts, dtype: torch.dtype) -> None:
-        """InputError if the parts do not fit together. ``dtype`` is that of ``encode``."""
-        self.name, self.dtype = name, dtype
+    def __init__(
+        self, name: ModelName | Path | str, parts: EncoderParts | None = None, dtype: Any = "auto", **options: Any
+    ) -> None:
+        """Opens a model by name, or makes one of ``parts`` with the dtype of ``encode``. InputError if that fails."""
+        if parts is None:
+            vars(self).update(vars(self.load(name, dtype=dtype, **options)))
+            return
+        self.name, self.dtype = str(name), dtype
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
@@ -74,10 +79,10 @@ class Encoder(VectorModel, TokenModel):
     @classmethod
     def load(
         cls,
-        name: ModelName | str,
+        name: ModelName | Path | str,
         pooling: str | None = None,
-        dtype: str = "auto",
-        device: str = "auto",
+        dtype: str | torch.dtype = "auto",
+        device: str | torch.device = "auto",
         home: str | Path | None = None,
         seed: int = 0,
         dimension: int | None = None,
@@ -246,6 +251,9 @@ class Encoder(VectorModel, TokenModel):
         prompt_name: str | None = None,
         prompt: str | None = None,
         deterministic: bool = False,
+        convert_to_numpy: bool = True,
+        precision: str | None = None,
+        truncate_dim: int | None = None,
     ) -> Any:
         """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
 
@@ -264,12 +272,15 @@ class Encoder(VectorModel, TokenModel):
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
             prompt: the same as text; "" for none.
             deterministic: the same vector to the bit whatever sentences are encoded beside it, which takes longer.
+            convert_to_numpy: False returns a list of tensors.
+            precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
+            truncate_dim: keep only the first so many dimensions.
 
         InputError if a sentence is not text, a device or a prompt cannot be used, or a process died.
         """
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
-        encoder = self.with_prompt(prompt, prompt_name)
+        encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
         listed = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None and device is None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
@@ -284,8 +295,8 @@ class Encoder(VectorModel, TokenModel):
                 vectors = encode_in_processes(
                     encoder, texts(listed), device, normalize, progress, should_stop, report, batch_size
                 )
-        vectors = vectors[0] if isinstance(sentences, str) else vectors
-        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
+        results = converted(vectors, precision, convert_to_numpy, convert_to_tensor, self.device)
+        return results[0] if isinstance(sentences, str) else results
 
     def encode_ids(
         self, ids: Sequence[Sequence[int]], normalize: bool | None = True, should_stop: ShouldStop | None = None
@@ -343,18 +354,6 @@ class Encoder(VectorModel, TokenModel):
         with replace_folder(target) as fresh:
             write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
-    def push_to_hub(
-        self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
-    ) -> str:
-        """Upload what ``save`` writes, with a model card, as `training.sources.hub.push_folder`, to org/name."""
-
-        def write(folder: Path) -> None:
-            self.save(folder)
-            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
-            (folder / "README.md").write_text(card, encoding="utf-8")
-
-        return push_folder(write, repo_id, token, private, commit_message)
-
     @property
     def _is_static(self) -> bool:
         """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
@@ -374,7 +373,8 @@ class Encoder(VectorModel, TokenModel):
         self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
         self._output = SentenceOutput(form, self.head, self._width, self.skipped_tokens, self.name)
         self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
-        self.pooling, self.normalizes, self.similarity = form.pooling or "mean", form.normalizes, form.similarity
+        self.pooling, self.normalizes = form.pooling or "mean", form.normalizes
+        self.similarity_fn_name = form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"

@@ -1,31 +1,41 @@
 """EndpointModel: a model behind an OpenAI-compatible server: ``endpoint:http://localhost:11434/v1#nomic-embed-text``.
 
 It gives vectors only. Tokens, weights and pooling are the server's, so there is no word map and nothing to train.
-Prompts and fewer dimensions are applied here, as to any model. Its vectors are cached in memory by their texts. Which
-host may be asked is the caller's concern (`sbert_app.services.access`).
+Prompts and fewer dimensions are applied here, as to any model. Its vectors are cached in memory by their texts. A
+request holds fewer texts once the server has refused more. Which host may be asked is the caller's concern
+(`sbert_app.services.access`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from training.errors import InputError
+from training.errors import InputError, Stopped
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
-from training.models.texts import replace_surrogates
-from training.names import Endpoint, ModelName
+from training.models.texts import CHUNK, ReadReport, replace_surrogates
+from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
-from training.progress import ShouldStop, steps
-from training.sources.endpoint import fetch_vectors
+from training.progress import Progress, ShouldStop
+from training.sources.endpoint import SECONDS, RefusedTexts, fetch_vectors
 
-TEXTS = 32  # of a request: the most that TEI takes unless it is told otherwise
+# The texts of a request: the most that TEI takes unless it is told otherwise.
+TEXTS = 32
 # Its vector says how many dimensions the model has, and which model it is.
 PROBE = "A man is playing a guitar."
+
+
+@dataclass
+class _Server:
+    """The most texts of a request that a server has been found to take."""
+
+    most_texts: int = REQUEST_SETTINGS["batch"]
 
 
 class EndpointModel(VectorModel):
@@ -33,10 +43,13 @@ class EndpointModel(VectorModel):
 
     kind = "endpoint"
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
-        """InputError if the server does not answer with a vector."""
+    def __init__(self, name: str, endpoint: Endpoint, seconds: float = SECONDS) -> None:
+        """InputError if the server does not answer with a vector within ``seconds``."""
         self.name, self.endpoint, self.sent_to = name, endpoint, endpoint.address
-        self.probe = fetch_vectors(endpoint, [PROBE])[0]
+        self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
+        # It is shared by the model under all settings.
+        self._server, self._batch, self._seconds = _Server(), TEXTS, seconds
+        self._refused: dict[str, str] | None = None
         self.dimension = len(self.probe)
         self._recent = RecentEmbeddings(len(self.probe))
 
@@ -46,7 +59,7 @@ class EndpointModel(VectorModel):
         parsed = ModelName.parse(name)
         if parsed.endpoint is None:
             raise InputError(f"{parsed} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL")
-        return cls(parsed.name, parsed.endpoint).with_settings(parsed)
+        return cls(parsed.name, parsed.endpoint, parsed.timeout or SECONDS).with_settings(parsed)
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
@@ -71,8 +84,23 @@ class EndpointModel(VectorModel):
         model = copy.copy(self)
         model.dimension = name.dimension or self.dimension
         model.prompt = self.prompt if name.prompt is None else name.prompt
+        model._batch, model._seconds = name.batch or self._batch, name.timeout or self._seconds
         model.name = str(replace(name, pooling=None))
         return model
+
+    def encode_stream(
+        self,
+        sentences: Iterable[str],
+        chunk: int = CHUNK,
+        normalize: bool | None = True,
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+        report: ReadReport | None = None,
+    ) -> Iterator[np.ndarray]:
+        """The vectors of any model. InputError for a text that the server refuses, unless ``report`` collects it."""
+        model = copy.copy(self)
+        model._refused = None if report is None else report.refused
+        return VectorModel.encode_stream(model, sentences, chunk, normalize, on_progress, should_stop, report)
 
     def _vectors(
         self,
@@ -81,21 +109,43 @@ class EndpointModel(VectorModel):
         on_progress: Callable[[int], None],
         should_stop: ShouldStop | None,
     ) -> np.ndarray:
-        """One request after the other, in the caller's thread: those that compute do not wait for a server."""
-
-        def fetch(new: list[str]) -> np.ndarray:
-            vectors = fetch_vectors(self.endpoint, new, should_stop)
-            if vectors.shape[1] != self.full_dimension:
-                raise InputError(
-                    f"{self.endpoint.address} gave {self.full_dimension} dimensions before and gives "
-                    f"{vectors.shape[1]} now: another model is behind its name; start again"
-                )
-            return vectors
-
+        """One request after the other."""
         # Servers refuse an empty text.
         whole = [replace_surrogates(self.prompt + text) or " " for text in rows]
-        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(range(0, len(rows), TEXTS), lambda done, _: on_progress(done), should_stop):
-            part = slice(start, start + TEXTS)
-            vectors[part] = self._recent.get(whole[part], fetch)[:, : self.dimension]
+        vectors, start = np.empty((len(rows), self.dimension), dtype=np.float32), 0
+        while start < len(rows):
+            part = slice(start, start + min(self._batch, self._server.most_texts))
+            # A single request is stopped too.
+            new = self._recent.get(whole[part], lambda texts: self._fetch(texts, should_stop))
+            vectors[part], start = new[:, : self.dimension], part.stop
+            on_progress(min(start, len(rows)))
+        if self._refused:
+            pairs = zip(rows, whole, strict=True)
+            self._refused |= {text: self._refused[sent] for text, sent in pairs if sent in self._refused}
         return normalize_rows(vectors) if normalize else vectors
+
+    def _fetch(self, texts: list[str], should_stop: ShouldStop | None) -> np.ndarray:
+        """The vectors of texts, in smaller requests if the server refuses them all; NaN for a text that it refuses."""
+        if should_stop is not None and should_stop():
+            raise Stopped
+        try:
+            vectors = fetch_vectors(self.endpoint, texts, should_stop, self._seconds)
+        except RefusedTexts as error:
+            if len(texts) == 1:
+                if self._refused is None:
+                    raise
+                self._refused[texts[0]] = error.words
+                return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
+            sizes = [int(number) for number in re.findall(r"\d{1,6}", error.words) if 1 <= int(number) < len(texts)]
+            size = max(sizes, default=len(texts) // 2)
+            parts = [texts[start : start + size] for start in range(0, len(texts), size)]
+            vectors = np.concatenate([self._fetch(part, should_stop) for part in parts])
+            if np.isfinite(vectors).all():
+                # They were too many, and none of them wrong.
+                self._server.most_texts = min(self._server.most_texts, size)
+        if vectors.shape[1] != self.full_dimension:
+            raise InputError(
+                f"{self.endpoint.address} gave {self.full_dimension} dimensions before and gives {vectors.shape[1]} "
+                "now, from index 0 on: another model is behind its name; start again"
+            )
+        return vectors

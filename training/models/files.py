@@ -78,7 +78,7 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
     for key, tensor in tensors.items():
-        if not tensor.sum(dtype=torch.float32).isfinite():
+        if not tensor.sum(dtype=torch.float64).isfinite():
             raise InputError(
                 f"the weights {key} in {file} are not all numbers (NaN or infinite); fetch the model again"
             )

@@ -225,7 +225,7 @@ class ModelFolder:
             config=read_object(first / "config.json", {}),
             general=read_object(path / "config_sentence_transformers.json", {}),
             transformer={} if settings is None else read_object(settings),
-            adapter=read_object(path / "adapter_config.json", {}),
+            adapter=read_object(first / "adapter_config.json", {}),
             pooling={} if pooling is None else read_object(pooling / "config.json"),
         )
 
@@ -276,9 +276,16 @@ class ModelFolder:
             return True
         if any(entry.kind == POOLING for entry in self.modules):
             return False
+        return self._is_of("ForSequenceClassification")
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether it is a plain language model, which is an encoder, or scores pairs by answering yes or no."""
+        return not self.modules and self._is_of("ForCausalLM")
+
+    def _is_of(self, suffix: str) -> bool:
         architectures = self.config.get("architectures")
-        names = architectures if isinstance(architectures, list) else []
-        return any(str(name).endswith("ForSequenceClassification") for name in names)
+        return isinstance(architectures, list) and any(str(name).endswith(suffix) for name in architectures)
 
     def checked_modules(self, kinds: Collection[str], packages: tuple[str, ...] = PACKAGES) -> tuple[ModuleEntry, ...]:
         """The modules. InputError if one is not of these ``kinds`` or ``packages``."""

@@ -6,7 +6,6 @@ would fill them with random numbers and only warn. Every damaged file is one cle
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import warnings
@@ -27,6 +26,7 @@ from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFol
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
 from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_transformer
+from training.models.texts import tokenizing
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import POOLINGS
@@ -231,10 +231,14 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     path = folder.first if has_own else folder.weights
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **here)
-        if (path / TOKENIZER).is_file():
-            tokenizer = _as_in_file(tokenizer, Tokenizer.from_file(str(path / TOKENIZER)), folder)
-        tokenizer.backend_tokenizer.encode("")
+        with tokenizing():
+            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            unpadded(tokenizer.backend_tokenizer)
+            if (path / TOKENIZER).is_file():
+                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
+            tokenizer.backend_tokenizer.encode("")
+    except InputError:
+        raise
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
         raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
@@ -252,11 +256,7 @@ def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: Mod
     """
     from transformers import PreTrainedTokenizerFast
 
-    built = copy.deepcopy(tokenizer.backend_tokenizer)
-    for backend in (built, file):
-        backend.no_padding()
-        backend.no_truncation()
-    if _probed(built) == _probed(file):
+    if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
     log.warning("%s is read by its tokenizer.json, which the class of its tokenizer does not follow", folder.path.name)
     settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
@@ -265,6 +265,13 @@ def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: Mod
         **{name: getattr(tokenizer, name) for name in settings},
         **{name: token for name, token in tokenizer.special_tokens_map.items() if name.endswith("_token")},
     )
+
+
+def unpadded(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def _probed(tokenizer: Tokenizer) -> list[list[int]]:
@@ -321,7 +328,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
     if folder.is_adapter:
-        backbone, provided = merge_adapter(backbone, folder.path)
+        backbone, provided = merge_adapter(backbone, folder.first)
         missing = [name for name in missing if name not in provided]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -341,7 +348,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
                 )
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and takes no memory.
-        if not weights.sum().isfinite():
+        if not weights.sum(dtype=torch.float64).isfinite():
             raise InputError(
                 f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
             )
@@ -383,7 +390,8 @@ def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, le
     ``length``: in place of the tokenizer's limit.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
-    limits = [] if not positions else [int(positions) - position_offset(backbone)]
+    # XLNet states −1: its positions are relative.
+    limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []
     if (longest := length or tokenizer.model_max_length) < NO_LIMIT:
         limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)

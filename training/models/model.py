@@ -34,6 +34,7 @@ from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
 
 if TYPE_CHECKING:
+    import torch
     from scipy.sparse import csr_matrix
 
     from training.models.tokenization import TokenVectors
@@ -133,7 +134,7 @@ class VectorModel(Model, Retriever):
     kind = "bi-encoder"
     pooling: str = NO_POOLING
     dimension: int  # D, the length of a sentence vector
-    similarity: str = "cosine"  # by which its vectors are compared in retrieval
+    similarity_fn_name: str = "cosine"  # by which its vectors are compared in retrieval
     settings: str = ""  # what its vectors depend on beside its weights, as one line; "" if nothing is special
     chunk_size: int = CHUNK  # sentences that are read and sorted by length together
     batch_size: ClassVar[int] = 256  # sentences of a call of `encode_batch`, at most
@@ -222,7 +223,7 @@ class VectorModel(Model, Retriever):
         vectors = for_query.encode(queries, None, should_stop=should_stop)
         scores, rows, done = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int64), 0
         for part in for_document.encode_stream(documents, self.chunk_size, None, progress, should_stop):
-            nearest = SearchIndex(part, self.similarity).nearest(vectors, min(k, len(part)))
+            nearest = SearchIndex(part, self.similarity_fn_name).nearest(vectors, min(k, len(part)))
             scores, rows, done = np.hstack([scores, nearest[0]]), np.hstack([rows, nearest[1] + done]), done + len(part)
             best = np.lexsort((rows, -scores))[:, :k]
             scores, rows = np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
@@ -345,10 +346,10 @@ def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:
 
 
 def open_model(
-    name: ModelName | str,
+    name: ModelName | Path | str,
     pooling: str | None = None,
-    dtype: str = "auto",
-    device: str = "auto",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     home: str | Path | None = None,
 ) -> Model:
     """Open a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …

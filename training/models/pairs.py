@@ -80,7 +80,7 @@ class PairTokenizer:
     ) -> None:
         self.separately = separately
         self.max_length = max_length
-        self.prompt = form.prompt
+        self.form, self.prompt = form, form.prompt
         self._chat = ChatTemplate(tokenizer, form.chat, PAIR) if form.chat else None
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
@@ -92,6 +92,13 @@ class PairTokenizer:
         self._rust.enable_truncation(max_length, strategy="longest_first", direction=direction)
         if form.lowercase:
             lowercase(self._rust)
+
+    def with_prompt(self, prompt: str | None, name: str | None, model: str) -> PairTokenizer:
+        """The same with another prompt, as in `ModelFormat.with_prompt`."""
+        tokenizer = copy.copy(self)
+        tokenizer.form = self.form.with_prompt(prompt, name, model)
+        tokenizer.prompt = tokenizer.form.prompt
+        return tokenizer
 
     @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:

@@ -47,6 +47,7 @@ IGNORED: dict[str, dict[str, str]] = {
     "text": {
         **dict.fromkeys(("padding", "padding_side", "pad_to_multiple_of"), "padding changes no vector"),
         **dict.fromkeys(("return_tensors", "return_attention_mask", "return_token_type_ids"), "the form of the result"),
+        "truncation_side": "transformers cuts texts on the side of the tokenizer, whatever a call says",
         "logits_to_keep": "the logits of the last token alone are read",
     },
     "1_Pooling/config.json": {
@@ -57,7 +58,7 @@ IGNORED: dict[str, dict[str, str]] = {
 _DEFAULTS = {"add_special_tokens": True}
 # The names of these settings before version 5.4.
 _OLD_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
-_CALL_SETTINGS = ("max_length", "truncation", "truncation_side")
+_CALL_SETTINGS = ("max_length", "truncation")
 # The output of a transformer for each task, and the tasks that have one text and not two.
 _OF_TEXTS = ("feature-extraction", "fill-mask")
 _OUTPUTS = {
@@ -154,7 +155,7 @@ def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: C
     return {
         "max_length": _max_length(model, file, processor, call),
         "lowercase": bool(file.get("do_lower_case")),
-        "truncation_side": call.get("truncation_side") or processor.get("truncation_side"),
+        "truncation_side": processor.get("truncation_side"),
         "chat": chat,
     }
 

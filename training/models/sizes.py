@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import InputError, first_line
-from training.models.files import read_tensors
+from training.models.files import read_object, read_tensors
 
 MOST_LAYERS = 1_000
 MOST_POSITIONS = 10_000_000
@@ -53,6 +53,12 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     for entry in folder.iterdir():
         if not entry.is_file() and not entry.is_dir():
             raise InputError(f"{entry} is no file; fetch the model again")
+    index = read_object(folder / "model.safetensors.index.json", {}).get("weight_map")
+    for name in index.values() if isinstance(index, dict) else ():
+        if not isinstance(name, str) or Path(name).name != name or "\\" in name:
+            raise InputError(
+                f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"
+            )
     config_file, shapes = folder / "config.json", read_shapes(folder)
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)

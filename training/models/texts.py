@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from training.errors import InputError
+from training.pooling import is_finite
 from training.progress import Progress
 
 T = TypeVar("T", bound=Hashable)
@@ -20,6 +22,8 @@ T = TypeVar("T", bound=Hashable)
 CHUNK = 8_192
 # On a GPU, whose batches are 64 times as large as a CPU's; the next chunk is tokenised meanwhile.
 GPU_CHUNK = 2 * CHUNK
+
+log = logging.getLogger("sbert_lab.encoder")
 
 
 @contextmanager
@@ -46,14 +50,17 @@ class ReadReport:
     unique: int = 0  # that were computed: each once within a chunk
     tokens: int = 0  # of the unique ones, special tokens included, padding not
     truncated: int = 0  # unique ones cut at max_length
+    not_finite: int = 0  # inputs whose vector or score is NaN or infinite
     seconds: float = 0.0
     cut: set[Any] | None = None  # pass an empty set to have those that are cut collected in it
+    refused: dict[str, str] | None = None  # likewise texts without a vector, which is NaN, and why the server has none
 
     def add(self, other: ReadReport) -> None:
         """Add the counts of a part that was computed elsewhere; ``seconds`` stay those of the caller."""
         self.inputs += other.inputs
         self.unique += other.unique
         self.tokens += other.tokens
+        self.not_finite += other.not_finite
         self.add_cut(other.cut or (), other.truncated)
 
     def add_cut(self, inputs: Iterable[Hashable], count: int) -> None:
@@ -96,7 +103,11 @@ def compute_chunks(
         results = compute(part.rows, forward)
         report.unique += distinct
         report.tokens += part.tokens
-        yield results[part.inverse] if distinct < count else results
+        results = results[part.inverse] if distinct < count else results
+        if wrong := count - int(is_finite(results).sum()):
+            report.not_finite += wrong
+            log.warning("%d of %d texts got NaN or infinite numbers from the model", wrong, count)
+        yield results
         done += count
         report.inputs += count
         report.seconds = seconds + time.perf_counter() - started

@@ -136,11 +136,13 @@ class SubwordTokenizer(TextTokenizer):
         cut = [at for at, row in enumerate(ids) if longest and len(row) >= longest and encodings[at].overflowing]
         return ids, cut
 
+    @tokenizing()
     def rows(self, sentences: Sequence[str]) -> tuple[Sequence[Sequence[int]], list[int]]:
         if self._words is None or self.prompt:
             return self.ids(sentences)
         return self._words.rows(sentences), []
 
+    @tokenizing()
     def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
         return are_unknown(self._rust, self._unknown_id, texts(sentences))
 
@@ -153,6 +155,7 @@ class SubwordTokenizer(TextTokenizer):
     def prefix(self) -> str:
         return self._chat.render([["\0"]], self.prompt)[0].partition("\0")[0] if self._chat else self.prompt
 
+    @tokenizing()
     def prompt_length(self) -> int:
         if self._chat:
             # Its tokens are pooled like those of the template.
@@ -227,10 +230,16 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
     encodings = tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
-    known_ids = [[token for token in encoding.ids if token != unknown_id] for encoding in encodings]
+
+    def has_known(ids: list[int]) -> bool:
+        # To decode takes as long as to encode; nearly all texts have known tokens alone.
+        if unknown_id not in ids:
+            return bool(ids)
+        others = [token for token in ids if token != unknown_id]
+        return bool(tokenizer.decode(others, skip_special_tokens=False).strip())
+
     return [
-        bool(text.strip()) and not tokenizer.decode(ids, skip_special_tokens=False).strip()
-        for text, ids in zip(sentences, known_ids, strict=True)
+        bool(text.strip()) and not has_known(encoding.ids) for text, encoding in zip(sentences, encodings, strict=True)
     ]
 
 

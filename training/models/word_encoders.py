@@ -42,6 +42,7 @@ class WordBackbone(nn.Module):
         super().__init__()
         self.input_module = input_module
         self.layers = nn.ModuleList(layers)
+        self._empty_id = input_module.tokenizer.pad_id if isinstance(input_module, WordEmbeddings) else -1
         dimension = input_module.table.embedding_dim
         for layer in layers:
             if layer.input_dimension != dimension:
@@ -65,6 +66,9 @@ class WordBackbone(nn.Module):
         hidden = self.input_module(input_ids) if inputs_embeds is None else inputs_embeds
         for layer in self.layers:
             hidden = layer(hidden, attention_mask)
+            if input_ids is not None:
+                # Of a text without words, too, an LSTM has a state.
+                hidden = hidden * input_ids.ne(self._empty_id)[..., None]
         return SimpleNamespace(last_hidden_state=hidden)
 
 

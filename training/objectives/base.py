@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from training.data.dataset import Dataset, join
+import numpy as np
+
+from training.catalogue import SCORED, TRIPLETS
+from training.data.dataset import Dataset, join, sentence_folds
 from training.data.load import load_one
 from training.data.transforms import FORMS, Rows, as_it_is, transform_for
 from training.errors import InputError
@@ -28,6 +32,9 @@ TEXTS = "texts"
 TEACHER_OUTPUT = "teacher's output"
 # The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
+
+# The name of dev data that is a part of the training data, the number of parts, and the fewest rows that are held out.
+HELD_OUT, FOLDS, MIN_HELD_OUT = "held-out", 10, 10
 
 OBJECTIVES: dict[str, type[Objective]] = {}
 
@@ -164,6 +171,18 @@ def required(target: Tensor | None) -> Tensor:
     if target is None:
         raise TypeError("this objective needs a target")
     return target
+
+
+def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dataset | None]:
+    """The rows to train on, and a tenth that share no sentence with them; None if there are too few to judge a run."""
+    held = np.flatnonzero(sentence_folds(data.columns, FOLDS, seed) == FOLDS - 1)
+    if len(held) < MIN_HELD_OUT:
+        return data.with_note(f"too few of {len(data):,} rows can be held out: name dev data to judge the run"), None
+    if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS):
+        return data.with_note(f"{data.kind} do not judge {objective}: name dev data to choose the best model"), None
+    rest = data.select(sorted({*range(len(data))}.difference(held.tolist())))
+    note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"
+    return rest.with_note(note), replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:

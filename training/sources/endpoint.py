@@ -2,24 +2,26 @@
 
     POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a text, base64 or numbers
 
-A server may be slow, away or wrong, so its answer is bounded and checked, and an error is a sentence.
-Redirects are not followed: texts go to the host that the user named and to no other. The key, if the server needs one,
-is SBERT_ENDPOINT_KEY in the environment. OPENAI_API_KEY is not read, because it is meant for OpenAI's host alone.
+A server may be slow, away or wrong, so its answer is bounded and checked, and an error is a sentence. Redirects are not
+followed: texts go to the host that the user named and to no other. One clock runs for a whole request, with all that is
+tried again; requests have threads of their own, a few for each server, and end at once where nobody waits for them.
+The key, if the server needs one, is SBERT_ENDPOINT_KEY in the environment. OPENAI_API_KEY is not read, because it is
+meant for OpenAI's host alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from http.client import HTTPException
-from typing import Any
-from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+import httpx2
 import numpy as np
 
 from training.errors import InputError, Stopped, first_line
@@ -27,86 +29,126 @@ from training.names import Endpoint
 from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
-# The limit for one answer.
-SECONDS = 120.0
+# The limit for a request, until its answer is read.
+SECONDS = 60.0
+# To a server.
+REQUESTS_AT_ONCE = 4
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
 BUSY = (429, 500, 502, 503, 504)
+# The statuses for a request that is too large, or holds a text that the server does not take.
+TOO_LARGE, REFUSED = 413, (400, 413, 422)
 # The limits for the bodies of an answer and of a refusal.
 MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
 MOST_DIMENSIONS = 16_384
 
-
-class _NoRedirects(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Returns None, by which a redirect becomes an HTTPError."""
+_threads: dict[str, ThreadPoolExecutor] = {}
 
 
-def fetch_vectors(endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldStop | None = None) -> np.ndarray:
+class RefusedTexts(InputError):  # noqa: N818 - the server's doing
+    """A server does not take these texts, and says so with a status and its own words. It may take others, or fewer."""
+
+    def __init__(self, sentence: str, status: int, words: str) -> None:
+        super().__init__(sentence)
+        self.status, self.words = status, words
+
+
+def fetch_vectors(
+    endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldStop | None = None, seconds: float = SECONDS
+) -> np.ndarray:
     """The vectors of one request, float32 (n, D), as the server gives them.
 
     Raises:
-        InputError: the server is away, stays busy, refuses, or does not answer with n vectors of finite numbers.
-        Stopped: ``should_stop`` returned True during a wait for a busy server.
+        RefusedTexts: the server refuses the texts, or so many of them.
+        InputError: the server is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
+        Stopped: ``should_stop`` returned True before the answer came.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        # The error of http.client would quote it.
+        # An error would quote it.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
-    body = json.dumps({"model": endpoint.model, "input": list(texts), "encoding_format": "base64"}).encode()
-    request = Request(f"{endpoint.url}/embeddings", body, headers | ({"Authorization": f"Bearer {key}"} if key else {}))
-    for delay in (*DELAYS, None):
-        try:
-            with build_opener(_NoRedirects).open(request, timeout=SECONDS) as response:
-                return _vectors(_read(response, MOST_BYTES), len(texts), endpoint.address)
-        except HTTPError as error:
-            with error:
-                if error.code not in BUSY or delay is None:
-                    raise InputError(f"{endpoint.address} {_refusal(endpoint.model, error, key)}") from None
-                # Retry-After is a number of seconds, or a date, which is ignored.
-                retry_after = error.headers.get("Retry-After") or ""
+    new = ThreadPoolExecutor(REQUESTS_AT_ONCE, f"endpoint {endpoint.address}")
+    threads, is_over = _threads.setdefault(endpoint.address, new), threading.Event()
+    until = time.monotonic() + seconds
+    request = threads.submit(lambda: asyncio.run(_ask(endpoint, list(texts), key, is_over)))
+    try:
+        while time.monotonic() < until:
+            if wait([request], POLL_SECONDS).done:
+                return _vectors(request.result(), len(texts), endpoint.address)
+            if should_stop is not None and should_stop():
+                raise Stopped
+    finally:
+        is_over.set()
+        request.cancel()
+    raise InputError(f"{endpoint.address} does not answer within {seconds:g} s; try later, or wait longer: ?timeout=")
+
+
+async def _ask(endpoint: Endpoint, texts: list[str], key: str, is_over: threading.Event) -> bytes:
+    """The body of the answer; b"" once nobody waits for it any more."""
+    asking = asyncio.ensure_future(_post(endpoint, texts, key))
+    while not is_over.is_set():
+        if (await asyncio.wait([asking], timeout=POLL_SECONDS))[0]:
+            return asking.result()
+    asking.cancel()
+    return b""
+
+
+async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
+    headers = {"Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    body = {"model": endpoint.model, "input": texts, "encoding_format": "base64"}
+    try:
+        async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
+            for delay in (*DELAYS, None):
+                async with client.stream("POST", f"{endpoint.url}/embeddings", json=body) as response:
+                    if response.status_code == httpx2.codes.OK:
+                        return await _read(response, MOST_BYTES)
+                    if response.status_code not in BUSY or delay is None:
+                        raise await _refusal(endpoint, response, key)
+                    # Retry-After is a number of seconds, or a date, which is ignored.
+                    retry_after = response.headers.get("Retry-After", "")
                 least = min(float(retry_after), LONGEST_DELAY) if retry_after.isdecimal() else 0
-                until = time.monotonic() + max(delay, least)
-                while time.monotonic() < until:
-                    if should_stop is not None and should_stop():
-                        raise Stopped from None
-                    time.sleep(POLL_SECONDS)
-        except (OSError, HTTPException, UnicodeError, OverflowError) as error:
-            reason = first_line(getattr(error, "reason", None) or error)
-            raise InputError(
-                f"{endpoint.address} does not answer ({reason}); start its server, or correct the address"
-            ) from error
+                await asyncio.sleep(max(delay, least))
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+        reason: BaseException = error
+        while reason.__cause__ or reason.__context__:
+            # The outer ones say that a connection failed, and the innermost why.
+            reason = reason.__cause__ or reason.__context__ or reason
+        number = getattr(reason, "errno", None)
+        words = os.strerror(number) if isinstance(number, int) and number > 0 else first_line(reason)
+        raise InputError(
+            f"{endpoint.address} does not answer ({words}); start its server, or correct the address"
+        ) from error
     raise AssertionError("unreachable")
 
 
-def _read(response: Any, most: int) -> bytes:
+async def _read(response: httpx2.Response, most: int) -> bytes:
     """The body, cut off a little beyond ``most`` bytes."""
-    data, until = bytearray(), time.monotonic() + SECONDS
-    while len(data) <= most and (part := response.read1(1 << 16)):
+    data = bytearray()
+    async for part in response.aiter_raw():
         data += part
-        if time.monotonic() > until:
-            raise TimeoutError(f"its answer is not complete after {SECONDS:.0f} s")
+        if len(data) > most:
+            break
     return bytes(data)
 
 
-def _refusal(model: str, error: HTTPError, key: str) -> str:
+async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
     """The meaning of a status other than 200, with the server's own words, in which the key is not repeated."""
-    if 300 <= error.code < 400:
-        return "redirects to another address, which is not followed; name that one"
-    try:
-        words = _read(error, MOST_ERROR_BYTES).decode("utf-8", "replace").strip()
-    except (OSError, HTTPException):
-        words = ""
+    status, words = response.status_code, ""
+    if 300 <= status < 400:
+        return InputError(f"{endpoint.address} redirects to another address, which is not followed; name that one")
+    with suppress(httpx2.HTTPError):
+        words = (await _read(response, MOST_ERROR_BYTES)).decode("utf-8", "replace").strip()
     # A body that is no JSON, or has another shape, is repeated as it is.
     with suppress(ValueError, LookupError, TypeError, RecursionError):
         reason = json.loads(words)["error"]
         words = str(reason["message"] if isinstance(reason, dict) else reason)
-    words = first_line(Exception(words.replace(key, "…") if key else words)) if words else str(error.reason)
-    attempts = f" after {len(DELAYS) + 1} attempts" if error.code in BUSY else ""
-    advice = f"; put its key into {KEY}" if error.code in (401, 403) else ""
-    return f"refuses {model} with status {error.code}{attempts}: {words}{advice}"
+    words = first_line(Exception(words.replace(key, "…") if key else words)) if words else response.reason_phrase
+    attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
+    advice = f"; put its key into {KEY}" if status in (401, 403) else ""
+    sentence = f"{endpoint.address} refuses {endpoint.model} with status {status}{attempts}: {words}{advice}"
+    return RefusedTexts(sentence, status, words) if status in REFUSED else InputError(sentence)
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
@@ -127,11 +169,13 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
             ]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{wrong}: {first_line(error)}") from error
-    if sorted(order) != list(range(count)):
-        raise InputError(f"{wrong}: it gives {len(rows)} vectors for {count} texts, or numbers them wrongly")
-    shapes = {row.shape for row in rows}
-    if len(shapes) > 1 or not all(len(shape) == 1 and 1 <= shape[0] <= MOST_DIMENSIONS for shape in shapes):
-        raise InputError(f"{wrong}: its vectors have the shapes {', '.join(map(str, sorted(shapes)[:3]))}")
+    if len(rows) != count:
+        raise InputError(f"{wrong}: it gives {len(rows)} vectors for {count} texts")
+    if bad := [index for place, index in enumerate(order) if index in order[:place] or not 0 <= index < count]:
+        raise InputError(f"{wrong}: index {bad[0]} comes twice, or belongs to none of the {count} texts")
+    for index, row in zip(order, rows, strict=True):
+        if row.ndim != 1 or not 1 <= len(row) <= MOST_DIMENSIONS or len(row) != len(rows[0]):
+            raise InputError(f"{wrong}: its vectors have the shapes {rows[0].shape} and, at index {index}, {row.shape}")
     vectors = np.stack(rows)[np.argsort(order)]
     if not np.isfinite(vectors).all():
         raise InputError(f"{wrong}: some of its numbers are not finite")

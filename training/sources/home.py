@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from training.errors import InputError
@@ -29,7 +30,10 @@ def make_home(home: Path) -> None:
     InputError with the reason if it cannot be created or written to.
     """
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(0o700, parents=True, exist_ok=True)
+        with suppress(PermissionError):
+            # Other accounts of the machine read nothing; a home that a group shares stays shared.
+            home.chmod(home.stat().st_mode & ~0o007)
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -95,12 +96,17 @@ def download(repo: Repo, pick: Pick) -> Path:
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
-    sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
-    names = pick(list(sizes))
-    megabytes = sum(sizes[name] for name in names) / 1e6
+    names, megabytes = to_download(repo, pick)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
         return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
+
+
+def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
+    """The names and the megabytes of what `download` would fetch, with its errors; only the listing is asked for."""
+    sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
+    names = pick(list(sizes))
+    return names, sum(sizes[name] for name in names) / 1e6
 
 
 def repo_info(repo: Repo) -> Any:
@@ -114,6 +120,15 @@ def repo_info(repo: Repo) -> Any:
     with _translated_errors(repo):
         api = HfApi(endpoint=endpoint())
         return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=True)
+
+
+def read_file(repo: Repo, name: str, revision: str) -> str:
+    """The text of a small file of a repository. Errors as in `repo_info`."""
+    from huggingface_hub import hf_hub_download
+
+    with _translated_errors(repo):
+        where = {"repo_type": repo.kind, "revision": revision, "endpoint": endpoint()}
+        return Path(hf_hub_download(repo.id, name, **where)).read_text(encoding="utf-8", errors="replace")
 
 
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
@@ -235,6 +250,29 @@ def check_reachable() -> None:
     if why := _why_unreachable(endpoint()):
         remember_failure(why)
         raise ConnectionError(why)
+    _guard_redirects()
+
+
+def _guard_redirects() -> None:
+    """Lets the Hub's client refuse addresses of this machine and its network, to which a Hub may redirect it.
+
+    The Hub itself may be there, as a mirror is.
+    """
+    from huggingface_hub import get_session
+
+    client = get_session()
+    if _refuse_inside not in client.event_hooks["request"]:
+        client.event_hooks = {**client.event_hooks, "request": [*client.event_hooks["request"], _refuse_inside]}
+
+
+def _refuse_inside(request: Any) -> None:
+    host = request.url.host
+    if host == urlsplit(endpoint()).hostname or {"http", "https", "all"} & {*getproxies()}:
+        # A proxy decides itself what it reaches.
+        return
+    for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+        if not ip_address(str(address[0]).partition("%")[0]).is_global:
+            raise ValueError(f"{host} is an address inside of the network")
 
 
 def remember_failure(why: str) -> None:

@@ -12,6 +12,7 @@ No code of a data set is ever run: the library has had no support for loading sc
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
 # Configurations or splits that an error lists.
 MOST_NAMED = 12
+# The files in which a repository says which of its files are the data.
+CARDS = ("README.md", ".huggingface.yaml")
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
 # A function that picks the columns to read out of the names of a data set's columns.
@@ -118,7 +121,32 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if f"{repo_id.split('/')[-1]}.py" in sizes:
         raise InputError(f"data set {repo_id} is made by a script, and scripts of others are not run; choose another")
+    _check_card(hub.Repo(info.id, "dataset"), [name for name in CARDS if name in sizes], info.sha)
     return _Located(info.id, f"Hub {endpoint()}", info.sha, sizes)
+
+
+def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
+    """InputError if a card names files outside of its repository: of this machine, or of its network.
+
+    The library would look for them, and some versions read them.
+    """
+    from huggingface_hub import DatasetCard
+
+    for card in cards:
+        content = hub.read_file(repo, card, revision)
+        try:
+            data = DatasetCard(content if card == CARDS[0] else f"---\n{content}\n---\n").data
+        except Exception as error:
+            # YAML has errors of many kinds.
+            raise InputError(f"data set {repo.id} has a damaged card, {card} ({first_line(error)})") from error
+        configs = data.to_dict().get("configs")
+        configs = configs if isinstance(configs, list) else [configs]
+        named = [[config.get("data_files"), config.get("data_dir")] for config in configs if isinstance(config, dict)]
+        places = json.dumps(named, default=str)
+        if any(sign in places for sign in ('"/', '"~', "..", "://", "::", "\\\\")):
+            raise InputError(
+                f"data set {repo.id} names files in {card} that are outside of its repository; choose another data set"
+            )
 
 
 def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:

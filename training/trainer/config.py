@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import (
@@ -29,7 +30,7 @@ from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
 from training.names import ENDPOINT, DataName
 from training.objectives import OBJECTIVES, Objective
-from training.objectives.base import is_own, names, objective_class
+from training.objectives.base import HELD_OUT, is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
 from training.pooling import POOLINGS
 from training.similarities import DISTANCES, SIMILARITIES
@@ -65,7 +66,7 @@ def default_learning_rate(base: str, objective: str | None = None) -> float:
     return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
 
 
-def _names(data: str) -> tuple[DataName, ...]:
+def names_of(data: str) -> tuple[DataName, ...]:
     """The parts of training data by their names; data in memory is one."""
     return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
 
@@ -91,7 +92,8 @@ class RunConfig(BaseModel):
     """The settings of one run. Raises InputError for a field that is unknown or has a value that cannot be used.
 
     ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
-    derived from them. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
+    derived from them. Without ``eval_data`` a tenth of your own data is held out (`HELD_OUT`), and other runs are
+    evaluated on STSb dev. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
     `parts`: each has batches of its own, in the order of ``mix``. ``eval_data`` None evaluates on random pairs of the
     training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
     `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
@@ -141,7 +143,9 @@ class RunConfig(BaseModel):
     eval_data: OptionalData = setting(
         "stsb:dev",
         "Dev data",
-        "data that evaluates the run about every 100 steps, to keep the best model; none for random pairs only",
+        "data that evaluates the run about every 100 steps, to keep the best model; held-out for a tenth of the "
+        "training data, none for random pairs only",
+        words="stsb:dev; of your own data held-out",
         metavar="NAME_OR_FILE",
     )
     epochs: float = setting(1, "Epochs", "passes over the training data", gt=0, le=1_000)
@@ -248,13 +252,16 @@ class RunConfig(BaseModel):
     name: str = setting("", "Name", "what to call the run", words="named after its settings")
 
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
         if objective is not None:
             values["objective"] = objective
         if isinstance(data := joined(values.get("train_data")), str):
-            objectives = [name.objective for name in _names(data)]
+            objectives = [name.objective for name in names_of(data)]
             # Sets that all have an objective need none of the run.
             if objectives[0] and all(objectives):
                 values["objective"] = objectives[0]
+            if "eval_data" not in values and (is_own(data) or names_of(data)[0].exists):
+                values["eval_data"] = HELD_OUT
         if "learning_rate" not in values and isinstance(base := values.get("base", DEFAULT_MODEL), str):
             values["learning_rate"] = default_learning_rate(base, values.get("objective"))
         try:
@@ -326,7 +333,7 @@ class RunConfig(BaseModel):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training data: joined data is one, unless one of its names has an objective."""
-        data = _names(self.train_data)
+        data = names_of(self.train_data)
         if not any(name.objective for name in data):
             return (Part(self.train_data, self.objective),)
         return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in data)
@@ -350,8 +357,8 @@ class RunConfig(BaseModel):
         return self.eval_every or max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:
-        """A copy with some fields changed, validated."""
-        return RunConfig(**{**dict(self), **changes})
+        """A copy with some fields changed, validated; fields that nobody has set follow the others."""
+        return RunConfig(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

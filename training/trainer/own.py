@@ -15,10 +15,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from filelock import FileLock, Timeout
 from training.atomic import write_text
 from training.data.dataset import Dataset
 from training.errors import InputError, first_line
-from training.names import RUN, is_id
+from training.names import RUN, is_id, slug
 from training.objectives.base import is_own, own_name
 from training.sources.home import home_folder
 from training.trainer.run_metrics import RESERVED, Figures, selection_metric
@@ -83,8 +84,7 @@ class Own:
 
         InputError if they do not fit together, or the config names an object that is not here.
         """
-        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
-        config = config.replace(**changes) if changes else config
+        config = config.replace(**{name: own_name(words) for name, words in self.listed().items() if name in NAMED})
         if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
             raise InputError(_refusal(missing))
         return config
@@ -169,14 +169,31 @@ class Record:
         return self.stop is not None and self.stop.exists()
 
 
-def run_folder(folder: str | Path | None, home: str | Path | None) -> Path | None:
-    """A run's folder as the caller of `train` names it; ``run:NAME`` is home/runs/NAME. InputError for a bad name."""
+def run_folder(folder: str | Path | None, home: str | Path | None, config: RunConfig) -> Path | None:
+    """A run's folder as the caller of `train` names it; ``run:NAME`` is home/runs/NAME, ``run:`` a new one.
+
+    InputError for a bad name.
+    """
     if not str(folder).startswith(RUN):
         return None if folder is None else Path(folder).expanduser().absolute()
-    name = str(folder).removeprefix(RUN)
+    runs, name = home_folder(home) / "runs", str(folder).removeprefix(RUN)
+    if not name:
+        return new_run_folder(runs, config)
     if not is_id(name):
         raise InputError(f"{folder} cannot be a run's name; take letters, digits, dots and hyphens")
-    return home_folder(home) / "runs" / name
+    return runs / name
+
+
+def new_run_folder(runs: Path, config: RunConfig) -> Path:
+    """Creates a folder named by date, time and a few words: 20261121-034512-regression-mean. OSError if that fails."""
+    words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{words}"
+    # Two runs may be created in the same second.
+    for name in chain([stem], (f"{stem}-{number}" for number in count(2))):
+        with suppress(FileExistsError):
+            (runs / name).mkdir(parents=True)
+            return runs / name
+    raise AssertionError("count is infinite")
 
 
 def read_object(file: Path, remedy: str) -> dict[str, Any] | None:

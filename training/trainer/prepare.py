@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from training.catalogue import WORD_ENCODERS
-from training.data.dataset import Dataset
-from training.data.load import RetrievalData, load_data, load_retrieval
+from training.data.dataset import Dataset, join
+from training.data.load import RetrievalData, load_data, load_one, load_retrieval
 from training.data.overlap import overlap
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.model import default_encode
 from training.models.modules import EncoderParts
 from training.names import DataName
-from training.objectives.base import LABELS, Objective, OwnObjective, training_data
+from training.objectives.base import HELD_OUT, LABELS, Objective, OwnObjective, hold_out
 from training.trainer.batches import MixedBatches, TokenizedBatches
-from training.trainer.config import RunConfig
+from training.trainer.config import RunConfig, names_of
 from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
 from training.trainer.language_model import LanguageModelEvaluator, TrainableLanguageModel
@@ -114,13 +114,18 @@ class Preparation:
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
-        config, own = self.config, self.own
-        if own.train_data is None:
-            data = [training_data(*part, config.seed, self.home) for part in config.parts]
-        else:
-            data = [config.objective_class.transform(own.train_data, config.seed)]
-        if own.eval_data is not None or config.eval_data is None:
-            return data, own.eval_data
+        config, dev = self.config, self.own.eval_data
+        sets = [
+            [self.own.train_data or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts
+        ]
+        if config.eval_data == HELD_OUT:
+            sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
+        data = [
+            join([part.facts.transform(rows, config.seed) for rows in named])
+            for part, named in zip(config.parts, sets, strict=True)
+        ]
+        if dev is not None or config.eval_data in (None, HELD_OUT):
+            return data, dev
         if DataName.parse(config.eval_data).is_retrieval:
             return data, load_retrieval(config.eval_data, self.home)
         return data, load_data(config.eval_data, self.home, split="dev")

@@ -43,9 +43,9 @@ import errno
 import logging
 import os
 import shutil
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from itertools import chain
 from pathlib import Path
@@ -55,18 +55,17 @@ import torch
 from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
-from training.data.dataset import Data, as_dataset, html_table
-from training.device import describe_device
+from training.data.dataset import Data, Dataset, as_dataset, html_table
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
+from training.models.model import open_model
+from training.names import RUN
 from training.trainer import negatives
-from training.trainer.batches import Batch
 from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
 from training.trainer.own import Own, read_object, recorded, run_folder
-from training.trainer.replica import TokenIds
 from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
@@ -100,6 +99,13 @@ class RunResult:
     reason: str | None = None
     metric: str | None = None
     evaluations: tuple[Figures, ...] = ()
+
+    @cached_property
+    def encoder(self) -> Any:
+        """The best model, opened: an `Encoder`, or what the objective trained. InputError if the run has kept none."""
+        if self.path is None:
+            raise InputError(f"the run {self.id} has no model: it had no evaluation after a step, or folder was None")
+        return open_model(self.path)
 
     def __repr__(self) -> str:
         metric = self.metric or ""
@@ -147,13 +153,14 @@ def _curve(points: Sequence[tuple[float, float]], label: str) -> str:
 def train(
     config: RunConfig,
     on_event: OnEvent | None = None,
-    folder: str | Path | None = None,
+    folder: str | Path | None = RUN,
     should_stop: Callable[[], bool] | None = None,
     resume: bool = False,
     home: str | Path | None = None,
     *,
-    train_data: Data = None,
-    eval_data: Data = None,
+    overwrite: bool = False,
+    train_data: Data = ...,
+    eval_data: Data = ...,
     objective: Callable[..., torch.Tensor] | None = None,
     evaluators: Sequence[Callable[[Encoder], Mapping[str, float]]] = (),
     metric_for_best_model: str | None = None,
@@ -168,13 +175,15 @@ def train(
     Args:
         config: see `RunConfig`.
         on_event: called with every event; None prints a line for each evaluation.
-        folder: the run's folder; None keeps nothing but the figures. ``run:NAME`` is home/runs/NAME; a run that is
-            there is in the list of runs and can be stopped from it.
+        folder: the run's folder. By default it is a new one of the home folder's runs, which the list of runs shows
+            and can stop; ``run:NAME`` is home/runs/NAME. None keeps nothing but the figures.
         should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         home: where models and data are; None = $SBERT_HOME or the platform's data folder.
-        train_data: in place of the config's: a `Dataset`, or rows as `training.data.dataset.as_dataset` takes them.
-        eval_data: in place of the config's, as ``train_data``.
+        overwrite: replace the run that is in the folder, with its model.
+        train_data: in place of the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
+        eval_data: in place of the config's, as ``train_data``; None for random pairs alone. Without it, and without any
+            in the config, a tenth of your own training data is held out (`training.data.transforms.hold_out`).
         objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
             the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
         evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.
@@ -188,17 +197,25 @@ def train(
             and has a bar in a terminal and in a notebook.
 
     Raises:
-        InputError: the config, the data or the base cannot be used, or the folder belongs to another run.
+        InputError: the config, the data or the base cannot be used, or the folder holds another run.
     """
     from accelerate import Accelerator
+    from accelerate.utils import broadcast_object_list
 
     # The replica has its own precision.
     accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process
+    names: dict[str, Any] = {}
+    objects: dict[str, Dataset | None] = {"train_data": None, "eval_data": None}
+    for field, data in (("train_data", train_data), ("eval_data", eval_data)):
+        if data is None or isinstance(data, str | Path):
+            names[field] = data
+        elif data is not ...:
+            objects[field] = as_dataset(data, field)
     own = Own(
         objective,
-        None if train_data is None else as_dataset(train_data, "train_data"),
-        None if eval_data is None else as_dataset(eval_data, "eval_data"),
+        objects["train_data"],
+        objects["eval_data"],
         optimizer,
         schedule,
         evaluators,
@@ -206,11 +223,14 @@ def train(
         metric_for_best_model,
         greater_is_better,
     )
-    config = own.named(config)
-    path = run_folder(folder, home)
+    config = own.named(config.replace(**names))
+    # The main process makes a new folder, and tells the others.
+    path = None if folder == RUN and not is_main else run_folder(folder, home, config)
+    if folder == RUN and accelerator.num_processes > 1:
+        [path] = broadcast_object_list([path])
     # The other processes find the folder as the main process has left it.
     with accelerator.main_process_first():
-        state = None if path is None else _open_folder(path, config, resume, is_main, own)
+        state = None if path is None else _open_folder(path, config, resume, overwrite, is_main, own)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state.step if state else None
     with (
@@ -232,7 +252,7 @@ def train(
         except Stopped:
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
-            reason = _explain(error, config, trainer)
+            reason = _explain(error, config)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
             result = replace(result, reason=reason)
@@ -254,7 +274,9 @@ def train(
     return result
 
 
-def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, own: Own) -> TrainingState | None:
+def _open_folder(
+    folder: Path, config: RunConfig, resume: bool, overwrite: bool, is_main: bool, own: Own
+) -> TrainingState | None:
     """Prepares the run's folder, and returns the state to resume from, None to start. The main process alone writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
@@ -277,6 +299,8 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, o
             return state
     if not is_main:
         return None
+    if not (resume or overwrite) and any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model")):
+        raise InputError(f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True")
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (checkpoint, folder / "model"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -287,77 +311,22 @@ def _open_folder(folder: Path, config: RunConfig, resume: bool, is_main: bool, o
     return None
 
 
-def _explain(error: Exception, config: RunConfig, trainer: Trainer | None) -> str:
+def _explain(error: Exception, config: RunConfig) -> str:
     """Why the run failed and what to do, in one line."""
     text = " ".join(str(error).split())
     if os.strerror(errno.ENOSPC) in text:
         return "the disk is full: make room and resume the run"
     if isinstance(error, OSError | SafetensorError):
         return f"a file could not be read or written: {text}"
-    if isinstance(error, torch.OutOfMemoryError) and trainer is not None:
-        return _explain_memory(trainer, error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text:
-        return f"not enough memory for batches of {config.batch_size}: use a smaller batch_size or max_length"
-    return text or type(error).__name__
-
-
-def _explain_memory(trainer: Trainer, error: torch.OutOfMemoryError) -> str:
-    """Why a run ran out of the memory of a GPU, and what to do, found by trying smaller batches."""
-    # The frames hold the activations that were computed when memory ran out.
-    traceback.clear_frames(error.__traceback__)
-    config = trainer.config
-    at_a_time = min(config.batch_size, config.mini_batch_size or config.batch_size)
-    rows = f"batches of {config.batch_size} rows" + (f", {at_a_time} at a time" if config.mini_batch_size else "")
-    problem = f"not enough memory on {describe_device(trainer.model.encoder.device)} for {rows}"
-    if config.max_tokens:
-        return f"{problem}, {config.max_tokens:,} tokens at a time: lower max_tokens"
-    fitting = _rows_that_fit(trainer, at_a_time)
-    if not fitting:
-        return f"{problem}, nor for a single row: choose a smaller base or max_length, or train adapters with lora_rank"
-    if config.mini_batch_size:
-        return f"{problem}; {fitting} fit: set mini_batch_size to {fitting}"
-    advice = f"set mini_batch_size to {fitting}, which computes the same batches in parts, or batch_size"
-    return f"{problem}; {fitting} fit: {advice}"
-
-
-def _rows_that_fit(trainer: Trainer, tried: int) -> int:
-    """The first of a half, a quarter, … of the rows ``tried`` with which a step fits; 0 if not even one row does.
-
-    The rows are the longest of the batch that did not fit. The gradients are lost.
-    """
-    model, optimiser = trainer.model, trainer.optimiser
-    trainer.drop_batch()
-    columns, target, number = trainer.batches.batch(trainer.batches_done, trainer.accelerator.process_index)
-    order = sorted(range(len(columns[0])), key=lambda row: -max(len(column[row]) for column in columns))
-    in_parts = model.mini_batch_size, model.max_tokens
-    model.mini_batch_size = model.max_tokens = None
-    try:
-        rows = min(tried, len(order)) // 2
-        while rows:
-            longest = order[:rows]
-            part: list[TokenIds] = [[column[row] for row in longest] for column in columns]
-            if _fits(trainer, Batch(part, None if target is None else target[torch.tensor(longest)], number)):
-                return rows
-            rows //= 2
-        return 0
-    finally:
-        optimiser.zero_grad(set_to_none=True)
-        model.mini_batch_size, model.max_tokens = in_parts
-
-
-def _fits(trainer: Trainer, batch: Batch) -> bool:
-    """Whether a forward and backward pass fits beside Adam's moments."""
-    trainer.optimiser.zero_grad(set_to_none=True)
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    try:
-        trained = [weight for group in trainer.optimiser.param_groups for weight in group["params"]]
-        moments = [torch.empty_like(weight) for weight in trained for _ in range(2) if not trainer.optimiser.state]
-        trainer.model.forward_backward(
-            trainer.model.collate(batch.columns, batch.target, trainer.progress.step, batch.part)
+        rows = config.mini_batch_size or config.batch_size
+        problem = f"not enough memory for batches of {config.batch_size}"
+        if config.max_tokens:
+            return f"{problem}, {config.max_tokens:,} tokens at a time: lower max_tokens"
+        if rows == 1:
+            return f"{problem}, one row at a time: choose a smaller base or max_length, or adapters with lora_rank"
+        return (
+            f"{problem}, {rows} rows at a time: set mini_batch_size to {rows // 2}, which computes the same batches in "
+            "parts, or use a smaller batch_size or max_length"
         )
-    except RuntimeError:
-        # OutOfMemoryError is a RuntimeError, and some libraries raise others of their own.
-        return False
-    del moments
-    return True
+    return text or type(error).__name__

@@ -103,10 +103,6 @@ class Trainer:
         self._test()
         return "finished", reason
 
-    def drop_batch(self) -> None:
-        """Forgets the next batches, and losses that are still on the device."""
-        self._next_batches, self._pending_losses = [], []
-
     def save_checkpoint(self) -> None:
         """Writes everything that the next step depends on, if the run has a folder."""
         if self.folder is None or not self.accelerator.is_main_process:

@@ -27,7 +27,7 @@ from sbert_app.pages.components.experiments import (
     shared_settings,
     status_of,
 )
-from sbert_app.pages.components.measure_tab import visible
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
@@ -39,6 +39,7 @@ from sbert_app.services.experiments.ablations import (
     PrecomputedTable,
     VariantRow,
     precomputed,
+    precomputed_tables,
     rank_variants,
     variant_rows,
 )
@@ -67,13 +68,16 @@ SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior
 def build(services: Services) -> None:
     """Builds the page inside the open Blocks."""
     gr.HTML(heading("Ablation", "Change one setting, keep all others, and see what it does."))
-    choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
-    name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation")
-    question = gr.HTML(elem_id="question")
-    gr.HTML(section("Shipped results"))
+    with gr.Row(elem_id="ablation-choice"):
+        name = gr.Radio(_choices(has_table=True), value=OPENING, label="What is varied", elem_id="ablation", scale=4)
+        shipped_base = gr.Radio([], label="From the base", visible=False, elem_id="shipped-base", scale=3)
+        more = gr.Button("More, not measured yet", size="sm", scale=0, min_width=190, elem_id="more-ablations")
+    more.click(lambda: (gr.Radio(_choices()), hidden()), None, [name, more], **UNQUEUED)
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="shipped-figure")
-        legend = gr.HTML(min_width=300, scale=2, elem_id="legend")
+        with gr.Column(min_width=300, scale=2):
+            question = gr.HTML(elem_id="question")
+            legend = gr.HTML(elem_id="legend")
     table = gr.HTML(elem_id="shipped")
     gr.HTML(section("Run it on this machine"))
     inputs = _form(name)
@@ -106,11 +110,12 @@ def build(services: Services) -> None:
         }
 
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
-    about = [question, figure, legend, table, *inputs[-2:]]
-    opened = on_open(_from_link, [name, panel.selected], **UNQUEUED)
+    about = [question, figure, legend, table, *inputs[-2:], shipped_base]
+    opened = on_open(_from_link, [name, panel.selected, more], **UNQUEUED)
     described = opened.then(_about, name, about, **UNQUEUED)
     show_on(described.then)
-    form.estimate_after(described, measures=False)
+    form.estimate_after(described)
+    shipped_base.input(_shipped, [name, shipped_base], [figure, legend, table], **EVERY)
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
     form.estimate_after(other)
@@ -134,33 +139,46 @@ def _form(name: gr.Radio) -> list[Any]:
     return [name, seeds, steps, base, data]
 
 
+def _choices(has_table: bool = False) -> list[tuple[str, str]]:
+    """All ablations; with ``has_table`` those whose results ship."""
+    return [(ablation.title, key) for key, ablation in ABLATIONS.items() if not has_table or precomputed(key)]
+
+
 def _about(name: str) -> list[Any]:
-    """The updates for an ablation: its question, the precomputed table with its figure, and the fields it needs."""
-    ablation = ABLATIONS[name]
+    """The updates for an ablation: its question, a precomputed table with its figure, and the fields it needs."""
+    ablation, bases = ABLATIONS[name], list(precomputed_tables(name))
     varies_base = "base" in ablation.variants[ablation.default].changes
     updates = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
-    question, table = macro("ablation/question")(ablation), precomputed(name)
+    base = gr.Radio(bases, value=bases[0] if bases else None, visible=len(bases) > 1)
+    return [macro("ablation/question")(ablation), *_shipped(name, bases[0] if bases else None), *updates, base]
+
+
+def _shipped(name: str, base: str | None) -> list[Any]:
+    """The updates of figure, legend and table for the precomputed table of an ablation from a base."""
+    ablation, table = ABLATIONS[name], precomputed_tables(name).get(base or "")
     if table is None:
-        return [question, gr.update(visible=False), "", macro("ablation/not_measured")(ablation), *updates]
+        return [gr.update(visible=False), "", macro("ablation/not_measured")(ablation)]
     after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
     before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
     rows = variant_rows(ablation, after, before)
     measured = [row for row in rows if row.summary is not None]
     figure = figures.dots(measured, "measured")
     return [
-        question,
         gr.update(value=figure, visible=True),
-        legend_of(ablation, measured),
+        legend_of(ablation, measured, base or ""),
         statistics_of(measured) + not_precomputed(rows) + source_of(table),
-        *updates,
     ]
 
 
-def _from_link(request: gr.Request) -> tuple[Any, Any]:
+def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
     """The ablation and the sweep in the address: /ablation?preset=concat&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
-    return preset if preset in ABLATIONS else gr.skip(), query.get("sweep") or None
+    if preset not in ABLATIONS:
+        return gr.skip(), query.get("sweep") or None, gr.skip()
+    is_listed = precomputed(preset) is not None
+    choices = _choices(has_table=is_listed)
+    return gr.Radio(choices, value=preset), query.get("sweep") or None, gr.update(visible=is_listed)
 
 
 def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
@@ -236,27 +254,25 @@ def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
     return note(f"Not precomputed: {', '.join(missing)}. Start below runs every variant on this machine.")
 
 
-def legend_of(ablation: Ablation, rows: Sequence[VariantRow]) -> Markup:
-    """The result in a sentence, the meaning of the marks, and a remark on the base."""
+def legend_of(ablation: Ablation, rows: Sequence[VariantRow], base: str) -> Markup:
+    """The result in a sentence, the meaning of the marks, and a remark on the ``base``, "" where that varies."""
     return render(
         "ablation/templates/legend.html",
         outcome=_outcome(rows),
         setting=ablation.setting,
-        base=DEFAULT_MODEL,
-        varies_base="base" in next(iter(ablation.variants.values())).changes,
+        base=base,
+        is_tuned=base == DEFAULT_MODEL,
     )
 
 
 def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures."""
     labels = {row.variant: row.label for row in rows}
-    tests = sum(row.against is not None and row.against.p is not None for row in rows)
     return render(
         "ablation/templates/statistics.html",
         rows=rows,
         default=next(row.label for row in rows if row.is_default),
         has_paper=any(row.paper is not None for row in rows),
-        tests=tests,
         ranking=macro("ranking")(rank_variants(rows), labels, "over these seeds", TEST, "variants"),
     )
 

@@ -31,6 +31,7 @@ from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
 from training.catalogue import DEFAULT_MODEL, asset
+from training.data.gold import NUMBER
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
@@ -90,6 +91,8 @@ class _Page:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         self.columns = ColumnPicker("column")
+        label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
+        self.read_as = gr.Textbox(label=label, placeholder=example, max_lines=1, visible=False, elem_id="read-as")
         title = _models(DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
         with gr.Accordion(title, open=False, elem_id="bulk-models") as self.models:
             self.model, self.pooling = model_and_pooling(services, "bulk")
@@ -110,25 +113,19 @@ class _Page:
             self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
             self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
         self.rows = gr.HTML(elem_id="rows")
-        self.disagreements = gr.HTML(elem_id="disagreements")
+        with gr.Accordion("Where the scores disagree most", open=False, elem_id="bulk-disagreements"):
+            self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
         models = [self.model, self.pooling, self.cross]
-        columns = [self.table, *self.columns.columns]
+        columns = [self.table, *self.columns.columns, self.read_as]
         results = [
             *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
             *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
         ]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
-        everything = [
-            self.table,
-            self.address_threshold,
-            *self.columns.outputs,
-            *models,
-            self.file_line,
-            self.encoding,
-            *started,
-        ]
+        fields = [*self.columns.outputs, self.read_as, *models, self.file_line, self.encoding]
+        everything = [self.table, self.address_threshold, *fields, *started]
         self.everything = everything
         visited = on_open().then(self.visit, [*models, self.job_ids], everything, concurrency_limit=8, **PRIVATE)
         for control in models:
@@ -231,6 +228,7 @@ class _Page:
         first: str | None,
         second: str | None,
         gold: str | None,
+        read_as: str | None,
         *values: Any,
     ) -> Iterator[Update]:
         """Scores the file. ``values``: the models, the job, the jobs of this browser, the threshold in the address."""
@@ -245,7 +243,7 @@ class _Page:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
         picked = PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
-        yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request))
+        yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or "")
 
     def stop(self, job: str | None) -> Update:
         if job:
@@ -266,11 +264,14 @@ class _Page:
         job_ids: list[str],
         threshold: float | None,
         visitor: str = "",
+        read_as: str = "",
     ) -> Iterator[Update]:
         """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
-        task = ScoreRequest(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder)
+        task = ScoreRequest(
+            table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder, read_as=read_as.strip()
+        )
         try:
             job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
         except UserFacingError as error:
@@ -330,6 +331,7 @@ class _Page:
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: results.preview(table, picked),
             **self.columns.of(table, columns),
+            self.read_as: gr.update(value="", visible=bool(in_use and in_use.target)),
             **self._buttons(running=False),
         }
 
@@ -375,7 +377,7 @@ class _Page:
         report, plots = summary.report, {}
         if report and summary.scored:
             plots[self.histogram] = gr.Plot(figures.histogram(report), visible=True)
-        if report and report.scatter:
+        if report and report.scatter and not (summary.gold and summary.gold.kind != NUMBER):
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         by_suffix = {Path(output).suffix: output for output in summary.outputs}

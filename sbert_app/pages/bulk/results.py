@@ -18,19 +18,20 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.files.report import Correlation, ScoreSummary
+from sbert_app.services.files.report import Correlation, ScoreReport, ScoreSummary
 from sbert_app.services.files.writers import cell_text
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
-from sbert_app.services.results.results import STATISTICS
 from training.catalogue import read_asset
+from training.data.gold import NUMBER
 from training.data.tables.columns import PairColumns, normalize_name
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
+from training.evaluation.thresholds import BEST_F1, Estimate
 
 # The characters of a cell and of a note on the page.
 LONGEST_TEXT, LONGEST_NOTE = 500, 300
-SHOWN_ROWS, SHOWN_COLUMNS = 10, 12
+SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
 # The threshold of a file without gold scores.
 USUAL = 0.8
 REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
@@ -62,7 +63,7 @@ def scored_rows(summary: ScoreSummary) -> Markup:
     """The first rows with their scores; an added column without any value is left out."""
     added = [name for name in summary.added.values() if any(summary.head[name])]
     empty = set(summary.added.values()).difference(added)
-    rows = {name: cells for name, cells in summary.head.items() if name not in empty}
+    rows = {name: cells[:SHOWN_ROWS] for name, cells in summary.head.items() if name not in empty}
     for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
         rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
     caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
@@ -101,8 +102,11 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    if report.cosine_gold:
-        cards += [_card("Cosine and gold score", report.cosine_gold, statistic) for statistic in STATISTICS]
+    if report.decision and summary.gold and summary.gold.kind != NUMBER:
+        average, best = report.decision.decision.average_precision, report.decision.decision.choice(BEST_F1)
+        cards = [_share_card("Average precision", average, report), _share_card("Best F1", best.f1, report)]
+    elif report.cosine_gold:
+        cards.append(_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
         cards.append(_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
     if report.cosine_cross:
@@ -165,13 +169,20 @@ def _role(name: str, roles: Mapping[str | None, str]) -> str:
     return "" if normalize_name(name) == normalize_name(role) else role
 
 
-def _card(title: str, correlation: Correlation, statistic: str = "spearman") -> tuple[str, str, str, str]:
-    is_spearman = statistic == "spearman"
-    value = correlation.spearman if is_spearman else correlation.pearson
-    low, high = correlation.spearman_interval if is_spearman else correlation.pearson_interval
-    interval = f"95% interval {format_number(low * 100, 1)} to {format_number(high * 100, 1)}"
-    foot = f"{interval} · {format_count(correlation.n, 'row')} · {correlation.interval_method}"
-    return title, format_number(value * 100, 1), f"{STATISTICS[statistic]} ×100", foot
+def _card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
+    low, high = (format_number(100 * bound, 1) for bound in correlation.spearman_interval)
+    is_defined = correlation.spearman == correlation.spearman
+    interval = f"95% interval {low} to {high} · " if is_defined else ""
+    foot = f"{interval}{format_count(correlation.n, 'row')} · {correlation.interval_method}"
+    return title, format_number(100 * correlation.spearman, 1), "Spearman ρ ×100", foot
+
+
+def _share_card(title: str, share: Estimate, report: ScoreReport) -> tuple[str, str, str, str]:
+    interval = ""
+    if share.low == share.low:
+        interval = f"95% interval {format_number(share.low * 100, 1)} to {format_number(share.high * 100, 1)} · "
+    rows = format_count(report.decision.decision.n if report.decision else 0, "row")
+    return title, format_number(share.value * 100, 1), "cosine and label ×100", f"{interval}{rows}"
 
 
 class Duplicates:
@@ -183,7 +194,8 @@ class Duplicates:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
             self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
-            self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
+            with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
+                self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             with gr.Row(elem_classes="apply"):
                 self.threshold = gr.Number(
                     USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -22,13 +22,27 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.results import data_label
 from training.errors import InputError, UserFacingError
-from training.evaluation.calibration import Calibration, meaning
+from training.evaluation.attribution import Attribution
+from training.evaluation.calibration import FITTED_ON, Calibration, meaning
 from training.names import ModelName
 from training.pooling import pooling_label
 
+# The explanations of the terms on the page.
+COSINE_TERM = (
+    "The cosine of the angle between the vectors of the two sentences. 1: they point the same way. Each model has a "
+    "range of its own, so the axis converts it."
+)
+CROSS_TERM = "A model that reads both sentences at once: slower than comparing two vectors, and mostly more accurate."
+PEOPLE_TERM = "The mean of several people’s judgements on a scale from 0 (nothing in common) to 5 (the same meaning)."
+TOKENS_TERM = "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
+# Labels of the axis that are nearer than this, in points, stand on different lines.
+NEAR = 1.7
 # The characters of a query: servers and proxies refuse addresses of more than about 8,000.
 LONGEST_LINK = 4_000
 MEASURING, NOT_MEASURED = "calibrating …", "not calibrated for this model"
+# So many unknown words are named.
+MOST_UNKNOWN = 6
+SAYS_NOTHING = "says nothing about this pair"
 
 
 @dataclass(frozen=True)
@@ -145,35 +159,41 @@ class ScoreCard:
     """A score with its meaning.
 
     Attributes:
+        label: its name on the axis.
+        term: the explanation of its title.
         gold: its place on the gold scale, 0–5, if that is known.
         error: its difference from the score of human annotators.
         basis: the uncertainty of the gold score.
+        mark: the class of its colour.
     """
 
     title: str
+    label: str
+    term: str
     figure: str
     meaning: str
-    foot: str
+    foot: str = ""
     gold: float | None = None
     error: str = ""
     basis: str = ""
+    mark: str = ""
 
 
 def result(
     comparisons: Sequence[Comparison],
     curves: Sequence[Calibration | None],
-    gold: float | None,
-    expected: tuple[float, float] | None = None,
+    example: ExamplePair | None = None,
     measuring: bool = False,
     errors: Sequence[str] = (),
     tokens: TokenScore | None = None,
 ) -> Markup:
-    """The scores of a pair side by side, under the first model and the second one if there is one.
+    """The scores of a pair by the first model, and a second one if there is one, on one axis, and as figures below it.
 
-    ``expected`` is the range of scores that the definitions of the scale allow; ``measuring`` says whether missing
-    curves are being measured; ``errors`` are HTML.
+    ``example`` has the gold score of the pair, or the range of scores that the definitions of the scale allow;
+    ``measuring`` says whether missing curves are being measured; ``errors`` are HTML.
     """
     first = comparisons[0]
+    gold, expected = (example.gold, example.expected) if example else (None, None)
     cards = [
         _encoder_card(comparison, curve, gold, expected, measuring)
         for comparison, curve in zip(comparisons, curves, strict=True)
@@ -181,21 +201,77 @@ def result(
     if first.cross_score is not None:
         cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
     if tokens is not None:
-        foot = f"{tokens.milliseconds:.0f} ms for the pair · not on the gold scale"
-        cards.append(ScoreCard(tokens.title, f"{tokens.score:.2f}", "the sum of the shares of tokens, below", foot))
+        meant = "the sum of the shares of tokens, below"
+        cards.append(ScoreCard(tokens.title, "tokens", TOKENS_TERM, f"{tokens.score:.2f}", meant))
     if gold is not None:
-        cards.append(ScoreCard("Gold score", f"{gold:.1f}", meaning(gold), "human annotators, STSb dev", gold))
-    return render("compare/templates/result.html", cards=cards, remarks=_remarks(comparisons), errors=errors)
+        people = ScoreCard("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold)
+        cards.append(replace(people, mark="mark-people"))
+    cards = [card if card.mark else replace(card, mark=f"mark-{place}") for place, card in enumerate(cards, 1)]
+    expected = None if any(comparison.is_blind for comparison in comparisons) else expected
+    blind = [
+        f"{comparison.model} does not know {_unknown(comparison)}: it reads each as the same unknown token, [UNK]. "
+        "Its score says nothing."
+        for comparison in comparisons
+        if comparison.is_blind
+    ]
+    return render(
+        "compare/templates/result.html",
+        cards=cards,
+        levels=_levels([*(card.gold for card in cards), expected[0] if expected else None]),
+        expected=expected,
+        asked=(first.a.text, first.b.text, example.name if example else ""),
+        blind=blind,
+        why="" if blind else why(first.attribution),
+        remarks=_remarks(comparisons),
+        errors=errors,
+    )
+
+
+def _levels(places: Sequence[float | None]) -> list[int]:
+    """The line above the axis on which the label of each place stands, so that no two overlap."""
+    levels, earlier = [0] * len(places), list[tuple[float, int]]()
+    for place, card in sorted((place, card) for card, place in enumerate(places) if place is not None):
+        taken = {levels[other] for at, other in earlier if place - at < NEAR}
+        levels[card] = min(set(range(len(places))) - taken)
+        earlier.append((place, card))
+    return levels
+
+
+def _unknown(comparison: Comparison) -> str:
+    """The first words that a model does not know."""
+    words = list(dict.fromkeys([*comparison.a.unknown, *comparison.b.unknown]))
+    return ", ".join(words[:MOST_UNKNOWN]) + (" and others" if len(words) > MOST_UNKNOWN else "")
+
+
+def why(exact: Attribution | None) -> str:
+    """A sentence on the words that add most and least to the cosine; empty without an exact map of several words."""
+    if exact is None:
+        return ""
+    added = [*zip(exact.matrix.sum(axis=1).tolist(), exact.words_a, strict=True)]
+    added += zip(exact.matrix.sum(axis=0).tolist(), exact.words_b, strict=True)
+    words = sorted((value, word) for value, word in added if word.isalnum())
+    if len(words) < 3 or words[0][1] == words[-1][1]:
+        return ""
+    (least, worst), (most, best) = words[0], words[-1]
+    takes = f"takes {format_number(-least)} away" if least <= -0.005 else f"adds least, {format_number(least)}"
+    return (
+        f"“{best}” adds most to the cosine, {format_number(most)} of {format_number(exact.cosine)}; “{worst}” {takes}."
+    )
 
 
 def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
     """Remarks on text that a model did not read, and on languages that it does not know."""
     remarks = []
     for comparison in comparisons:
+        remarks += [] if comparison.is_blind else comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
         if comparison.advice:
             remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
+        if (unknown := _unknown(comparison)) and not comparison.is_blind:
+            remarks.append(
+                f"{comparison.model} does not know {unknown}: it reads each as the same unknown token, [UNK]."
+            )
         for name, side in (("first", comparison.a), ("second", comparison.b)):
             if side.truncated:
                 remarks.append(
@@ -220,6 +296,8 @@ def token_map(score: TokenScore | None) -> Markup | str:
 
 def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
     """The pair under mean, max, CLS and the model's own pooling; ``measuring`` as in `result`."""
+    if comparison.is_blind:
+        return Markup()
     rows = []
     for name, cosine in comparison.by_pooling.items():
         words = MEASURING if measuring else NOT_MEASURED
@@ -231,20 +309,20 @@ def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], m
 
 
 def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
-    """Both sentences with each word coloured by the change when it is left out, and the changes in a table."""
+    """Both sentences with each word coloured by what it adds, that is, what is lost without it, and a table of it."""
     if not changes:
         return note("There is no word to leave out.")
     largest = max(abs(change.cosine_change) for change in changes)
     texts = {"a": comparison.a.text, "b": comparison.b.text}
     sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
-    columns = [("word", ""), ("sentence", ""), ("cosine", "number")]
+    columns = [("word", ""), ("sentence", ""), ("adds to cosine", "number")]
     has_cross_encoder = changes[0].cross_change is not None
     if has_cross_encoder:
-        columns.append(("cross-encoder", "number"))
+        columns.append(("to cross-encoder", "number"))
     rows = []
     for change in sorted(changes, key=lambda change: change.cosine_change):
-        row = [change.word, "first" if change.side == "a" else "second", format_number(change.cosine_change, 3, "+")]
-        rows.append([*row, format_number(change.cross_change, 3, "+")] if change.cross_change is not None else row)
+        row = [change.word, "first" if change.side == "a" else "second", format_number(-change.cosine_change, 3, "+")]
+        rows.append([*row, format_number(-change.cross_change, 3, "+")] if change.cross_change is not None else row)
     return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
 
 
@@ -260,15 +338,19 @@ def _encoder_card(
     expected: tuple[float, float] | None,
     measuring: bool,
 ) -> ScoreCard:
+    curve = None if comparison.is_blind else curve
     score = curve.gold_score(comparison.cosine) if curve else None
-    unknown = MEASURING if measuring else NOT_MEASURED
-    foot = f"{comparison.encoder_ms:.0f} ms for both sentences"
+    unknown = SAYS_NOTHING if comparison.is_blind else MEASURING if measuring else NOT_MEASURED
+    foot = ""
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
         own, other = pooling_label(comparison.own_pooling), pooling_label(comparison.pooling)
-        foot += f" · trained with {own} pooling, not {other}"
+        foot = f"trained with {own} pooling, not {other}"
     how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
+    label = ModelName.parse(comparison.model).label
     return ScoreCard(
-        title=f"Cosine · {ModelName.parse(comparison.model).label}{how}",
+        title=f"Cosine · {label}{how}",
+        label=label if len(label) < 20 else "cosine",
+        term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
         meaning=unknown if score is None else meaning(score),
         foot=foot,
@@ -279,36 +361,38 @@ def _encoder_card(
 
 
 def _basis(curve: Calibration, cosine: float) -> str:
-    """The uncertainty of a calibrated score, and the pairs on which its curve was fitted."""
+    """The uncertainty of a calibrated score, by the pairs on which its curve was fitted."""
     low, high = (f"{score:.1f}" for score in curve.band(cosine))
-    count = f"{format_count(curve.pairs, 'pair')} of " if curve.pairs else ""
-    fitted = f"fitted on {count}{data_label(curve.fitted_on)}"
-    return fitted if low == high else f"people gave 80% of such pairs between {low} and {high}; {fitted}"
+    pairs = f"pairs of {data_label(curve.fitted_on)}"
+    # As measured on the SemEval sets and SICK-R, without the pairs of STSb.
+    holds = " (8 of 10 on STSb, 6 of 10 on other text)" if curve.fitted_on == FITTED_ON else ""
+    return "" if low == high else f"People gave 80% of such {pairs} between {low} and {high}{holds}"
 
 
 def _cross_encoder_card(
     comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
 ) -> ScoreCard:
-    foot = f"{comparison.cross_ms:.0f} ms for the pair"
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
-    if spearman is not None:
-        foot += f" · Spearman {spearman:.1f} on STSb test"
+    title, figure = f"Cross-encoder · {comparison.cross_encoder}", f"{score:.2f}"
+    if comparison.cross_is_blind:
+        return ScoreCard(title, "cross-encoder", CROSS_TERM, figure, SAYS_NOTHING)
     return ScoreCard(
-        title=f"Cross-encoder · {comparison.cross_encoder}",
-        figure=f"{score:.2f}",
+        title=title,
+        label="cross-encoder",
+        term=CROSS_TERM + ("" if spearman is None else f" This one reaches Spearman’s ρ {spearman:.1f} on STSb test."),
+        figure=figure,
         meaning=meaning(score * 5),
-        foot=foot,
         gold=score * 5,
         error=error_of_model(score * 5, gold, expected),
     )
 
 
 def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[tuple[str, str, str]]:
-    """The sentence in pieces (text, colour, title); the colour of a word is its change relative to the ``largest``."""
+    """The sentence in pieces (text, colour, title); a word's colour is what it adds, relative to the ``largest``."""
     pieces, end = [], 0
     for change in sorted(changes, key=lambda change: change.start):
         colour = tint(-change.cosine_change, largest)
         pieces.append((sentence[end : change.start], "", ""))
-        pieces.append((sentence[change.start : change.end], colour, format_number(change.cosine_change, 3, "+")))
+        pieces.append((sentence[change.start : change.end], colour, format_number(-change.cosine_change, 3, "+")))
         end = change.end
     return [*pieces, (sentence[end:], "", "")]

@@ -19,19 +19,18 @@ from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_p
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.compare import examples, throughput
+from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import MAX_CROSS_LINES, MAX_LINES, AllPairs, compare_all
-from sbert_app.services.compare.throughput import PAPER_SENTENCES, Throughput
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import UserFacingError
 from training.models.model import VectorModel
 
-PRESS = lead("Press the button to see how similar each line is to each other one, and how long that takes.")
+PRESS = lead("Press the button to see which lines are the most similar.")
 
 
 def build(services: Services) -> None:
-    gr.HTML(heading("Compare", "How similar are two sentences, and why?"))
+    gr.HTML(heading("Compare", "Type two sentences. See how similar a language model finds them, and why."))
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
@@ -67,11 +66,11 @@ def _many_sentences(services: Services) -> gr.Textbox:
         model, pooling = model_and_pooling(services, "many")
         cross = cross_encoder_picker()
     tab = MeasureTab.build(services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS)
+    ranking = gr.HTML(elem_id="ranked")
     with gr.Row():
         cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
-    ranking = gr.HTML(elem_id="ranked")
-    shows = {"All pairs": [tab.status, cosine_matrix, cross_matrix], "The most similar": [ranking]}
+    shows = {"The most similar": [tab.status, ranking], "All pairs": [cosine_matrix, cross_matrix]}
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
     def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
@@ -79,12 +78,9 @@ def _many_sentences(services: Services) -> gr.Textbox:
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
-        watch.report(0, "Measuring the rates of this machine")
-        # The speed of an endpoint is not that of this machine, and it must not receive further texts.
-        rates = None if encoder.sent_to else throughput.measure(encoder, cross_encoder, services.settings.home)
         matrix = partial(figures.cosine_matrix, pairs.lines)
         return {
-            tab.status: all_pairs_times(pairs, rates),
+            tab.status: all_pairs_times(pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
             cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
             ranking: ranked(pairs),
@@ -109,14 +105,7 @@ def ranked(pairs: AllPairs) -> Markup:
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
 
 
-def all_pairs_times(pairs: AllPairs, throughput: Throughput | None) -> Markup:
-    """The measured times, O(N) and O(N²), and those of the paper's case at the speed of this machine."""
+def all_pairs_times(pairs: AllPairs) -> Markup:
+    """The measured times, O(N) and O(N²)."""
     n = len(pairs.lines)
-    return render(
-        "compare/templates/all_pairs.html",
-        pairs=pairs,
-        combinations=n * (n - 1) // 2,
-        rates=throughput,
-        paper_sentences=PAPER_SENTENCES,
-        paper_pairs=PAPER_SENTENCES * (PAPER_SENTENCES - 1) // 2,
-    )
+    return render("compare/templates/all_pairs.html", pairs=pairs, combinations=n * (n - 1) // 2)

@@ -26,6 +26,7 @@ from sbert_app.pages.components.pickers import (
     pooling_radio,
 )
 from sbert_app.pages.components.report import of_page, report_button
+from sbert_app.pages.components.templates import macro
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, explain, leave_one_out
@@ -37,8 +38,8 @@ from training.models.model import VectorModel
 from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
-# The page opens with a pair on which the two kinds of models differ.
-OPENING_PAIR = examples.pairs()[1]
+# The page opens with a pair that needs no explanation: one word reverses the meaning.
+OPENING_PAIR = next(pair for pair in examples.pairs() if pair.name == "negation")
 # The key of the `Answer` on the page among the questions of a visitor.
 SHOWN = "shown"
 # The seconds between two looks for a measured curve.
@@ -55,16 +56,16 @@ class TwoSentences:
         with gr.Row(equal_height=True):
             self.a = _sentence("First sentence", OPENING_PAIR.a, "sentence-a")
             self.b = _sentence("Second sentence", OPENING_PAIR.b, "sentence-b")
-        with gr.Row(elem_classes="chips"):
+        with gr.Row(elem_classes="chips", elem_id="examples"):
             self.chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
             self.random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.lesson = gr.HTML(note(OPENING_PAIR.lesson), elem_id="lesson")
-        with gr.Row():
+        with gr.Row(elem_id="compare-models"):
             self.model, self.pooling = model_picker(services), pooling_picker()
             self.cross = cross_encoder_picker()
-            hint = "Shown beside the first; also maxsim:NAME, ColBERT, SPLADE"
+            hint = "Shown beside the first"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.
@@ -76,7 +77,6 @@ class TwoSentences:
         # The inputs whose download was stopped.
         self.stopped = gr.State(None)
         self.questions = gr.State({})
-        self.poolings = gr.HTML(elem_id="poolings")
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
@@ -86,16 +86,18 @@ class TwoSentences:
             with gr.Tab("Which words matter"):
                 self.map_note = gr.HTML(elem_id="map-note")
                 self.word_map = gr.Plot(show_label=False, visible=False, elem_id="word-map")
-                self.explain_cross = gr.Button(
-                    "Explain the cross-encoder's score", size="sm", visible=False, elem_id="explain-cross"
-                )
-                self.cross_words = gr.HTML(elem_id="cross-words")
                 self.token_map = gr.HTML(elem_id="token-map")
+                with gr.Row(elem_classes="actions"):
+                    self.explain_cross = gr.Button(
+                        "Explain the cross-encoder’s score", size="sm", visible=False, elem_id="explain-cross"
+                    )
+                self.cross_words = gr.HTML(elem_id="cross-words")
+                self.tokens = gr.HTML(elem_id="tokens")
             with gr.Tab("Leave out a word") as self.left_out_tab:
                 self.left_out = gr.HTML(elem_id="what-if")
                 self.left_out_is_open = gr.State(False)
-            with gr.Tab("Tokens"):
-                self.tokens = gr.HTML(elem_id="tokens")
+            with gr.Tab("Poolings"):
+                self.poolings = gr.HTML(elem_id="poolings")
             with gr.Tab("Copy"):
                 self.copy_link = gr.Button("Copy a link to this view", size="sm", elem_id="copy-link")
                 self.link = gr.Textbox(label="Link", interactive=False, buttons=["copy"], elem_id="link")
@@ -109,6 +111,7 @@ class TwoSentences:
         }
         inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
         report_button(self.services, *of_page("Comparison", shows, inputs), "comparison")
+        gr.HTML(macro("compare/doors")())
 
     def wire(self) -> None:
         inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
@@ -307,13 +310,11 @@ class TwoSentences:
                 pending = pending or self.services.is_calibrating(comparison.model)
             own_curves.append(by_pooling[comparison.pooling])
             first_curves = first_curves or by_pooling
-        example = answer.example
         return {
             self.answer: answers.result(
                 answer.comparisons,
                 own_curves,
-                example.gold if example else None,
-                expected=example.expected if example else None,
+                answer.example,
                 measuring=pending,
                 errors=errors,
                 tokens=answer.tokens,
@@ -323,15 +324,15 @@ class TwoSentences:
         }
 
     def _words(self, comparison: Comparison) -> Update:
-        exact = comparison.attribution
-        vectors_only = note(comparison.no_map) if comparison.no_map else ""
+        exact = None if comparison.is_blind else comparison.attribution
+        vectors_only = note(comparison.no_map) if comparison.no_map or comparison.is_blind else ""
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
             self.map_note: attribution(exact) if exact else vectors_only or waiting("Attributing the cosine …"),
             self.word_map: gr.Plot(plot, visible=plot is not None),
-            self.explain_cross: gr.Button(visible=comparison.cross_score is not None),
+            self.explain_cross: gr.Button(visible=comparison.cross_score is not None and not comparison.is_blind),
             self.cross_words: "",
-            self.tokens: vectors_only or answers.tokens(comparison.a, comparison.b),
+            self.tokens: "" if comparison.no_map else answers.tokens(comparison.a, comparison.b),
         }
 
 

@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.results.decisions import Decisions
-from training.evaluation.thresholds import BEST_F1, PRECISION, Choice, Criterion, DataDecision, Decision
+from training.evaluation.match_scores import BEST_F1, PRECISION, Criterion
+from training.evaluation.thresholds import Choice, DataDecision, Decision
 from training.names import ModelName
 
 MEANING = (
@@ -43,7 +44,7 @@ def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) ->
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """The model to take and the reason, and a row for each threshold of each model with a link that applies it."""
     groups = [(model.label, model.on_data.decision, model.rho, partial(use, model.model)) for model in decisions.models]
-    taken = decisions.to_take
+    taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
     lead = macro("decisions_lead")(decisions, taken, safest, criterion_label(safest.criterion), data, use_it)

@@ -188,13 +188,13 @@ class StartForm:
     described: Sequence[Any] = ()
     questions: gr.State = field(default_factory=lambda: gr.State({}))
 
-    def estimate_on(self, events: Sequence[Any], *, measures: bool = True) -> None:
-        """Shows the estimate at these events of the fields; ``measures`` says whether an unknown speed is measured."""
-        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY), measures)
+    def estimate_on(self, events: Sequence[Any]) -> None:
+        """Shows the estimate at these events of the fields."""
+        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY))
 
-    def estimate_after(self, event: Any, *, measures: bool = True) -> None:
-        """Shows the estimate when the handler of an event is done; ``measures`` as in `estimate_on`."""
-        self._estimate_after(event.then(None, None, None, js=SETTLED), measures)
+    def estimate_after(self, event: Any) -> None:
+        """Shows the estimate when the handler of an event is done."""
+        self._estimate_after(event.then(None, None, None, js=SETTLED))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -207,12 +207,12 @@ class StartForm:
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
-    def _estimate_after(self, settled: Any, measures: bool) -> None:
+    def _estimate_after(self, settled: Any) -> None:
         inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
-        estimates = [partial(self._estimate, "measuring"), partial(self._estimate, None)]
-        for estimate in estimates if measures else [partial(self._estimate, "on change")]:
+        reasons: tuple[Unknown | None, ...] = ("measuring", None)
+        for reason in reasons:
             # An older estimate may still be measured; it will not be shown.
-            settled = settled.then(estimate, inputs, outputs, **EVERY)
+            settled = settled.then(partial(self._estimate, reason), inputs, outputs, **EVERY)
 
     def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
         """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.
@@ -223,7 +223,7 @@ class StartForm:
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
-            runs = self.store.list()
+            runs = self.store.recent()
             rate = known_rate(run, runs, self.store)
             is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
             if is_measurable and not unknown:

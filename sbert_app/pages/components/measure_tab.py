@@ -21,6 +21,7 @@ Four facts about Gradio explain this module:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,7 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Superseded, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -131,7 +132,15 @@ class MeasureTab:
             example: returns the update of the outputs when the tab is first selected, measured beforehand.
         """
         handler, outputs = self.handler(measure, empty), [*outputs, *empty]
-        self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
+        measured = self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
+        # The results are dimmed from a change of an input on, until they are measured again.
+        ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
+        changes = [getattr(part, name, None) for part in inputs for name in ("input", "upload", "clear")]
+        dim, undim = (f"() => window.dim({ids}, {is_stale})" for is_stale in ("true", "false"))
+        if any(changes):
+            gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
+        self.start.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
+        measured.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
         was_opened = gr.State(False)

@@ -72,10 +72,9 @@ def progress_bar(step: TaskProgress) -> Markup:
 
 
 # The reasons why the time of a run is unknown.
-Unknown = Literal["measuring", "on change", "no run"]
+Unknown = Literal["measuring", "no run"]
 NO_TIME: dict[Unknown, tuple[str, str]] = {
-    "measuring": ("measuring the throughput of this machine…", ""),
-    "on change": ("time unknown", "change a setting to measure the speed of this machine"),
+    "measuring": ("measuring the speed of this machine …", ""),
     "no run": ("no estimate yet", "the first run from this base will give one"),
 }
 

@@ -37,7 +37,7 @@ MODELS = list(ENCODERS)
 NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
-HINT = "Or a Hugging Face id, or run:<name>"
+HINT = "or a Hugging Face id, or a run"
 NO_CROSS_ENCODER, NO_MODEL = "none", ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
@@ -64,7 +64,7 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
     pickers = {picker: _fresh.pop(picker) for picker in [*_fresh] if picker in blocks}
 
     def read() -> dict[gr.Dropdown, Any]:
-        runs = services.jobs.store.list()
+        runs = services.jobs.store.recent()
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
     if pickers:
@@ -168,7 +168,7 @@ def model_picker(
 
 
 def pooling_picker(**options: Any) -> gr.Radio:
-    hint = "How token vectors are combined into one"
+    hint = "Combines token vectors into one"
     return gr.Radio(POOLINGS, value="mean", label="Pooling", info=hint, min_width=270, **options)
 
 

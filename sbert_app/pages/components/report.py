@@ -30,10 +30,10 @@ from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
 from sbert_app.services.results.cost import describe_processor
-from sbert_app.services.runs.record import slug
 from training.atomic import write_text
 from training.catalogue import ASSETS, read_asset
 from training.errors import InputError
+from training.names import slug
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 # Notes, progress and messages have no figures and no tables: they make no report.
@@ -142,7 +142,8 @@ def report_button(
 
     def write(request: gr.Request, *values: Any) -> str:
         with gradio_errors():
-            report = replace(make(*values), address=request.headers.get("referer", ""))
+            # What follows the mark may open a file or a corpus, and a report is handed on.
+            report = replace(make(*values), address=request.headers.get("referer", "").partition("?")[0])
             path = services.temp.new_folder("exports") / f"{slug(report.title) or 'report'}.html"
             write_text(path, report.html())
         return str(path)

@@ -24,7 +24,7 @@ from sbert_app.pages.components.events import LATEST, Update
 from sbert_app.pages.components.messages import error_message
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
-from sbert_app.services.files.uploads import ChosenColumns, has_triplets, named_columns
+from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_scores, has_triplets, named_columns
 from training.data.tables.columns import as_text, listed
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
@@ -204,4 +204,6 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
         )
     services.check_kept_room(Path(path))
     copy = named_columns(table, columns, services.settings.home)
-    return as_named if copy is None else str(copy)
+    if copy is None:
+        return as_named
+    return str(DataName(str(copy), scale=GOLD_SCALE if columns and has_scores(copy) else None))

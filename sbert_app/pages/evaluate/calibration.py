@@ -36,7 +36,6 @@ class CalibrationSection:
 
     def __init__(self, services: Services, results: Results) -> None:
         self.services = services
-        gr.HTML(messages.section("What a cosine means"))
         gr.HTML(messages.note(INTRO))
         with gr.Row():
             models, model = _models(results)

@@ -139,8 +139,7 @@ class _SimilarityTab:
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         # Hidden while fewer than two models have a figure.
-        with gr.Column() as self.two:
-            gr.HTML(messages.section("Is the difference real?"))
+        with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
                 choices = _model_choices(shipped)
                 options = {"min_width": 220, "elem_id": "first-model"}
@@ -150,14 +149,15 @@ class _SimilarityTab:
             self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
         # Hidden while no model has a figure.
         with gr.Column() as self.one:
-            gr.HTML(messages.section("Quality and speed"))
-            self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
-            gr.HTML(messages.note(SCATTER_NOTE))
+            with gr.Accordion("Quality and speed", open=False, elem_id="speed"):
+                self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
+                gr.HTML(messages.note(SCATTER_NOTE))
             with gr.Accordion("Copy the table", open=False, elem_id="copy"):
                 self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
                 text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
                 self.text = gr.Code(markdown(table), **text)
-            self.calibration = CalibrationSection(services, shipped)
+            with gr.Accordion("What a cosine means", open=False, elem_id="calibration"):
+                self.calibration = CalibrationSection(services, shipped)
         shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
         shows["What a cosine means"] = self.calibration.results
         display = [self.similarity, self.pearson, self.paper]
@@ -222,7 +222,7 @@ class _SimilarityTab:
         return {
             self.display: gr.Accordion(label=display.title),
             self.one: gr.Column(visible=measured > 0),
-            self.two: gr.Column(visible=measured > 1),
+            self.two: gr.update(visible=measured > 1),
             self.table: score_table(results, table),
             self.first: gr.Dropdown(choices, value=first),
             self.second: gr.Dropdown(choices, value=second),
@@ -296,7 +296,8 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     ranking = rank_models(results, column.name, table.metric, models or None)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
-    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", "models")
+    systems = "models that were not trained on STS data" if len(models) < len(table.rows) else "models"
+    return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", systems)
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
@@ -304,12 +305,16 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
     if not a or not b:
         return Markup()
     first, second = (ModelName.parse(model).label for model in (a, b))
-    sentences = [
-        difference.describe(first, second, f"on {data_label(name)}" if name != AVERAGE else "on average")
-        for name in [*results.data, AVERAGE]
-        if (difference := results.difference(a, b, name, metric))
-    ]
-    return render("evaluate/templates/differences.html", same_model=a == b, sentences=sentences)
+    sentences = []
+    for name in [*results.data, AVERAGE]:
+        if difference := results.difference(a, b, name, metric):
+            p_values = rank_models(results, name, metric).p_values
+            p_value = p_values.get((a, b), p_values.get((b, a)))
+            on_data = f"on {data_label(name)}" if name != AVERAGE else "on average"
+            sentences.append(difference.describe(first, second, on_data, p_value))
+    is_measured = isinstance(results, ResultGrid)
+    template = "evaluate/templates/differences.html"
+    return render(template, same_model=a == b, sentences=sentences, is_measured=is_measured)
 
 
 def _notes(table: ResultTable) -> list[str]:

@@ -19,12 +19,13 @@ from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.decisions import Decisions, decide_models, decide_results
+from sbert_app.services.results.decisions import MARGIN, Decisions, decide_models, decide_results
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import data_label
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.thresholds import BEST_F1, PRECISION, Choice
+from training.evaluation.match_scores import BEST_F1, PRECISION
+from training.evaluation.thresholds import Choice
 from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
@@ -41,7 +42,9 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
     with (
-        gr.Accordion(_settings(LEAST_PRECISION, MATCH_FROM), open=False, elem_id="threshold-settings") as settings,
+        gr.Accordion(
+            _settings(LEAST_PRECISION, MATCH_FROM, MARGIN), open=False, elem_id="threshold-settings"
+        ) as settings,
         gr.Row(),
     ):
         precision = gr.Number(
@@ -64,10 +67,19 @@ def build(services: Services) -> None:
             min_width=220,
             elem_id="threshold-match",
         )
-    for control in (precision, match_from):
-        control.change(
-            lambda *values: gr.Accordion(label=_settings(*values)), [precision, match_from], settings, **EVERY
+        margin = gr.Number(
+            MARGIN,
+            label="A faster model may be worse by",
+            info="Points of average precision; the 95% interval of its difference must lie above",
+            minimum=0,
+            maximum=20,
+            step=0.5,
+            min_width=220,
+            elem_id="threshold-margin",
         )
+    controls = [precision, match_from, margin]
+    for control in controls:
+        control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **EVERY)
     ids = ("find-threshold", "stop-threshold", "threshold-status")
     tab = MeasureTab.build(services, "threshold", "Find the threshold", ids, "")
     with gr.Row():
@@ -75,10 +87,10 @@ def build(services: Services) -> None:
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
     meaning = gr.HTML(messages.note(MEANING), visible=False)
     shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
-    report_button(services, *of_page("Threshold", shows, [precision, match_from]), "threshold")
+    report_button(services, *of_page("Threshold", shows, controls), "threshold")
 
     def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
-        taken = decisions.to_take
+        taken = decisions.to_take or decisions.models[0]
         decision, similarity = taken.on_data.decision, taken.on_data.similarity
         curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
@@ -89,7 +101,12 @@ def build(services: Services) -> None:
         }
 
     def find(
-        watch: Watch, precision: float | None, match_from: float | None, models: list[str], *values: str
+        watch: Watch,
+        precision: float | None,
+        match_from: float | None,
+        margin: float | None,
+        models: list[str],
+        *values: str,
     ) -> Update:
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
@@ -97,7 +114,7 @@ def build(services: Services) -> None:
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*values)
         home = services.settings.home
-        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
+        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch, margin or 0.0)
         return result(decisions, rows, _use(services, *values))
 
     def example() -> Update:
@@ -110,11 +127,14 @@ def build(services: Services) -> None:
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
-    tab.wire(find, [precision, match_from, *pickers.inputs], nothing, example=example)
+    tab.wire(find, [*controls, *pickers.inputs], nothing, example=example)
 
 
-def _settings(precision: float | None, match_from: float | None) -> str:
-    return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
+def _settings(precision: float | None, match_from: float | None, margin: float | None) -> str:
+    return (
+        f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match; "
+        f"a faster model may be {margin or 0:g} points worse"
+    )
 
 
 def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:

@@ -72,8 +72,9 @@ class _ClustersTab:
             self.method = gr.Radio(
                 methods, value=HDBSCAN, label="Method", info=most, elem_id="clusters-method", min_width=240
             )
+            hint = "0: follows the size of the corpus, at most 40 clusters"
             of_density = {"label": "Minimum cluster size", "elem_id": "clusters-smallest", "min_width": 200}
-            self.smallest = gr.Slider(2, 200, default.min_cluster_size, step=1, **of_density)
+            self.smallest = gr.Slider(0, 200, default.min_cluster_size, step=1, info=hint, **of_density)
             of_tree = {"visible": False, "min_width": 220}
             cuts = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
             self.cut = gr.Radio(cuts, value=BY_COSINE, label="Cut the tree", elem_id="clusters-cut", **of_tree)

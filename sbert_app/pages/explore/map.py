@@ -7,6 +7,7 @@ points, lassos and the slider, for which Gradio's Plot has no events, and highli
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -92,22 +93,65 @@ class AtlasExport:
 
 # The colour until a corpus is open.
 SUGGESTED = "suggested"
-HINT = messages.note("Click a point to list its nearest sentences here.")
+HINT = messages.note("Click a point to list its nearest sentences.")
+# The lists beside the map.
+SELECTED, NEAREST_TO_POINT, SEARCH = "selected", "nearest", "search"
+FULL_SCREEN = """() => {
+  const area = document.getElementById("map-area");
+  document.fullscreenElement ? document.exitFullscreen() : area.requestFullscreen();
+}"""
 
 
-def build(services: Services, shared: Shared) -> None:
-    _MapTab(services, shared).wire()
+def build(services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
+    """Builds the tab inside the open gr.Tab; ``build_search`` builds the list of search results beside the map."""
+    _MapTab(services, shared, build_search).wire()
 
 
 class _MapTab:
-    def __init__(self, services: Services, shared: Shared) -> None:
+    def __init__(self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
         # The `_version` of the map on the page: Gradio may send one change twice.
         self.current = gr.State(None)
-        with gr.Row(elem_classes="explore-map"):
-            with gr.Column(scale=8, min_width=320):
-                status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
+        # The key of the corpus whose map, selection and settings are on the page.
+        self.of_corpus = gr.State("")
+        with gr.Row(elem_classes="map-tools"):
+            self.colour = gr.Dropdown(
+                [("as the corpus suggests", SUGGESTED)],
+                value=SUGGESTED,
+                label="Colour by",
+                # The address may name a column before the corpus is open.
+                allow_custom_value=True,
+                min_width=170,
+                container=False,
+                elem_id="map-colour",
+            )
+            self.panel.build_drag()
+            self.dimensions = gr.Radio(
+                ["2-D", "3-D"],
+                value="2-D",
+                label="Dimensions",
+                min_width=110,
+                container=False,
+                elem_id="map-dimensions",
+            )
+            none = [("none", NO_MODEL)]
+            self.second = open_dropdown("Second model", none, "", min_width=170, container=False, elem_id="map-second")
+            self.pairs = gr.Checkbox(
+                label="Pairs as lines", visible=False, min_width=110, container=False, elem_id="map-pairs"
+            )
+            whole = gr.Button("Full screen", size="sm", min_width=100, elem_id="map-whole")
+            whole.click(None, None, None, js=FULL_SCREEN)
+            stop = gr.Button("Stop", size="sm", visible=False, min_width=70, elem_id="map-stop")
+        with gr.Row(elem_id="map-area"):
+            with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
+                self.query = gr.Textbox(
+                    "Somebody is cooking.",
+                    label="Colour by the similarity to",
+                    visible="hidden",
+                    elem_id="map-query",
+                    max_lines=3,
+                )
                 self.slider = gr.HTML(
                     "",
                     html_template=macro("explore/map_slider")(),
@@ -117,47 +161,34 @@ class _MapTab:
                 )
                 gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
                 self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
-                self.nearest = gr.HTML(HINT, elem_id="map-nearest")
-            with gr.Column(scale=3, min_width=220):
-                self.colour = gr.Dropdown(
-                    [("as the corpus suggests", SUGGESTED)],
-                    value=SUGGESTED,
-                    label="Colour by",
-                    # The address may name a column before the corpus is open.
-                    allow_custom_value=True,
-                    elem_id="map-colour",
-                )
-                self.query = gr.Textbox(
-                    "Somebody is cooking.", label="Query", visible="hidden", elem_id="map-query", max_lines=3
-                )
-                self.panel.build_controls()
-                with gr.Accordion("Map: 2-D or 3-D, keywords, UMAP", open=False, elem_id="map-settings"):
-                    self.dimensions = gr.Radio(
-                        ["2-D", "3-D"], value="2-D", label="Dimensions", elem_id="map-dimensions"
-                    )
-                    self.names = gr.Checkbox(True, label="Write keywords onto the map", elem_id="map-names")
-                    hint = "Few: local detail; many: global structure"
-                    self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
-                    self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
-                    self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
-                with gr.Accordion("Compare with another model", open=False, elem_id="map-compare"):
-                    hint = "The first map (before) is of the model above"
-                    none = [("none", NO_MODEL)]
-                    self.second = open_dropdown("Second model (after)", none, hint, elem_id="map-second")
-                    poolings = [("same as the model", ""), *POOLINGS]
-                    self.pooling = gr.Radio(poolings, value="", label="Pooling", elem_id="map-pooling")
-                    self.layout = gr.Radio(
-                        [BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Show the maps", elem_id="map-how"
-                    )
-                self.pairs = gr.Checkbox(
-                    label="Draw the pairs as lines", visible=False, elem_id="map-pairs", container=True
-                )
-                stop = gr.Button("Stop", size="sm", visible=False, elem_id="map-stop")
-            self.panel.build_panel()
-        shows = {"The map": [status, self.plot], "The nearest sentences": [self.nearest]}
-        report_button(services, *of_page("Map", shows, [self.second]), "map")
-        with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
-            self.atlas = AtlasExport(services, shared)
+                status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
+            # A lasso opens the first list, a click on a point the second one.
+            with (
+                gr.Column(scale=4, min_width=320, elem_id="map-side"),
+                gr.Tabs(selected=SEARCH, elem_id="map-lists") as lists,
+            ):
+                with gr.Tab("Selected", id=SELECTED):
+                    self.panel.build_panel(lists)
+                with gr.Tab("Nearest", id=NEAREST_TO_POINT):
+                    self.nearest = gr.HTML(HINT, elem_id="map-nearest")
+                with gr.Tab("Search", id=SEARCH):
+                    build_search(services, shared)
+        self.lists = lists
+        self.panel.build_table()
+        with gr.Row():
+            shows = {"The map": [status, self.plot], "The nearest sentences": [self.nearest]}
+            report_button(services, *of_page("Map", shows, [self.second]), "map")
+            with gr.Accordion("Settings of the map", open=False, elem_id="map-settings"):
+                self.names = gr.Checkbox(True, label="Write names onto the map", elem_id="map-names")
+                hint = "Few: local detail; many: global structure"
+                self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
+                self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
+                self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
+                poolings = [("same as the model", ""), *POOLINGS]
+                self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
+                self.layout = gr.Radio([BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Two maps", elem_id="map-how")
+            with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
+                self.atlas = AtlasExport(services, shared)
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
@@ -183,8 +214,9 @@ class _MapTab:
         def draw_at(events: Any) -> Any:
             return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
 
-        offered = [self.colour, self.query, self.pairs, self.second, self.nearest, *self.panel.outputs]
-        state = [self.open_corpus, self.panel.picked, self.colour]
+        emptied = [self.of_corpus, self.plot, self.task.status, self.nearest]
+        offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
+        state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
         for event in self.panel.wire(self.slider):
             recoloured = [self.colour, self.current]
@@ -201,29 +233,34 @@ class _MapTab:
         ]
         draw_at(edits)
         self.atlas.wire(self.neighbours, self.min_dist, self.seed)
-        self.slider.click(self.show_nearest, [self.open_corpus, self.second, self.pooling], self.nearest, **PRIVATE)
+        clicked = [self.open_corpus, self.second, self.pooling]
+        self.slider.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
+        self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
 
-    def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows, colour: str) -> Update:
+    def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
         """Offers the columns and pairs of a corpus that was just opened, and the models.
 
-        The same corpus under another model keeps its colour and its selection.
+        The same corpus under another model keeps its colour and its selection. Of another corpus nothing stays.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
         choices = self._colours(open_corpus)
         is_known = colour in [value for _, value in choices]
-        is_same = is_known and picked.corpus == open_corpus.corpus
-        is_in_address = is_known and not picked.corpus
+        is_same = is_known and before == open_corpus.corpus
+        is_in_address = is_known and not before
+        models = [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.recent())]
+        emptied: Update = {self.plot: hidden(), self.task.status: messages.waiting("Drawing the map …")}
+        forgotten: Update = {self.second: gr.Dropdown(models, value=NO_MODEL), self.panel.words: ""}
         return {
+            self.of_corpus: open_corpus.corpus,
+            **(emptied if before != open_corpus.corpus else {}),
+            **(forgotten if before and before != open_corpus.corpus else {self.second: gr.Dropdown(models)}),
             self.colour: gr.Dropdown(choices, value=colour if is_same or is_in_address else first_colour(corpus)),
             self.query: gr.skip()
             if is_same
             else gr.update(visible=True if is_in_address and colour == QUERY else "hidden"),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
-            self.second: gr.Dropdown(
-                [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.list())]
-            ),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
         }
@@ -276,7 +313,16 @@ class _MapTab:
             self.current: _version(open_corpus, clustering, controls),
         }
 
-    def show_nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> str:
+    def show_clicked(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> Any:
+        """Lists the sentences nearest to the point that was clicked."""
+        return self._nearest(open_corpus, second, pooling, int(event.row)), gr.Tabs(selected=NEAREST_TO_POINT)
+
+    def show_row(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.SelectData) -> Any:
+        """Lists the sentences nearest to a row of the table, which has its number first."""
+        row = int(event.row_value[0]) - 1
+        return self._nearest(open_corpus, second, pooling, row), gr.Tabs(selected=NEAREST_TO_POINT)
+
+    def _nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, row: int) -> str:
         if open_corpus is None:
             return HINT
         embeddings = self.services.embeddings
@@ -284,7 +330,7 @@ class _MapTab:
             embedded = [open_corpus.embed(embeddings)]
             if (second or "").strip():
                 embedded.append(embeddings.embed(open_corpus.corpus, second.strip(), pooling or None))
-            return nearest(embedded, int(event.row))
+            return nearest(embedded, row)
         except UserFacingError as error:
             return messages.error_message(error)
 

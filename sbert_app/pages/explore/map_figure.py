@@ -19,7 +19,7 @@ from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, 
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances
+from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances, moved_neighbours
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName
 
@@ -67,6 +67,8 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
     named = [topic_labels(layer) for layer in topics]
     if isinstance(colouring, Labels) and controls.colour in (CLUSTER, GROUPS, TOPIC):
         named[:1] = [colouring]
+    elif isinstance(colouring, Labels) and named:
+        named[:1] = [named_by(colouring, topics[1])]
     is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
@@ -94,6 +96,17 @@ def topic_labels(topics: Topics) -> Labels:
     """The topic of each point by its keywords; regions with equal keywords are one."""
     names = topics.names
     return make_labels("topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names))
+
+
+def named_by(colouring: Labels, topics: Topics) -> Labels:
+    """Regions by the values of a column: each value stands where most of its points are, if it prevails there."""
+    regions, labels = range(topics.labels.max() + 1), topics.labels
+    counts = np.stack([np.bincount(colouring.groups[labels == at], minlength=len(colouring.names)) for at in regions])
+    names = [""] * len(counts)
+    for group, region in enumerate(counts.argmax(axis=0).tolist()):
+        if 2 * counts[region, group] >= counts[region].sum() and not colouring.is_rest(group):
+            names[region] = colouring.names[group]
+    return Labels(colouring.title, names, labels.astype(np.int32))
 
 
 def compute_colouring(
@@ -147,7 +160,13 @@ def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, ob
     """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
     titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
     return render(
-        "explore/templates/map_status.html", result=result, titles=titles[:1].upper() + titles[1:], pairs=pairs, run=run
+        "explore/templates/map_status.html",
+        result=result,
+        titles=titles[:1].upper() + titles[1:],
+        moved=moved_neighbours(result),
+        pairs=pairs,
+        run=run,
+        shorten=shorten,
     )
 
 

@@ -8,8 +8,10 @@ work waits until its tab is opened or a button is pressed. Tabs know nothing of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any, NamedTuple
@@ -46,10 +48,9 @@ from training.names import DataName
 # The length of the list of a browser's corpora.
 MOST_LISTED = 20
 # (function that builds the tab, title, id)
-TABS = (
-    (map_tab.build, "Map", "map"),
-    (search.build, "Search", "search"),
-    (pairs.build, "Similar pairs", "pairs"),
+TABS: tuple[tuple[Callable[[Services, Shared], None], str, str], ...] = (
+    (partial(map_tab.build, build_search=search.build), "Map", "map"),
+    (pairs.build, "Pairs and duplicates", "pairs"),
     (clusters.build, "Clusters", "clusters"),
     (pairs.build_unusual, "Hubs and outliers", "unusual"),
 )
@@ -58,6 +59,7 @@ SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", D
 ENCODED = ("encoded by the model below", "")
 # Values that some corpora open with; like the values of the page itself they are left out of the address.
 PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
+DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
 PASTED = "pasted text.txt"
 
@@ -100,20 +102,20 @@ class _ExplorePage:
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
-        tagline = "See a corpus as a map, search it, and find its topics, near-duplicates and outliers."
-        gr.HTML(messages.heading("Explore", tagline))
-        status = gr.HTML(messages.waiting("Opening the corpus …"), elem_id="corpus-status")
-        self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
-        with self.fold, gr.Row():
-            with gr.Column(scale=6, min_width=320):
-                self._build_sources()
-            with gr.Column(scale=7, min_width=320):
-                with gr.Row():
-                    self.model, self.pooling = model_and_pooling(services, "corpus")
-                model_settings(services, self.model)
-                with gr.Row():
-                    start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
-                    stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
+        with gr.Row(elem_classes="explore-head"):
+            gr.HTML('<h1 class="title">Explore</h1>', min_width=90)
+            status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)
+            self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
+            with self.fold, gr.Row():
+                with gr.Column(scale=6, min_width=320):
+                    self._build_sources()
+                with gr.Column(scale=7, min_width=320):
+                    with gr.Row():
+                        self.model, self.pooling = model_and_pooling(services, "corpus")
+                    model_settings(services, self.model)
+                    with gr.Row():
+                        start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
+                        stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
 
@@ -156,6 +158,9 @@ class _ExplorePage:
         for event, work in ((restored.then, self.open), *((request, self.open_and_fold) for request in requests)):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
+            ended.then(None, None, None, js=DIM.format("false"), **EVERY)
+        # The tabs show the corpus before until another one is open.
+        gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
 
     def describe_file(self, path: str | None) -> Update:
         """Describes a file and offers its columns of vectors, or shows why it cannot be used."""
@@ -209,7 +214,8 @@ class _ExplorePage:
         elif choice.source == YOURS:
             corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
-            corpus = Corpus.from_data((choice.data or "").strip(), embeddings.home, embeddings.limits.sentences)
+            data = self.services.access.check_data((choice.data or "").strip())
+            corpus = Corpus.from_data(data, embeddings.home, embeddings.limits.sentences)
         else:
             corpus = embeddings.corpus(embeddings.example())
         key, encoder_name = embeddings.add(corpus), model

@@ -33,10 +33,12 @@ from sbert_app.services.corpus.search import (
 # The table shows so many pairs, the file all.
 MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
+# The list shows so many sentences of a group of duplicates.
+MOST_OF_GROUP = 5
 # The pairs of so many sentences are found without a press of the button.
 MAX_AUTOMATIC = 20_000
 # The tables show so many hubs and outliers.
-MAX_UNUSUAL = 200
+MAX_UNUSUAL, MOST_REMOTE = 200, 10
 PRESS_UNUSUAL = messages.lead("Press the button to compare each sentence with its nearest ones.")
 
 
@@ -61,7 +63,7 @@ class _PairsTab:
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
         self.table = gr.HTML(elem_id="pairs-table")
-        gr.HTML(messages.section("Duplicates, within this corpus or of another"))
+        gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
             label, hint = "Look for each sentence in", "One of your corpora, or a named data set such as stsb:train"
             self.against = open_dropdown(label, [THIS_CORPUS], hint, elem_id="repeats-against")
@@ -72,9 +74,7 @@ class _PairsTab:
         ids = ("repeats-go", "repeats-stop", "repeats-status")
         self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "", variant="secondary")
         with self.duplicates.buttons:
-            self.download_kept = gr.DownloadButton(
-                "Download CSV without duplicates", visible=False, elem_id="repeats-csv"
-            )
+            self.download_kept = gr.DownloadButton("Download without duplicates", visible=False, elem_id="repeats-csv")
             self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
         # The two corpora whose sentences were compared; a new threshold is applied to them at once.
         self.compared = gr.State(None)
@@ -136,7 +136,8 @@ class _PairsTab:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             duplicates = find_near_duplicates(embedded, float(threshold), reading)
             file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
-            status = near_duplicates(duplicates, embedded.corpus)
+            notes = Markup("").join(map(messages.note, embedded.warnings))
+            status = near_duplicates(duplicates, embedded.corpus) + notes
             return {self.duplicates.status: status, self.download_kept: visible(str(file))}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
@@ -160,7 +161,8 @@ class _PairsTab:
         if self.services.corpora.list([against]):
             corpus = self.services.corpora.read(against)
         else:
-            corpus = Corpus.from_data(against.strip(), embeddings.home, embeddings.limits.sentences)
+            data = self.services.access.check_data(against.strip())
+            corpus = Corpus.from_data(data, embeddings.home, embeddings.limits.sentences)
         encoding = watch.stage(f"Encoding {corpus.name}")
         return embeddings.embed(embeddings.add(corpus), open_corpus.model, watch=encoding)
 
@@ -172,7 +174,9 @@ def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
         f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
     ]
     if pairs.same_text:
-        parts.append(f"{format_count(pairs.same_text, 'sentence')} with an identical text left out")
+        parts.append(f"{format_count(pairs.same_text, 'exact duplicate')} left out")
+    if pairs.unknown:
+        parts.append(f"{format_count(pairs.unknown, 'sentence')} without a token that the model knows left out")
     return macro("explore/pairs_cards")(pairs=pairs, foot=" · ".join(parts))
 
 
@@ -195,7 +199,19 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     """The number of sentences that are near-duplicates of an earlier one."""
     repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
     points = np.union1d(repeated, duplicates.original[repeated]).tolist()
-    return macro("explore/near_duplicates")(duplicates, len(corpus), points)
+    groups: dict[int, list[int]] = {}
+    for row in repeated.tolist():
+        groups.setdefault(int(duplicates.original[row]), []).append(row)
+    listed = sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]
+    rows = [
+        (
+            shorten(corpus.sentences[first]),
+            [shorten(corpus.sentences[row]) for row in others[:MOST_OF_GROUP]],
+            len(others),
+        )
+        for first, others in listed
+    ]
+    return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
 
 
 def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
@@ -234,7 +250,10 @@ def build_unusual(services: Services, shared: Shared) -> None:
 
 def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     """The numbers of hubs and outliers, and the first of each."""
-    hubs, outliers = ([*rows[:MAX_UNUSUAL].tolist()] for rows in (unusual.hubs, unusual.outliers))
+    hubs = unusual.hubs[:MAX_UNUSUAL].tolist()
+    # Where none is unusually far, the most remote are listed all the same.
+    remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
+    outliers = remote[:MAX_UNUSUAL].tolist()
     return render(
         "explore/templates/unusual.html",
         k=unusual.k,

@@ -1,4 +1,4 @@
-"""The tab Search: the sentences nearest to a query, optionally re-ranked by a cross-encoder."""
+"""The list of search results beside the map: those nearest to a query, optionally re-ranked by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ FIRST_QUERY = "The bank did not change the interest rate."
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Builds the tab inside the open gr.Tab; a first query is answered when the example is opened."""
+    """Builds the list inside the open gr.Tab; a first query is answered when the example is opened."""
     open_corpus = shared.open_corpus
-    with gr.Row(elem_classes="explore-controls"):
+    with gr.Row(elem_classes="search-row"):
         query = gr.Textbox(
-            FIRST_QUERY, label="Query", info="A sentence, a question, a few words", elem_id="search-query", scale=4
+            FIRST_QUERY, label="Search by meaning", max_lines=3, container=False, elem_id="search-query", min_width=180
         )
-        k = gr.Slider(1, 100, 10, step=1, label="Results", elem_id="search-k", scale=2, min_width=180)
-        cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="search-cross")
-        start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=120)
+        start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=90)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
     results = gr.HTML(elem_id="search-hits")
+    with gr.Accordion("Number of results, cross-encoder", open=False, elem_id="search-settings"):
+        k = gr.Slider(1, 100, 10, step=1, label="Results", elem_id="search-k")
+        cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="search-cross")
     tab = MeasureTab(services, "search", status)
 
     def run(watch: Watch, open_corpus: OpenCorpus, query: str, k: int, cross_encoder: str | None) -> Update:

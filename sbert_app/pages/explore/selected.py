@@ -30,43 +30,39 @@ PAN, LASSO, BOX = "pan", "lasso", "select"
 DRAG_CHOICES = [("moves it", PAN), ("lasso", LASSO), ("box", BOX)]
 SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-drag', mode); return mode; }"
 NO_GROUP = ""
-# The table shows so many sentences, the file all.
-MAX_SHOWN = 1_000
+# The list and the table show so many sentences, the file all.
+MAX_LISTED, MAX_SHOWN = 50, 1_000
 HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows="{rows}"></i>'
 
 
 class SelectedPanel:
-    """The components and their event handlers: `build_controls` and `build_panel`, then `wire`."""
+    """The components and their event handlers: `build_drag`, `build_panel` and `build_table`, then `wire`."""
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
         self.services, self.open_corpus = services, open_corpus
         self.groups = group_store(services.settings.home)
         self.picked = gr.State(SelectedRows())
 
-    def build_controls(self) -> None:
-        """Builds the controls that select sentences: dragging on the map, words, groups."""
-        label, hint = "Dragging on the map", "Lasso and box select, in 2-D; Shift adds"
-        self.drag = gr.Radio(DRAG_CHOICES, value=PAN, label=label, info=hint, elem_id="map-drag")
+    def build_drag(self) -> None:
+        """Builds the choice of what dragging on the map does."""
+        self.drag = gr.Radio(
+            DRAG_CHOICES, value=PAN, label="Dragging", min_width=220, container=False, elem_id="map-drag"
+        )
+
+    def build_panel(self, lists: gr.Tabs) -> None:
+        """Builds the list in one of the tabs of ``lists``, which a selection opens."""
+        self.lists = lists
         self.words = gr.Textbox(
-            label="Select sentences that contain", placeholder="words, then Enter", max_lines=1, elem_id="map-words"
+            label="Select sentences that contain",
+            placeholder="words, then Enter; or draw a lasso on the map",
+            max_lines=1,
+            elem_id="map-words",
         )
         self.group = gr.Dropdown(
             [("none", NO_GROUP)], value=NO_GROUP, label="Select a group", visible=False, elem_id="map-group"
         )
-
-    def build_panel(self) -> None:
-        with gr.Column(scale=5, min_width=320, visible=False, elem_id="selected") as self.column:
+        with gr.Column(visible=False, elem_id="selected") as self.column:
             self.summary = gr.HTML(elem_id="selected-summary")
-            self.table = gr.Dataframe(
-                headers=["row", "cosine", "sentence"],
-                column_widths=["54px", "98px", "178px", "120px"],
-                interactive=False,
-                wrap=True,
-                max_height=380,
-                show_label=False,
-                buttons=[],
-                elem_id="selected-table",
-            )
             with gr.Row(elem_classes="actions"):
                 self.download = gr.DownloadButton("Download CSV", size="sm", elem_id="selected-csv")
                 self.clear = gr.Button("Clear selection", size="sm", elem_id="selected-clear")
@@ -84,10 +80,24 @@ class SelectedPanel:
             self.note = gr.HTML(elem_id="group-note")
         self.rows = gr.HTML(visible="hidden", elem_id="selected-rows")
 
+    def build_table(self) -> None:
+        """Builds the table of the selected sentences with all columns of the corpus; a row lists its nearest ones."""
+        self.table = gr.Dataframe(
+            headers=["row", "cosine", "sentence"],
+            interactive=False,
+            wrap=True,
+            max_height=380,
+            show_label=False,
+            show_search="filter",
+            buttons=[],
+            visible=False,
+            elem_id="selected-table",
+        )
+
     @property
     def outputs(self) -> list[Any]:
         parts = [self.picked, self.column, self.summary, self.table, self.download, self.links, self.rows, self.note]
-        return [*parts, self.group, self.delete, self.name, self.colour]
+        return [*parts, self.group, self.delete, self.name, self.colour, self.lists]
 
     def wire(self, plot: Any) -> tuple[Any, Any]:
         """Connects the components; the select event of ``plot`` has the rows of a lasso or a box.
@@ -167,7 +177,7 @@ class SelectedPanel:
         subset = None if embedded is None else describe_subset(embedded, rows)
         if open_corpus is None or embedded is None or subset is None or not len(subset):
             nothing = HIDDEN_ROWS.format(corpus=open_corpus.corpus if open_corpus else "", rows="")
-            hidden = {self.column: gr.update(visible=False), self.rows: nothing}
+            hidden = {self.column: gr.update(visible=False), self.table: gr.update(visible=False), self.rows: nothing}
             return {**common, **hidden, self.picked: SelectedRows()}
         sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
         token = self.services.shared_sentences.put(sentences)
@@ -176,8 +186,11 @@ class SelectedPanel:
             **common,
             self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),
             self.column: gr.update(visible=True),
-            self.summary: macro("explore/selected_summary")(subset, group, MAX_SHOWN),
-            self.table: selected_table(subset, embedded.corpus),
+            self.summary: macro("explore/selected_summary")(
+                subset, group, [*zip(subset.cosines.tolist(), map(shorten, sentences), strict=True)][:MAX_LISTED]
+            ),
+            self.table: gr.update(value=selected_table(subset, embedded.corpus), visible=True),
+            self.lists: gr.Tabs(selected="selected"),
             self.download: str(save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))),
             self.links: selected_links(sentences, token),
             self.rows: HIDDEN_ROWS.format(corpus=open_corpus.corpus, rows=",".join(map(str, subset.rows.tolist()))),

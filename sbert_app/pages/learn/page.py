@@ -78,7 +78,7 @@ class _LearnPage:
         self.reported = [*parts, *(field for view in self.views for field in view.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
-            copy = gr.Button("Copy a link to this lesson", elem_id="copy-lesson")
+            copy = gr.Button("Copy a link to this lesson", size="sm", elem_id="copy-lesson")
             report_button(self.services, self.report, [self.current, *self.reported], "lesson")
             self.following = gr.Button("Next →", variant="primary", elem_id="next")
         copy.click(None, None, None, js=COPY_LINK)
@@ -96,12 +96,12 @@ class _LearnPage:
             with gr.Row():
                 with gr.Column(scale=5, min_width=320):
                     gr.HTML(_text(lesson))
+                    gr.HTML(macro("learn/question")(lesson))
                 with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                     demo = lesson.build()
                     reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
                     result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
-            gr.HTML(macro("learn/question")(lesson))
             link = gr.HTML(_page_link(lesson), elem_id=f"page-link-{number}")
         return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
 

@@ -6,17 +6,14 @@ A path of the server that somebody types is never read: the app may be open to o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import gradio as gr
 
-from sbert_app.pages.components.address import value_of
 from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
 from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
@@ -41,9 +38,10 @@ from training.data.tables.table import SUFFIXES
 from training.errors import InputError, UserFacingError
 from training.names import DataName
 from training.objectives import OBJECTIVES
+from training.objectives.base import HELD_OUT
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA, DEV_DATA = data_choices("train"), data_choices("dev")
+TRAIN_DATA, DEV_DATA = data_choices("train"), [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -61,8 +59,8 @@ NEGATIVES = ("mine_negatives", "negative_margin")
 SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)
 MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
-# The columns of "More options".
-COLUMNS = 3
+# Those of some objectives alone.
+OWN_FIELDS = [name for name in MORE if any(name in objective.own_fields() for objective in OBJECTIVES.values())]
 KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
 # The objective for each kind of data.
 OBJECTIVE_FOR = {
@@ -106,9 +104,10 @@ def build(services: Services) -> Fields:
             fields["negatives_stop"] = gr.Button("Stop", size="sm", visible=False, elem_id="stop-negatives")
         fields["negatives_shown"] = gr.HTML(elem_id="mined-negatives")
     fields["name"] = component(start, "name", elem_id="run-name")
-    with _fold("more") as fields["more"]:
-        for first in range(0, len(MORE), COLUMNS):
-            fields |= _row(start, MORE[first : first + COLUMNS], min_width=110)
+    # The style sheet puts them into two columns.
+    with _fold("more") as fields["more"], gr.Row(elem_classes="two-columns"):
+        own = objective.own_fields()
+        fields |= {name: component(start, name, visible=name not in OWN_FIELDS or name in own) for name in MORE}
     for name, title in fold_titles(start).items():
         fields[name].label = title
     return fields
@@ -126,23 +125,6 @@ def changed_fields(values: Fields, filled: Fields) -> Fields:
     """The fields whose values differ from those of the preset, except the name of the run."""
     comparable = {name: value for name, value in values.items() if name in filled and name != "name"}
     return {name: value for name, value in comparable.items() if (value or None) != (filled[name] or None)}
-
-
-def to_address(changed: Fields) -> str:
-    """The changed fields in the form of the address, without uploads."""
-    named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
-    return quote(json.dumps(named, separators=(",", ":"))) if named else ""
-
-
-def from_address(text: str, fields: Fields) -> dict[str, Any]:
-    """The updates of the changed fields in an address, without invalid ones."""
-    with suppress(ValueError, AttributeError):
-        changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
-        lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
-        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
-        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
-        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
-    return {}
 
 
 def component(start: RunConfig, name: str, **options: Any) -> Any:
@@ -181,7 +163,9 @@ def _fold(name: str) -> gr.Accordion:
 def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
     """Builds the picker of a data set, and an upload in its place."""
     with gr.Row(equal_height=True):
-        data = component(start, name, scale=4, elem_id=f"{short}-data")
+        # The command line also joins sets, and gives each its objective.
+        info = {"info": "A built-in set, hf:<org>/<name>, or your own file"} if name == "train_data" else {}
+        data = component(start, name, scale=4, elem_id=f"{short}-data", **info)
         upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
@@ -192,7 +176,7 @@ def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
         return {name: component(start, name, min_width=min_width) for name in names}
 
 
-OF_OBJECTIVE = ("objective", "concatenation", "pooling", "teacher", "negatives_group", "batch_size")
+OF_OBJECTIVE = ("objective", "concatenation", "pooling", "teacher", "negatives_group", "batch_size", *OWN_FIELDS)
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
@@ -205,6 +189,7 @@ def objective_updates(name: str) -> tuple[Any, ...]:
         gr.update(visible=objective.needs_teacher()),
         gr.update(visible=objective.can_mine_negatives),
         gr.update(info=f"{objective.rows.noun} per step"),
+        *(gr.update(visible=field in objective.own_fields()) for field in OWN_FIELDS),
     )
 
 
@@ -242,7 +227,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     return access.check_run(RunConfig(**settings))
 
 
-def base_choices(runs: list[Run]) -> list[tuple[str, str]]:
+def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
     """The built-in models, networks over word vectors, then every run with a model."""
     built_in = [(name, name) for name in MODELS]
     word_encoders = [(f"{name} ({label})", name) for name, label in WORD_ENCODER_LABELS.items()]
@@ -355,22 +340,35 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     ``planned`` shows errors; ``estimate_after(event)`` estimates the run again.
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
+    # An objective that a person has chosen stays when the columns of a file change.
+    by_hand = gr.State(False)
+    fields["objective"].input(lambda: True, None, by_hand, **EVERY)
 
-    def keep_train(file: str) -> Update:
-        update = train.keep(file)
+    def with_objective(update: Update) -> Update:
+        """Adds the objective that fits the file."""
         try:
             kind = load_data(update[train.data]["value"]).kind
         except UserFacingError as error:
             return {**update, planned: error_message(error)}
         return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
+    def keep_train(file: str, dev_data: str | None) -> Update:
+        # What judges general English says little of one's own field.
+        held_out = {dev.data: HELD_OUT} if dev_data == SETTINGS["eval_data"].default else {}
+        return {**with_objective(train.keep(file)), **held_out, by_hand: False}
+
+    def name_train_columns(is_by_hand: bool, *values: Any) -> Update:
+        update = train.name_columns(*values)
+        return update if is_by_hand else with_objective(update)
+
     def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
         """Hides the pickers of the upload when a named data set is selected."""
         is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
         return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
 
-    outputs = [*train.outputs, fields["objective"], planned]
-    estimate_after(train.button.upload(keep_train, train.button, outputs, **UNQUEUED).success(None, None, None))
+    outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
+    inputs = [train.button, dev.data]
+    estimate_after(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success(None, None, None))
     estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
     for upload in (train, dev):
         read = [upload.original, upload.encoding]
@@ -378,17 +376,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
             outputs = [part for part in upload.outputs if part is not picker]
             estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
         for column in upload.columns.columns:
-            estimate_after(column.input(upload.name_columns, [*read, *upload.columns.inputs], upload.data, **EVERY))
+            name_columns: Callable[..., Update] = upload.name_columns
+            inputs, outputs = [*read, *upload.columns.inputs], [upload.data]
+            if upload is train:
+                name_columns, inputs = name_train_columns, [by_hand, *inputs]
+                outputs += [fields["objective"], planned]
+            estimate_after(column.input(name_columns, inputs, outputs, **EVERY))
         upload.data.input(hide_unless_upload, upload.data, [upload.read, upload.encoding, upload.columns.row], **EVERY)
-
-
-def sent_sentences(services: Services, token: str) -> dict[str, Any]:
-    """The updates of fields, by name, that make sentences from another page the training data, for SimCSE.
-
-    InputError if the sentences are deleted meanwhile, or there is no room for them.
-    """
-    sent = services.shared_sentences.path(token)
-    services.check_kept_room(sent)
-    copy = keep_upload(sent, services.settings.home)
-    choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
-    return {"train_data": gr.update(choices=choices, value=str(copy)), "objective": OBJECTIVE_FOR[SENTENCES]}

@@ -22,6 +22,7 @@ from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
 from sbert_app.services.runs.record import Run, RunNotFound
+from sbert_app.services.runs.store import PAGE
 from training.catalogue import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
@@ -129,9 +130,9 @@ class RunPanel:
         deleted.then(None, None, None, js=FORGET_RUN)
         refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
 
-    def look(self, opened: str, overlaid: Sequence[str], pattern: str = "") -> dict[Any, Output]:
+    def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
-        runs = self.store.list()
+        runs = self.store.list() if (pattern or "").strip() else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened)
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
@@ -169,12 +170,12 @@ class RunPanel:
             **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
         }
 
-    def _listed(self, runs: Sequence[Run], pattern: str) -> list[Run]:
+    def _listed(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
         """The runs that match the filter."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
-    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str) -> Output:
+    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
         listed, opened_id, stopping = (
             self._listed(runs, pattern),
@@ -182,22 +183,23 @@ class RunPanel:
             [*map(state_label, runs)],
         )
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems = "".join(map(error_message, self.store.damaged()))
+        problems, count = "".join(map(error_message, self.store.damaged())), self.store.count()
 
         def draw() -> str:
-            return problems + run_list(listed, opened_id, colours, folded, len(runs) - len(listed))
+            return problems + run_list(listed, opened_id, colours, folded, count - len(listed))
 
-        return Output((listed, len(runs), opened_id, colours, folded, stopping, problems), draw)
+        return Output((listed, count, opened_id, colours, folded, stopping, problems), draw)
 
-    def _deletable(self, pattern: str) -> list[Run]:
+    def _deletable(self, pattern: str | None) -> list[Run]:
         """The listed runs that are not at work."""
         return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
 
-    def _ask_to_delete_listed(self, pattern: str) -> tuple[str, Any]:
+    def _ask_to_delete_listed(self, pattern: str | None) -> tuple[str, Any]:
         runs = self._deletable(pattern)
         if not runs:
             return note("No run is listed that could be deleted."), gr.update(visible=True)
-        what = "all runs" if not pattern.strip() else f"the runs that match “{pattern.strip()}”"
+        words = (pattern or "").strip()
+        what = f"the runs that match “{words}”" if words else "all runs"
         question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
         return note(question), gr.update(visible=True)
 

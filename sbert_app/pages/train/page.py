@@ -6,27 +6,30 @@ folders of the runs (`services.runs`): every tab shows every run live, and neith
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import gradio as gr
 
+from sbert_app.pages.components.address import value_of
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
 from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
-from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.train import form, live
-from sbert_app.pages.train.form import sent_sentences, to_config
+from sbert_app.pages.train.form import OBJECTIVE_FOR, TRAIN_DATA, connect_uploads, to_config
 from sbert_app.pages.train.runs import negatives, plan
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
-from sbert_app.services.models.cache import distill_to_home
+from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.record import PRESETS, two_stage_base
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import SENTENCES
 from training.errors import UserFacingError
 from training.trainer.config import SETTINGS
 from training.trainer.own import check_queueable
@@ -35,11 +38,6 @@ from training.trainer.own import check_queueable
 NO_PRESET: tuple[str, form.Fields] = ("", {})
 # The text fields with numbers.
 TYPED = ("learning_rate", "matryoshka_dims", "seed")
-DIMENSIONS = [64, 128, 256, 384]
-DISTILLED = (
-    "A static model is a table of token vectors: each token goes through the model once, principal components reduce "
-    "the dimensions, and frequent tokens get less weight. A sentence vector is the mean of its tokens."
-)
 SENT = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
 TAGLINE = "Choose a preset or your own settings, press Start, and watch Spearman’s ρ rise, or the space collapse."
 KEEP_PRESET = """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
@@ -68,12 +66,11 @@ def build(services: Services) -> None:
                 fields = form.build(services)
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.RunPanel(services)
-    _build_distillation(services)
     refresh_on = panel.wire()
     runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
-    runs.estimate_on([panel.running.change], measures=False)
+    runs.estimate_on([panel.running.change])
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers, **UNQUEUED)
@@ -113,7 +110,7 @@ def _connect_form(
         query = request.query_params
         try:
             if token := query.get("sentences"):
-                sent = sent_sentences(services, token)
+                sent = _sent_sentences(services, token)
                 return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
             if like := query.get("settings"):
                 run = services.jobs.store.get(like)
@@ -122,7 +119,7 @@ def _connect_form(
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening, changed = next(iter(PRESETS)), form.from_address(query.get("changed", ""), config_fields)
+        opening, changed = next(iter(PRESETS)), from_address(query.get("changed", ""), config_fields)
         if (key := query.get("preset", opening if changed else "")) in PRESETS:
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
@@ -144,11 +141,11 @@ def _connect_form(
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
     runs.estimate_on(edited)
-    form.connect_uploads(fields, planned, runs.estimate_after)
+    connect_uploads(fields, planned, runs.estimate_after)
     opened = on_open(
-        lambda: gr.update(choices=form.base_choices(services.jobs.store.list())), fields["base"], **UNQUEUED
+        lambda: gr.update(choices=form.base_choices(services.jobs.store.recent())), fields["base"], **UNQUEUED
     )
-    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED), measures=False)
+    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
     return runs
 
 
@@ -156,7 +153,7 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
     """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
     values = PRESETS[key].fields()
     if key == "two-stage":
-        values["base"] = two_stage_base(services.jobs.store.list())
+        values["base"] = two_stage_base(services.jobs.store.recent())
     updates = dict(zip(names, form.updates(values, names), strict=True))
     filled = [updates[name] | (changed or {}).get(name, {}) for name in names]
     return [key, (key, form.shown_values(values)), _lesson(key), *filled]
@@ -180,7 +177,7 @@ def _start(services: Services, names: list[str], visitor: str, *values: Any) -> 
 
 def _lesson(key: str, changed: form.Fields | None = None) -> str:
     labels = [SETTINGS[name].label for name in changed or ()]
-    return macro("train/lesson")(PRESETS[key], labels, form.to_address(changed or {}))
+    return macro("train/lesson")(PRESETS[key], labels, to_address(changed or {}))
 
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
@@ -206,33 +203,30 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
     tab.wire(preview, [fields[name] for name in names], {})
 
 
-def _build_distillation(services: Services) -> None:
-    """Builds the fold that distils an encoder into a static model."""
-    with gr.Accordion("Distil into a static model", open=False, elem_id="distil"):
-        gr.HTML(note(DISTILLED))
-        with gr.Row():
-            model = model_picker(services, info=HINT, elem_id="distil-model")
-            dimension = gr.Dropdown(
-                DIMENSIONS, value=256, label="Dimensions", info="At most the model's", min_width=160
-            )
-            data = gr.Textbox(
-                "", label="Data set", info="To count tokens in; empty: Zipf's law", placeholder="stsb:train"
-            )
-        ids, stopped = ("distil-start", "distil-stop", "distil-status"), "stopped: no model was made."
-        tab = MeasureTab.build(services, "distil", "Distil", ids, "", stopped=stopped)
+def to_address(changed: form.Fields) -> str:
+    """The changed fields in the form of the address, without uploads."""
+    named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
+    return quote(json.dumps(named, separators=(",", ":"))) if named else ""
 
-    def distil(watch: Watch, name: str, size: int, data_name: str) -> Update:
-        teacher, counted = (name or DEFAULT_MODEL).strip(), data_name.strip()
-        services.models.download([teacher], watch)
-        if counted:
-            services.access.check_data(counted)
-        distilling = watch.stage(f"Distilling {teacher}")
-        distilled = distill_to_home(services.models, teacher, int(size), counted, distilling)
-        return {
-            tab.status: note(
-                f"{distilled.model}: {distilled.tokens:,} tokens of {distilled.dimension} dimensions, "
-                f"{distilled.megabytes} MB, in {distilled.seconds:.0f} s. It can be chosen by this name on every page."
-            )
-        }
 
-    tab.wire(distil, [model, dimension, data], {})
+def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
+    """The updates of the changed fields in an address, without invalid ones."""
+    with suppress(ValueError, AttributeError, RecursionError):
+        changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
+        lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
+        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
+        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
+        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
+    return {}
+
+
+def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
+    """The updates of fields, by name, that make sentences from another page the training data, for SimCSE.
+
+    InputError if the sentences are deleted meanwhile, or there is no room for them.
+    """
+    sent = services.shared_sentences.path(token)
+    services.check_kept_room(sent)
+    copy = keep_upload(sent, services.settings.home)
+    choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
+    return {"train_data": gr.update(choices=choices, value=str(copy)), "objective": OBJECTIVE_FOR[SENTENCES]}

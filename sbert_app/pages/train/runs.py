@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -28,12 +28,14 @@ from training.errors import without_folders
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
 from training.objectives.base import is_own
-from training.pooling import pooling_label
+from training.pooling import PAPER_POOLINGS, pooling_label
 from training.trainer.config import SETTINGS, RunConfig, default_learning_rate
 from training.trainer.run_metrics import RUN_METRICS
 
 # From this mean cosine of random pairs on, unrelated sentences look related.
 NARROW_FROM = 0.3
+# A worker begins a run that is next in so many seconds.
+MOST_WAITED = 60.0
 ADVICE = {
     State.FAILED: "The log below has the details.",
     State.INTERRUPTED: "Resume continues from its last checkpoint.",
@@ -71,6 +73,9 @@ def status(run: Run, ahead: int) -> Markup:
     if progress.collapsed:
         errors.append(f"{progress.collapsed}.")
     errors += [f"{warning}." for warning in progress.warnings]
+    compared = {"model": ModelName.of_run(run.id), "second": run.config.base}
+    if run.config.pooling in PAPER_POOLINGS:
+        compared["pooling"] = run.config.pooling
     return render(
         "train/templates/status.html",
         run=run,
@@ -80,7 +85,7 @@ def status(run: Run, ahead: int) -> Markup:
         errors=[error[:1].upper() + error[1:] for error in errors],
         tiles=_tiles(run),
         settings=settings(run),
-        compare_url=f"./?model={quote(str(ModelName.of_run(run.id)), safe='')}" if run.has_model else "",
+        compare_url=f"./?{urlencode(compared)}" if run.has_model else "",
         settings_url=f"train?run={quote(run.id)}&settings={quote(run.id)}",
     )
 
@@ -187,7 +192,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        return [f"{format_count(ahead, 'run')} ahead in the queue" if ahead else "next in the queue"]
+        waiting = ["next in the queue"]
+        if run.waited > MOST_WAITED:
+            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
+        return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:

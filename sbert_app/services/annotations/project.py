@@ -25,10 +25,10 @@ from typing import Annotated, Any, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from sbert_app.services.runs.record import slug
 from sbert_app.services.store.documents import DocumentStore, Timestamp, check_text, read_lines, write_document
 from training.atomic import replace_folder, write_bytes
 from training.errors import InputError
+from training.names import slug
 
 log = logging.getLogger("sbert_lab.annotations")
 

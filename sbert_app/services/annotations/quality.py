@@ -25,7 +25,7 @@ from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.dataset import sentence_groups
 from training.errors import InputError
-from training.evaluation.bootstrap import bootstrap_interval, bootstrap_replicates
+from training.evaluation.bootstrap import correlation, sentence_keys
 from training.evaluation.metrics import krippendorff_alpha, spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
@@ -83,7 +83,8 @@ class Quality:
 
     Attributes:
         random: on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`.
-        ceiling: ρ ×100 of each rater with the mean of the others, which is as good as a person is.
+        raters: ρ ×100 of each rater with the mean of the others, which is as good as a person is.
+        ceiling: ρ ×100 of a perfect model with the mean ratings, by their reliability; None for fewer than two raters.
     """
 
     model: str
@@ -91,7 +92,8 @@ class Quality:
     pairs: int
     random: Estimate | None
     random_pairs: int
-    ceiling: dict[str, float]
+    raters: dict[str, float]
+    ceiling: float | None
 
     @property
     def more_pairs(self) -> int:
@@ -136,7 +138,20 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
     return sorted(pairs, key=lambda pair: (-pair.difference, pair.pair))
 
 
-def ceiling(project: Project) -> dict[str, float]:
+def ceiling(project: Project) -> float | None:
+    """ρ ×100 that a perfect model would have with the mean ratings: the root of their reliability.
+
+    The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k − 1) r) (Spearman and
+    Brown 1910). None where no two raters share ten pairs, or they do not agree.
+    """
+    raters = agreement(project)
+    between = [rho for rho, pairs in raters.between.values() if pairs >= FEWEST_JUDGED and not np.isnan(rho)]
+    r = float(np.mean(between)) if between else 0.0
+    k = sum(raters.judged.values()) / max(len(mean_ratings(project)), 1)
+    return 100 * float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else None
+
+
+def rater_correlations(project: Project) -> dict[str, float]:
     """Spearman ρ ×100 of each rater with the mean of the others, on the pairs that both have judged.
 
     Raters for whom it is undefined, or who share fewer than ten pairs with others, are left out.
@@ -173,15 +188,14 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     if np.ptp(gold) == 0:
         raise InputError("all judged pairs have the same score; there is no order to compare a model with")
     pairs = [project.pairs[i] for i in means]
-    scores = score_pairs(models, model, [(pair.first, pair.second) for pair in pairs])
+    texts = [(pair.first, pair.second) for pair in pairs]
+    scores, keys = score_pairs(models, model, texts), sentence_keys(list(zip(*texts, strict=True)))
     is_random = np.array([pair.reason == RANDOM for pair in pairs])
-    random = _estimate(scores[is_random], gold[is_random]) if is_random.sum() >= FEWEST_JUDGED else None
-    return Quality(model, _estimate(scores, gold), len(gold), random, int(is_random.sum()), ceiling(project))
-
-
-def _estimate(scores: np.ndarray, gold: np.ndarray) -> Estimate:
-    low, high, _ = bootstrap_interval(scores, gold)
-    return Estimate(100 * spearman(scores, gold), 100 * low, 100 * high)
+    random = None
+    if is_random.sum() >= FEWEST_JUDGED:
+        random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(100)
+    rho = correlation(scores, gold, keys=keys).estimate(100)
+    return Quality(model, rho, len(gold), random, int(is_random.sum()), rater_correlations(project), ceiling(project))
 
 
 @dataclass(frozen=True)
@@ -264,12 +278,9 @@ def compare(training: Training, models: ModelCache) -> BeforeAfter:
     gold = np.array([rating for *_, rating in training.held_out])
     names = (training.base, ModelName.of_run(training.run))
     scores = [score_pairs(models, name, pairs) for name in names]
-    before, after = (_estimate(values, gold) for values in scores)
-    difference = None
-    if not np.isnan(before.value + after.value):
-        replicates_before, replicates_after = (bootstrap_replicates(values, gold) for values in scores)
-        difference = Difference.of(after.value / 100, before.value / 100, replicates_after, replicates_before)
-    return BeforeAfter(before, after, difference, len(gold))
+    keys = sentence_keys(list(zip(*pairs, strict=True)))
+    before, after = (correlation(values, gold, keys=keys) for values in scores)
+    return BeforeAfter(before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold))
 
 
 def export_csv(project: Project, file: Path) -> Path:

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from sbert_app.settings import Settings
 from training.errors import InputError, UserFacingError, first_line
 
+LOCAL = "local"
 MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
 CONNECT_SECONDS = 5.0
 
@@ -55,6 +57,10 @@ class RayCluster:
         """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
         # No call starts a Ray by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+        if self.address == LOCAL:
+            # Ray listens on all addresses of the machine, and without a token whoever reaches it executes code.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
         try:
             import ray
         except ImportError as error:

@@ -18,6 +18,7 @@ Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,6 +41,8 @@ MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
+# The smallest cluster is one sentence of so many, or more if there would be more clusters than a reader takes in.
+FEWEST_IN_CLUSTER, SENTENCES_OF_SIZE, MOST_CLUSTERS = 5, 200, 40
 # The neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
 BLOCK = 1_024
@@ -53,13 +56,13 @@ class ClusterSettings:
     """The method and its parameters.
 
     Attributes:
-        min_cluster_size: the smallest cluster of HDBSCAN.
+        min_cluster_size: the smallest cluster of HDBSCAN; 0 follows the size of the corpus, for 40 clusters at most.
         min_cosine: hierarchical clustering joins no groups with a lower mean cosine, unless ``num_clusters`` is set.
         num_clusters: None is 20 for k-means.
     """
 
     method: str = HDBSCAN
-    min_cluster_size: int = 5
+    min_cluster_size: int = 0
     min_cosine: float = 0.3
     num_clusters: int | None = None
 
@@ -67,7 +70,7 @@ class ClusterSettings:
         """Raises InputError if a setting is invalid, or the corpus has too few distinct sentences."""
         if self.method not in METHODS:
             raise InputError(f"there is no clustering method {self.method!r}; choose {' or '.join(METHODS)}.")
-        if self.min_cluster_size < 2:
+        if self.min_cluster_size != 0 and self.min_cluster_size < 2:
             raise InputError(f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2.")
         if not -1 <= self.min_cosine <= 1:
             raise InputError(f"the cosine is {self.min_cosine}; it must be from −1 to 1.")
@@ -84,23 +87,29 @@ def cluster(
     home: Path,
     watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
+    keep_unknown: bool = False,
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
+    Sentences of which the model knows no token are noise, unless ``keep_unknown``.
     Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     task = _Task(embedded, settings, cache, home, watch)
     if settings.method != HDBSCAN or len(embedded) <= limits.clustered:
-        return by_size(METHODS[settings.method](task))
-    sample = sample_of(embedded, limits.map_points)
+        labels = METHODS[settings.method](task)
+    else:
+        sample = sample_of(embedded, limits.map_points)
 
-    def compute() -> np.ndarray:
-        labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
-        return join_nearest(embedded.vectors, sample.rows, labels, watch)
+        def compute() -> np.ndarray:
+            labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+            return join_nearest(embedded.vectors, sample.rows, labels, watch)
 
-    key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
-    return by_size(cache.get_or_compute(key, compute))
+        key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
+        labels = cache.get_or_compute(key, compute)
+    if not keep_unknown:
+        labels[embedded.unknown] = NOISE
+    return by_size(labels)
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
@@ -121,7 +130,8 @@ class _Task:
 
 
 def _cluster_hdbscan(task: _Task) -> np.ndarray:
-    embedded, size = task.embedded, task.settings.min_cluster_size
+    embedded, setting = task.embedded, task.settings.min_cluster_size
+    size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
         raise InputError(f"clusters of {size:,} sentences or more were requested, but there are only {available}.")
@@ -134,11 +144,16 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
         (points,) = project([embedded], map_settings, task.cache, task.home, mapping)
         task.watch.report(0, "Looking for dense groups")
         task.watch.check()
-        min_samples = min(MIN_SAMPLES, size, len(points))
-        hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=size, min_samples=min_samples, copy=True)
-        return hdbscan.fit_predict(points).astype(np.int64)
+        smallest = size
+        while True:
+            min_samples = min(MIN_SAMPLES, smallest, len(points))
+            hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=smallest, min_samples=min_samples, copy=True)
+            labels = hdbscan.fit_predict(points).astype(np.int64)
+            if setting or labels.max() < MOST_CLUSTERS:
+                return labels
+            smallest = math.ceil(1.5 * smallest)
 
-    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(size)]), compute)
+    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute)
 
 
 def _cluster_k_means(task: _Task) -> np.ndarray:

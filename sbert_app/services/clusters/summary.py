@@ -1,11 +1,11 @@
 """The contents of clusters, of selected sentences and of the regions of a map: keywords, and central sentences.
 
-Keywords are those of class-based TF-IDF (Grootendorst 2022), for every language with a script of words. All sentences
-of a cluster count as one document. The weight of a word is its frequency in that document (TF), times the logarithm of
-its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its frequency elsewhere
-(the class-based part). The product of the two logarithms should reach a threshold; a class in which no word does has
-its best ones instead. The function words of some languages are left out (`models.function_words`). Chinese and
-Japanese, written without spaces, are counted as character bigrams.
+Keywords are in the manner of class-based TF-IDF (Grootendorst 2022, whose weight is tf · ln(1 + A / f)), for every
+language with a script of words. All sentences of a cluster count as one document. The weight of a word is its
+frequency in that document (TF), times the logarithm of its rarity among all sentences (IDF), times the logarithm of the
+ratio of its frequency here to its frequency elsewhere (the class-based part). The product of the two logarithms should
+reach a threshold; a class in which no word does has its best ones instead. The function words of some languages are
+left out (`models.function_words`). Chinese and Japanese, written without spaces, are counted as character bigrams.
 
 A map is divided into regions by k-means, and the regions are joined to a third as many or fewer by Ward's method, so
 that the fine regions are nested in the coarse ones.

@@ -19,6 +19,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import other_language
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from training.errors import InputError
 from training.evaluation.attribution import (
     Attribution,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 
+THE_PAIR = "this pair"
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.
 MAX_CROSS_LINES = 30
@@ -54,6 +56,8 @@ class Side:
     Attributes:
         truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
         language: the language of the sentence, if the model was made for another one.
+        unknown: the words that the model does not know, such as emoji, which it all reads as one and the same token.
+        is_unknown: whether it knows none of the words, so that no score of the sentence says anything.
     """
 
     text: str
@@ -62,6 +66,8 @@ class Side:
     truncated: bool
     unread: int = 0
     language: str = ""
+    unknown: tuple[str, ...] = ()
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,10 @@ class Comparison:
         own_pooling: the pooling that the model was made with.
         prompts: the texts before each sentence.
         advice: a hint where the model was trained with prompts and none is used.
+        cross_is_blind: whether the cross-encoder knows no word of one of the sentences.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
+        warnings: sentences about text that the models do not know.
     """
 
     model: str
@@ -92,6 +100,7 @@ class Comparison:
     cross_encoder: str | None = None
     cross_score: float | None = None
     cross_ms: float | None = None
+    cross_is_blind: bool = False
     card: dict[str, Any] | None = None
     own_pooling: str = ""
     dimension: int = 0
@@ -99,11 +108,17 @@ class Comparison:
     advice: str = ""
     sent_to: str = ""
     weights: str = ""
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def lacks_words(self) -> bool:
         """Whether only `explain` can attribute the cosine to words."""
-        return self.attribution is None and not self.no_map
+        return self.attribution is None and not self.no_map and not self.is_blind
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the model knows no word of one of the sentences, so that the cosine says nothing."""
+        return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
         exact = self.attribution
@@ -122,6 +137,7 @@ class Comparison:
             "dimension": self.dimension,
             "prompts": list(self.prompts),
             "remark": self.advice,
+            "warnings": self.warnings,
             "milliseconds": {
                 "encoder": round(self.encoder_ms, 2),
                 "cross_encoder": None if self.cross_ms is None else round(self.cross_ms, 2),
@@ -147,16 +163,17 @@ def compare(
         encoded, by_pooling, sides, attribution, no_map = _read_tokens((encoder, other), a, b)
     else:
         encoded, by_pooling, sides, attribution, no_map = _read_whole((encoder, other), a, b)
+    check_finite(encoder, np.array([by_pooling[encoder.pooling]]), [THE_PAIR])
     cross_score, cross_ms = None, None
     if cross_encoder is not None:
         crossing = time.perf_counter()
-        cross_score = float(cross_encoder.predict([(a, b)])[0])
+        cross_score = float(check_finite(cross_encoder, cross_encoder.predict([(a, b)]), [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - crossing) * 1000
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
-        a=sides[0],
-        b=sides[1],
+        a=_with_unknown(sides[0], encoder),
+        b=_with_unknown(sides[1], other),
         cosine=by_pooling[encoder.pooling],
         by_pooling=by_pooling,
         encoder_ms=(encoded - started) * 1000,
@@ -168,10 +185,20 @@ def compare(
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
+        cross_is_blind=cross_encoder is not None and any(cross_encoder.is_unknown([a, b])),
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
         weights=weights_key(encoder),
+        warnings=unknown_warnings([encoder, cross_encoder], [a, b], ["sentence A", "sentence B"]),
     )
+
+
+def _with_unknown(side: Side, encoder: VectorModel) -> Side:
+    """The sentence with its words that the model does not know."""
+    words = [word.text for word in side.words if word.end > word.start]
+    unknown = dict.fromkeys(word for word, is_new in zip(words, encoder.is_unknown(words), strict=True) if is_new)
+    is_read = any(letter.isalnum() for word in words if word not in unknown for letter in word)
+    return replace(side, unknown=tuple(unknown), is_unknown=bool(unknown) and not is_read)
 
 
 # The time of the cosines, the cosines by pooling, both sentences as they were read, the exact map of their words, and
@@ -325,11 +352,11 @@ def compare_all(
         count = format_count(len(lines), "line with text", "lines with text")
         raise InputError(f"got {count}; paste 2 to {MAX_LINES} sentences, one per line")
     started = time.perf_counter()
-    vectors = encoder.encode(lines, should_stop=should_stop)
+    vectors = check_finite(encoder, encoder.encode(lines, should_stop=should_stop))
     encoded = time.perf_counter()
     cosine = vectors @ vectors.T
     multiplied = time.perf_counter()
-    notes, cross_scores, cross_seconds = [], None, None
+    notes, cross_scores, cross_seconds = unknown_warnings([encoder, cross_encoder], lines), None, None
     if cross_encoder is not None and len(lines) > MAX_CROSS_LINES:
         notes.append(
             f"The cross-encoder is run on up to {MAX_CROSS_LINES} lines; {len(lines)} lines would take "

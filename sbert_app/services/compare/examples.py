@@ -67,5 +67,5 @@ def error_of_model(score: float, gold: float | None, expected: tuple[float, floa
         return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}." if is_wrong else ""
     if expected is None or expected[0] <= round(score, 1) <= expected[1]:
         return ""
-    bound = f"at most {expected[1]:g}" if score > expected[1] else f"at least {expected[0]:g}"
-    return f"The model is wrong here: by the definitions of the scale this pair deserves {bound}."
+    bound = f"{expected[1]:g} at most" if score > expected[1] else f"{expected[0]:g} at least"
+    return f"The model is wrong here: on this scale such a pair should get {bound}."

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,10 +24,12 @@ from filelock import FileLock, Timeout
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.models.unknown import unknown_warning
 from sbert_app.services.store.cache import DiskCache, digest, remove_least_used
 from training.errors import InputError, unwritable
 from training.models.model import VectorModel
 from training.models.texts import first_positions
+from training.pooling import is_finite
 
 if TYPE_CHECKING:
     from training.search import QuantizedIndex, SearchIndex
@@ -52,6 +54,8 @@ class EmbeddedCorpus:
         vectors: unit float32 (N, D); a memory map for a large corpus.
         key: the same for the same sentences under the same weights and pooling.
         seconds: the time of encoding; 0 if the vectors came from the cache.
+        unknown: the positions of sentences of which the model knows no token, or for which it gives no numbers, whose
+            vectors are 0: int64, ascending.
     """
 
     corpus: Corpus
@@ -60,9 +64,20 @@ class EmbeddedCorpus:
     pooling: str
     key: str
     seconds: float
+    unknown: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.corpus)
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence about the unknown ones, if there are any."""
+        return [unknown_warning(self.model, self.unknown.tolist())] if len(self.unknown) else []
+
+    @property
+    def comparable(self) -> np.ndarray:
+        """The positions of the sentences that others can be similar to: int64, ascending."""
+        return np.delete(np.arange(len(self), dtype=np.int64), self.unknown)
 
     @cached_property
     def random_cosine(self) -> float:
@@ -100,11 +115,28 @@ def encode(
     if path is not None:
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
     elif vectors is None:
-        vectors = encoder.encode(corpus.sentences, True, watch.on_progress, watch.should_stop)
+        vectors = _finite(encoder.encode(corpus.sentences, True, watch.on_progress, watch.should_stop))
         if cache is not None:
             cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
-    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds)
+
+    def unknown() -> np.ndarray:
+        is_unknown = np.empty(len(corpus), dtype=bool)
+        for start in range(0, len(corpus), CHUNK):
+            watch.check()
+            part = slice(start, start + CHUNK)
+            is_unknown[part] = encoder.is_unknown(corpus.sentences[part])
+            is_unknown[part] |= ~np.asarray(vectors[part]).any(axis=1)
+        return np.flatnonzero(is_unknown)
+
+    rows = unknown() if cache is None else cache.get_or_compute(digest(["unknown", key]), unknown)
+    return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds, rows)
+
+
+def _finite(vectors: np.ndarray) -> np.ndarray:
+    """The vectors, 0 where the model gives no numbers: a search and clusters need some."""
+    vectors[~is_finite(vectors)] = 0
+    return vectors
 
 
 def embedding_key(corpus: Corpus, encoder: VectorModel) -> str:
@@ -163,8 +195,9 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
     corpus, vectors = embedded.corpus.select(rows.tolist()), np.array(embedded.vectors[rows])
+    unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0), rows)
+    return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows)
 
 
 # The vectors of a large corpus are a file of N · D float32, row by row, without a header. It is written as they are
@@ -256,7 +289,7 @@ def _complete(
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [text for text, is_first in zip(islice(texts, len(rows)), is_new, strict=True) if is_first]
-                vectors[is_new] = encoder.encode(new, should_stop=watch.should_stop)
+                vectors[is_new] = _finite(encoder.encode(new, should_stop=watch.should_stop))
                 if start:
                     written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
                     vectors[~is_new] = written[rows[~is_new]]

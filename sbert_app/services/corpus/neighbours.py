@@ -1,7 +1,7 @@
 """The nearest neighbours of every sentence of a corpus, and the sentences that stand out by them.
 
-Up to 20,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed),
-which finds 97 of 100 neighbours in a tenth of the time. Both are deterministic.
+Up to 50,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed),
+which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the time. Both are deterministic.
 
 A sentence is a hub if it is among the ten nearest of far more sentences than is usual (Radovanović et al. 2010): every
 search finds it. It is an outlier if even its own ten nearest are far from it.
@@ -21,7 +21,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
-MAX_EXACT = 20_000
+MAX_EXACT = 50_000
 PROBED_CELLS = 16
 ROWS = 4_096
 SEED = 1_234
@@ -62,7 +62,7 @@ def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[
 
 
 def neighbour_index(vectors: np.ndarray) -> Any:
-    """A FAISS index of float32 (N, D) by dot product: exact up to 20,000 vectors, above an inverted file."""
+    """A FAISS index of float32 (N, D) by dot product: exact up to 50,000 vectors, above an inverted file."""
     import faiss
 
     n, dimension = vectors.shape
@@ -101,11 +101,15 @@ class Unusual:
         return order[self.found_by[order] > most]
 
     @property
+    def remotest(self) -> np.ndarray:
+        """All rows, the remotest first."""
+        return np.argsort(self.closeness, kind="stable")
+
+    @property
     def outliers(self) -> np.ndarray:
         """Rows of the outliers, the remotest first."""
         low, high = np.quantile(self.closeness, (0.25, 0.75))
-        order = np.argsort(self.closeness, kind="stable")
-        return order[self.closeness[order] < low - FENCE * (high - low)]
+        return self.remotest[self.closeness[self.remotest] < low - FENCE * (high - low)]
 
 
 def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:

@@ -19,6 +19,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.files.writers import Column, save_table, with_file_columns
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 from training.models.model import VectorModel
@@ -50,7 +51,7 @@ class SearchResult:
     """The k sentences nearest to a query by cosine, and the k best ``candidates`` that the cross-encoder read.
 
     ``index_note`` is the measured recall of an index that is not exact; ``random_cosine`` is the mean cosine of two
-    sentences of the corpus.
+    sentences of the corpus; ``warnings`` are about text that the model does not know.
     """
 
     query: str
@@ -65,11 +66,12 @@ class SearchResult:
     cross_encoder: str | None = None
     index_note: str = ""
     random_cosine: float = 0.0
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def finds_nothing(self) -> bool:
         """Whether not even the nearest sentence is similar to the query."""
-        return self.by_cosine[0].cosine < max(UNLIKE, self.random_cosine + ABOVE_RANDOM)
+        return bool(self.by_cosine) and self.by_cosine[0].cosine < max(UNLIKE, self.random_cosine + ABOVE_RANDOM)
 
     @property
     def hits(self) -> list[Hit]:
@@ -86,6 +88,7 @@ class SearchResult:
             "candidates": self.candidates,
             "milliseconds": {"encode": self.encode_ms, "search": self.search_ms, "cross_encoder": self.cross_ms},
             "hits": [asdict(hit) for hit in self.hits],
+            "warnings": self.warnings,
         }
 
 
@@ -103,28 +106,33 @@ def search(
     encoder: VectorModel,
     k: int = 10,
     cross_encoder: CrossEncoder | None = None,
+    keep_unknown: bool = False,
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
-    A cross-encoder scores the 4k nearest against the query, and its k best are returned. Raises InputError if the query
-    is empty, or k is not between 1 and 100.
+    Without ``keep_unknown`` a sentence of which the model knows no token is near to nothing, and nothing is near to
+    such a query. A cross-encoder scores the 4k nearest against the query, and its k best are returned. Raises
+    InputError if the query is empty, or k is not between 1 and 100.
     """
     check_query(query, k)
     index = embedded.index
     started = time.perf_counter()
-    vector = encoder.encode([query])
+    vector = check_finite(encoder, encoder.encode([query]), ["the query"])
+    warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
     encoded = time.perf_counter()
-    count = min(k * CANDIDATES if cross_encoder else k, len(embedded))
-    cosines, rows = index.nearest(vector, count)
+    count, left_out = k * CANDIDATES if cross_encoder else k, embedded.unknown[: 0 if keep_unknown else None]
+    cosines, rows = index.nearest(vector, min(count + len(left_out), len(embedded)))
+    is_near = ~np.isin(rows[0], left_out) & (keep_unknown or not encoder.is_unknown([query])[0])
     seconds = time.perf_counter() - encoded
     nearest = [
         Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
-        for rank, (row, cosine) in enumerate(zip(rows[0], cosines[0], strict=True), start=1)
-    ]
+        for rank, (row, cosine) in enumerate(zip(rows[0, is_near], cosines[0, is_near], strict=True), start=1)
+    ][:count]
     encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
-    result = replace(result, index_note=getattr(index, "note", ""), random_cosine=embedded.random_cosine)
-    return result if cross_encoder is None else _rerank(result, nearest, k, cross_encoder)
+    note, warnings = getattr(index, "note", ""), [*warnings, *embedded.warnings]
+    result = replace(result, index_note=note, random_cosine=embedded.random_cosine, warnings=warnings)
+    return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
 def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: CrossEncoder) -> SearchResult:
@@ -155,13 +163,15 @@ WORD = re.compile(r"\w+")
 class SimilarPairs:
     """The most similar pairs of a corpus by rows and cosine, best first, and the sentences that were compared.
 
-    ``same_text`` counts those that were left out because the same text came before.
+    ``same_text`` counts those that were left out because the same text came before, ``unknown`` those of which the
+    model knows no token.
     """
 
     pairs: list[tuple[int, int, float]]
     compared: int
     same_text: int
     seconds: float
+    unknown: int = 0
 
     @property
     def combinations(self) -> int:
@@ -188,24 +198,34 @@ class NearDuplicates:
 def similar_pairs(
     embedded: EmbeddedCorpus, k: int, threshold: float = -1.0, hide_same: bool = True, watch: Watch = UNWATCHED
 ) -> SimilarPairs:
-    """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1."""
+    """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1.
+
+    Sentences of which the model knows no token are left out.
+    """
     # It imports torch, which takes seconds.
     from training.search import most_similar_pairs
 
     started = time.perf_counter()
-    rows = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
+    distinct = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
+    rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(vectors, k, threshold, watch.on_progress, watch.should_stop)
     pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
-    return SimilarPairs(pairs, len(rows), len(embedded) - len(rows), time.perf_counter() - started)
+    counts = len(embedded) - len(distinct), len(distinct) - len(rows)
+    return SimilarPairs(pairs, len(rows), counts[0], time.perf_counter() - started, counts[1])
 
 
 def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
-    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is no duplicate."""
+    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is no duplicate.
+
+    Those of which the model knows no token are no duplicates.
+    """
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
-    original = near_duplicates(embedded.vectors, threshold, watch.on_progress, watch.should_stop)
+    rows, original = embedded.comparable, np.arange(len(embedded))
+    vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
+    original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
     return NearDuplicates(original, threshold, time.perf_counter() - started)
 
 
@@ -225,7 +245,8 @@ class Nearest:
 def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
     """Find each sentence of a corpus in another one under the same model, or read the result from the cache.
 
-    Raises InputError if the vectors have different dimensions.
+    The cosine is −1 where the model knows no token of either sentence. Raises InputError if the vectors have different
+    dimensions.
     """
     if embedded.vectors.shape[1] != other.vectors.shape[1]:
         raise InputError(f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions.")
@@ -241,6 +262,7 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
         return nearest
 
     cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
+    cosines[embedded.unknown], cosines[np.isin(rows, other.unknown)] = -1, -1
     return Nearest(cosines, rows.astype(np.int64))
 
 

@@ -20,7 +20,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.results.results import Comparison, Ranking, rank
+from sbert_app.services.results.results import Ranking, rank
 from sbert_app.services.store.documents import read_document
 from training.catalogue import DEFAULT_CROSS_ENCODER, asset
 from training.errors import InputError
@@ -125,9 +125,16 @@ class PrecomputedTable:
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
-    """The table of an ablation that ships, if there is one."""
+    """The table of an ablation from the default base that ships, if there is one."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None
+
+
+def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
+    """The tables of an ablation that ship, by their base, "" where the base varies; those of other bases come first."""
+    tables = [read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))]
+    default = precomputed(name, folder)
+    return {table.settings.get("base", ""): table for table in [*tables, *filter(None, [default])]}
 
 
 LEVEL = 0.95
@@ -168,7 +175,8 @@ class Summary:
 class Paired:
     """A variant minus the default, over the seeds that both have, and the number of seeds in which it is better.
 
-    The two-sided p-value is None for one seed, or if all differences are equal.
+    The two-sided p-value is None for one seed, or if all differences are equal. That of a `VariantRow` is corrected for
+    the comparisons of all variants, as the ranking is.
     """
 
     difference: Summary
@@ -233,7 +241,7 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
     """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
     by_variant = {name: {seed: value for (v, seed), value in values.items() if v == name} for name in ablation.variants}
     default = by_variant[ablation.default]
-    return [
+    rows = [
         VariantRow(
             name,
             variant.label,
@@ -246,6 +254,12 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
         )
         for name, variant in ablation.variants.items()
     ]
+    p_values = rank_variants(rows).p_values
+    for at, row in enumerate(rows):
+        pair = next((pair for pair in p_values if {*pair} == {row.variant, ablation.default}), None)
+        if row.against is not None and pair is not None:
+            rows[at] = replace(row, against=replace(row.against, p=p_values[pair]))
+    return rows
 
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
@@ -253,10 +267,8 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
     means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
     values = {row.variant: row.values for row in rows}
 
-    def compare(a: str, b: str) -> Comparison | None:
+    def compare(a: str, b: str) -> tuple[float, float] | None:
         paired = Paired.of(values[a], values[b])
-        if paired is None or paired.p is None:
-            return None
-        return Comparison(1 - paired.p / 2 if paired.difference.mean > 0 else paired.p / 2, paired.p)
+        return None if paired is None or paired.p is None else (paired.difference.mean, paired.p)
 
     return rank(sorted(means, key=lambda name: -means[name]), compare)

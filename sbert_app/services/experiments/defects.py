@@ -94,6 +94,7 @@ def train_with(
     result = train(
         config,
         events.append,
+        folder=None,
         home=home,
         should_stop=should_stop,
         train_data=_read(load_data("stsb:train", home), defects),

@@ -34,9 +34,10 @@ from sbert_app.services.experiments.ablations import Ablation, Summary, VariantR
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.rate import TrainingRate
-from sbert_app.services.runs.record import Run, RunError, default_name, slug
+from sbert_app.services.runs.record import Run, RunError, default_name
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError
+from training.names import slug
 from training.trainer.config import RunConfig
 
 SWEEP: Final = "sweep"
@@ -291,7 +292,7 @@ class Experiments:
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
-        return self._create_missing(experiment, partial(self.jobs.start, visitor=visitor, grouped=True))
+        return self._create_missing(experiment, partial(self.jobs.resume, visitor=visitor, grouped=True))
 
     def create(self, record: ExperimentRecord) -> Experiment:
         """Create an experiment without runs, which `resume` queues and `run_here` executes."""
@@ -318,11 +319,11 @@ class Experiments:
                 # Another process may have resumed it.
                 with suppress(RunError):
                     self.jobs.resume(run.id)
-        return self._create_missing(experiment, self.jobs.start)
+        return self._create_missing(experiment, self.jobs.resume)
 
     def run_here(self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1) -> Experiment:
         """Call ``execute`` with the id of each unfinished run, in this thread or in several."""
-        experiment = self._create_missing(self.get(experiment_id), partial(self.store.create, queue=False))
+        experiment = self._create_missing(self.get(experiment_id))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
         with ThreadPoolExecutor(at_once) as threads:
             list((threads.map if at_once > 1 else map)(execute, unfinished))
@@ -337,8 +338,8 @@ class Experiments:
             self.store.delete(run.id)
         self._records.delete(experiment_id)
 
-    def _create_missing(self, experiment: Experiment, create: Callable[[RunConfig], Run]) -> Experiment:
-        """Create the missing runs. The record is written after each, so that none is created twice."""
+    def _create_missing(self, experiment: Experiment, queue: Callable[[str], Run] | None = None) -> Experiment:
+        """Create the missing runs. The record names each before it is queued, so that none is computed twice."""
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
@@ -346,11 +347,15 @@ class Experiments:
                 # Another process may have created it.
                 if self._run(runs[index]) is None:
                     config = self.check_config(RunConfig(**runs[index].config))
-                    runs[index] = runs[index].model_copy(update={"run": create(config).id})
+                    runs[index] = runs[index].model_copy(update={"run": self.store.create(config, queue=False).id})
                 return record.model_copy(update={"runs": tuple(runs)})
 
             if cell.run is None and cell.can_resume:
-                self._records.change(experiment.id, with_run)
+                run_id = self._records.change(experiment.id, with_run).runs[index].run
+                # Another process may have queued it.
+                with suppress(RunError):
+                    if queue is not None and run_id is not None:
+                        queue(run_id)
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:

@@ -16,12 +16,13 @@ import numpy as np
 
 from sbert_app.services.experiments.experiment import FOLDS, Experiment, ExperimentRecord, Experiments, PlannedRun
 from sbert_app.services.files.uploads import keep_pairs
+from sbert_app.services.results.grid import overlap_with
 from training.catalogue import SCORED
-from training.data.dataset import Dataset, sentence_groups
+from training.data.dataset import Dataset, sentence_folds
 from training.data.tables.columns import listed
 from training.data.tables.table import opened_file
 from training.errors import InputError
-from training.names import DataName
+from training.names import DataName, ModelName
 from training.trainer.config import RunConfig
 
 MAX_FOLDS = 20
@@ -67,19 +68,13 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
         raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
-    random, groups = np.random.default_rng(seed), sentence_groups(data.columns)
-    sizes = np.bincount(groups)
-    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
-    # Groups of equal size are in random order.
-    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
-        fold_of[group] = filled.argmin()
-        filled[fold_of[group]] += sizes[group]
-    if filled.min() < MIN_TEST_PAIRS:
+    folds = sentence_folds(data.columns, k, seed)
+    if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
         raise InputError(
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
-            f"{sizes.max():,} of its {len(data):,} pairs are connected. Choose fewer folds, or leave one topic out"
+            f"{sizes.max():,} of its {len(data):,} pairs are in one fold. Choose fewer folds, or leave one topic out"
         )
-    return [Fold(f"fold {i + 1}", np.flatnonzero(fold_of[groups] == i).tolist(), len(data)) for i in range(k)]
+    return [Fold(f"fold {i + 1}", np.flatnonzero(folds == i).tolist(), len(data)) for i in range(k)]
 
 
 def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
@@ -104,21 +99,26 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
 def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:
     """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    InputError as `split`, if a setting is out of range, and if too many runs wait, in all or of this visitor.
+    A fold is not tested on pairs that the base was trained on. InputError as `split`, if few others are left, if a
+    setting is out of range, and if too many runs wait, in all or of this visitor.
     """
     data, folds = split(path, k)
     # A wrong setting is reported before anything is written.
-    RunConfig(objective="regression", **changes)
+    base = RunConfig(objective="regression", **changes).base
+    overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)
+    unread = set(range(len(data)) if overlap is None else overlap.unread)
+    if any(len(unread.intersection(fold.test)) < MIN_TEST_PAIRS for fold in folds):
+        raise InputError(f"{base} was trained on these pairs: {overlap}; too few are left to judge it by")
     experiments.jobs.check_room(len(folds), visitor)
     stem = Path(data.name).stem
     planned = []
     for number, fold in enumerate(folds, start=1):
-        files = {}
-        for field, part, rows in (("train_data", "train", fold.training), ("eval_data", "test", fold.test)):
+        files, tested = {}, sorted(unread.intersection(fold.test))
+        for field, part, rows in (("train_data", "train", fold.training), ("eval_data", "test", tested)):
             part_of_data = data.select(rows)
             pairs = zip(*part_of_data.columns, part_of_data.scores or (), strict=True)
             files[field] = str(keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {fold.name}", **files, **changes}
-        planned.append(PlannedRun(label=fold.name, config=config, pairs=len(fold.test)))
+        planned.append(PlannedRun(label=fold.name, config=config, pairs=len(tested)))
     by = TOPIC if k is None else f"{k} folds"
     return experiments.start(ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor)

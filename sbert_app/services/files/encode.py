@@ -21,11 +21,15 @@ from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.models.model import VectorModel
 from training.models.texts import ReadReport
+from training.pooling import is_finite
 
 
 @dataclass(frozen=True)
 class EncodeSummary:
-    """An encoded file: its rows, those without text, and the sentences that were cut at the maximum of the model."""
+    """An encoded file: its rows, and how many of them have no text, were cut, or say nothing to the model.
+
+    ``unknown`` counts those of which the model knows no token, ``not_finite`` those for which it gives no numbers.
+    """
 
     input: str
     output: str
@@ -38,11 +42,18 @@ class EncodeSummary:
     truncated: int
     seconds: float
     sentences_per_second: float
+    unknown: int = 0
+    not_finite: int = 0
 
     @property
     def sentence(self) -> str:
         sentence = f"{self.rows:,} rows of {self.column} -> {self.output} ({self.rows:,} x {self.dimension}, float32)"
-        counts = {"without text": self.missing_text, "cut because they are long": self.truncated}
+        counts = {
+            "without text": self.missing_text,
+            "cut because they are long": self.truncated,
+            f"of which {self.model} knows no token": self.unknown,
+            "without a vector, as the model gives NaN or infinite numbers": self.not_finite,
+        }
         remarks = "".join(f"; {count:,} {what}" for what, count in counts.items() if count)
         return f"{sentence} in {self.seconds:,.1f} s, {self.sentences_per_second:,.0f} sentences/s{remarks}."
 
@@ -61,7 +72,7 @@ def encode_file(
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
     table breaks off, or the output cannot be written, which leaves nothing behind.
     """
-    report, missing = ReadReport(), 0
+    report, missing, unknown = ReadReport(), 0, 0
     waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:
@@ -85,7 +96,9 @@ def encode_file(
                 own = vectors[start : start + len(rows)]
                 sentences = [as_text(cell) for cell in rows.rows[column]]
                 absent = [row for row, text in enumerate(sentences) if text is None]
+                unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
                 own[absent] = np.nan
+                own[~is_finite(own)] = np.nan
                 if all_columns:
                     writers[0].write(rows, {name: own})
                 else:
@@ -105,6 +118,8 @@ def encode_file(
         truncated=report.truncated,
         seconds=round(report.seconds, 3),
         sentences_per_second=round(report.inputs / max(report.seconds, 1e-9), 1),
+        unknown=unknown,
+        not_finite=report.not_finite,
     )
 
 

@@ -64,6 +64,8 @@ class ScoreRequest:
     cross_encoder: str | None = None
     formats: tuple[str, ...] = (".csv", ".parquet")
     criteria: tuple[str, ...] = CRITERIA
+    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find out.
+    read_as: str = ""
 
     @property
     def path(self) -> Path:
@@ -116,6 +118,8 @@ class ScoreJobs:
         self._tasks, self._places = TaskRunner(), threading.Semaphore(AT_ONCE)
         self._of_visitors, self._starting = Quota(MOST_OF_ONE), threading.Lock()
         self._is_closing = False
+        # The id of the copy of the job that ships.
+        self._adopted = ""
 
     def close(self) -> None:
         """Stop all jobs as the process ends, and wait for them; they are interrupted, with no file half-written."""
@@ -139,10 +143,21 @@ class ScoreJobs:
         return job
 
     def adopt(self, scored: Path, source: Path) -> ScoreJob:
-        """Create a copy of a job that ships, the folder ``scored`` and its file. InputError if it cannot be copied."""
+        """The copy of a job that ships, the folder ``scored`` and its file, which all visitors read.
+
+        InputError if it cannot be copied.
+        """
+        with self._starting:
+            with suppress(InputError):
+                return self._record(self._adopted)
+            job = self._copy(scored, source)
+            self._adopted = job.id
+            return job
+
+    def _copy(self, scored: Path, source: Path) -> ScoreJob:
         job = self.open(source)
         try:
-            shutil.copytree(scored, job.folder, dirs_exist_ok=True)
+            shutil.copytree(scored, job.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("input"))
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
@@ -228,14 +243,18 @@ class ScoreJobs:
         InputError if there is no such job, it is not scored, or there is no room.
         """
         job = self.get(job_id)
-        scored = [Path(path) for path in (job.summary.outputs if job.summary else ()) if path.endswith(".parquet")]
-        if job.summary is None or not scored:
+        summary = job.summary
+        scored = [Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")]
+        if summary is None or not scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
+        if job_id == self._adopted:
+            # Others read it meanwhile, perhaps with another threshold.
+            job = self._copy(job.folder, job.path)
         names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
         csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
-        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), job.summary.added["cosine"]
-        return apply_threshold(scored[0], job.summary.columns, cosine, threshold, outputs, watch)
+        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), summary.added["cosine"]
+        return apply_threshold(scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold)
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)
@@ -297,7 +316,18 @@ class ScoreJobs:
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring, columns = watch.stage("Scoring"), request.columns
-            return score_file(request.source, outputs, encoder, cross_encoder, columns, scoring, request.criteria)
+            read_as, names_labels = request.read_as or None, ":" in request.read_as
+            return score_file(
+                request.source,
+                outputs,
+                encoder,
+                cross_encoder,
+                columns,
+                scoring,
+                request.criteria,
+                scale=None if names_labels else read_as,
+                labels=read_as if names_labels else None,
+            )
 
     def _save(self, job: ScoreJob) -> None:
         """Save a record, unless the job was deleted meanwhile, or ends with the process and is interrupted."""

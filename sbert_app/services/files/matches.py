@@ -19,7 +19,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers
-from training.data.gold import GoldColumn, matches_of
+from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
@@ -107,9 +107,11 @@ def apply_threshold(
     threshold: float,
     outputs: MatchOutputs,
     watch: Watch = UNWATCHED,
+    gold: GoldColumn | None = None,
 ) -> MatchSummary:
     """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
 
+    ``gold`` is the reading of its gold column, by which false matches are counted; None to find out.
     InputError if an output cannot be written.
     """
     sentences = (columns.sentence1, columns.sentence2)
@@ -117,7 +119,7 @@ def apply_threshold(
     column = free_name("match", table.columns)
     matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
     with discarded_on_error(matched):
-        judged = _Judged(table, columns)
+        judged = _Judged(columns, gold or GoldColumn.in_table(table, columns))
         keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
         for writer in matched:
             writer.finish()
@@ -141,8 +143,8 @@ def apply_threshold(
 class _Judged:
     """The matching rows that have a gold score or a label, and those of them that are no matches by it."""
 
-    def __init__(self, table: OpenedTable, columns: PairColumns) -> None:
-        self._columns, self._gold = columns, GoldColumn.of(table.preview(50), columns)
+    def __init__(self, columns: PairColumns, gold: GoldColumn | None) -> None:
+        self._columns, self._gold = columns, gold
         self._values: list[np.ndarray] = []
         self._matching: list[np.ndarray] = []
         self._texts: list[tuple[int, str, str]] = []
@@ -160,7 +162,7 @@ class _Judged:
         """The number and the first of the false matches, as fields of a `MatchSummary`; {} without a gold column."""
         values = np.concatenate(self._values or [np.empty(0)])
         has_gold = ~np.isnan(values)
-        gold_matches = matches_of(values[has_gold], self._gold.kind) if self._gold else None
+        gold_matches = self._gold.matches(values[has_gold]) if self._gold else None
         if gold_matches is None:
             return {}
         wrong = np.zeros(len(values), dtype=bool)

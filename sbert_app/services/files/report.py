@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_duration, json_values
-from training.data.gold import NUMBER, matches_of
+from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns
-from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval
+from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval, sentence_keys
 from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
@@ -29,7 +29,9 @@ BINS = 80
 SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
 # The rows that a threshold is measured on; more make it slower and no surer.
 DECIDED = 50_000
-ROW, COSINE, GOLD, CROSS, PLACE = range(5)
+ROW, COSINE, GOLD, CROSS, PLACE, FIRST, SECOND = range(7)
+# Numbers below are exact in float64.
+HASH_BITS = (1 << 53) - 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class ReportBuilder:
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
         # The system gives memory to the rows that are used.
-        self._sample = np.empty((capacity, 5))
+        self._sample = np.empty((capacity, 7))
         self._count = 0
         self._random = np.random.default_rng(seed)
         self._texts = tempfile.TemporaryFile("w+b", dir=folder)  # noqa: SIM115 - closed by __exit__
@@ -120,11 +122,14 @@ class ReportBuilder:
         rows, places = useful[is_inside], places[is_inside]
         if not len(rows):
             return
-        block = np.stack([first_row + rows, cosine[rows], gold[rows], cross[rows], self._keep(texts, rows)], axis=1)
+        # Sentences that rows share are recognised by their hashes.
+        hashes = [[hash(column[row]) & HASH_BITS for row in rows.tolist()] for column in texts]
+        figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
+        block = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
         self._sample[places] = block
 
-    def finish(self, gold_kind: str = NUMBER, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
-        """The report on all rows so far, with the kind of a `GoldColumn` and the criteria of `decide`."""
+    def finish(self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
+        """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
         sample = self._sample[: min(self._count, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
@@ -135,13 +140,13 @@ class ReportBuilder:
             edges=self._edges.round(4).tolist(),
             mean=self._sum / total if total else None,
             sampled=self._count > len(self._sample),
-            cosine_gold=correlation(gold[:, COSINE], gold[:, GOLD]),
-            cross_gold=correlation(both[:, CROSS], both[:, GOLD]),
-            cosine_cross=correlation(cross[:, COSINE], cross[:, CROSS]),
+            cosine_gold=correlation(gold, COSINE, GOLD),
+            cross_gold=correlation(both, CROSS, GOLD),
+            cosine_cross=correlation(cross, COSINE, CROSS),
             scatter=self._scatter(gold),
             gold_disagreements=self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
-            decision=_decision(gold[:, COSINE], gold[:, GOLD], gold_kind, criteria),
+            decision=None if reading is None else _decision(gold, reading, criteria),
         )
 
     def _choose(self, count: int) -> np.ndarray:
@@ -183,12 +188,14 @@ class ReportBuilder:
         return disagreements
 
 
-def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
-    """Spearman and Pearson with intervals; None where fewer than three rows have both, or one never varies."""
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None:
+    """Spearman and Pearson of two columns, with intervals; None for fewer than three rows, NaN for constant ones."""
+    if len(sample) < 3:
         return None
-    resamples = affordable_resamples(len(x))
-    by_rank, by_value = (bootstrap_interval(x, y, kind, resamples) for kind in ("spearman", "pearson"))
+    x, y, resamples = sample[:, score], sample[:, gold], affordable_resamples(len(sample))
+    by_rank, by_value = (
+        bootstrap_interval(x, y, kind, resamples, keys=_keys(sample)) for kind in ("spearman", "pearson")
+    )
     return Correlation(
         n=len(x),
         spearman=spearman(x, y),
@@ -199,13 +206,18 @@ def correlation(x: np.ndarray, y: np.ndarray) -> Correlation | None:
     )
 
 
-def _decision(cosine: np.ndarray, gold: np.ndarray, kind: str, criteria: Sequence[str]) -> DataDecision | None:
+def _keys(sample: np.ndarray) -> np.ndarray:
+    return sentence_keys((sample[:, FIRST].tolist(), sample[:, SECOND].tolist()))
+
+
+def _decision(sample: np.ndarray, reading: GoldColumn, criteria: Sequence[str]) -> DataDecision | None:
     """The thresholds by at most `DECIDED` rows; None where the gold scores do not say which rows match."""
-    if len(gold) > DECIDED:
-        rows = np.sort(np.random.default_rng(0).choice(len(gold), DECIDED, replace=False))
-        cosine, gold = cosine[rows], gold[rows]
-    matches = matches_of(gold, kind)
-    return None if matches is None else DataDecision("cosine", matches[1], decide(cosine, matches[0], criteria))
+    if len(sample) > DECIDED:
+        sample = sample[np.sort(np.random.default_rng(0).choice(len(sample), DECIDED, replace=False))]
+    matches = reading.matches(sample[:, GOLD])
+    if matches is None:
+        return None
+    return DataDecision("cosine", matches[1], decide(sample[:, COSINE], matches[0], criteria, keys=_keys(sample)))
 
 
 @dataclass
@@ -215,6 +227,8 @@ class ScoreSummary:
     Attributes:
         added: the names in the outputs of the columns cosine, cross_encoder and note.
         malformed: the rows that the reader repaired.
+        unknown: the rows with a sentence in which the model knows no token.
+        unscored: the rows that have text and no score, because a sentence is unknown or its vector not finite.
         truncated: the rows with a sentence whose end a model has not read.
         language: that of the first rows, if the model was made for another one.
         encoded: the sentences that went through the encoder, without repeated ones.
@@ -222,6 +236,7 @@ class ScoreSummary:
         stopped_at: the last row that was scored, if the task was stopped.
         notes: the first rows that have a note.
         head: the first scored rows, by column.
+        gold: the reading of the gold column.
     """
 
     source: str
@@ -237,6 +252,8 @@ class ScoreSummary:
     bad_gold: int = 0
     malformed: int = 0
     truncated: int = 0
+    unknown: int = 0
+    unscored: int = 0
     language: str = ""
     encoded: int = 0
     guarded: int = 0
@@ -247,6 +264,7 @@ class ScoreSummary:
     notes: list[tuple[int, str]] = field(default_factory=list)
     head: dict[str, list[Any]] = field(default_factory=dict)
     report: ScoreReport | None = None
+    gold: GoldColumn | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain JSON values, NaN as null."""
@@ -259,9 +277,11 @@ class ScoreSummary:
             "without text": self.missing_text,
             "with a gold score or label that is not understood": self.bad_gold,
             "malformed": self.malformed,
+            "without a token that the model knows": self.unknown,
+            "without a finite score": self.unscored - self.unknown,
             "cut, as they are longer than the model reads": self.truncated,
         }
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count > 0)
 
     @property
     def sentence(self) -> str:

@@ -4,7 +4,8 @@
 
 Rows stay in their order and none is dropped. The columns of the input are copied; new are ``cosine``, ``cross_encoder``
 if there is one, and ``note``, on what is wrong with a row: missing text, a gold score that is not a number, too many
-fields, a sentence that is longer than the model reads. (If the input has a column of that name, the new one is called
+fields, a sentence that is longer than the model reads, or one of unknown tokens only, whose scores would say nothing
+and so are left out. (If the input has a column of that name, the new one is called
 cosine_2.)
 
 Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred passages. Each distinct
@@ -27,8 +28,8 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
-from training.data.gold import NUMBER, GoldColumn
-from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns
+from training.data.gold import GoldColumn
+from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns, split_column
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
 CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
 REPORT_SECONDS = 0.2
+# The states of a sentence beside 0.
+CUT, UNKNOWN = 1, 2
 # The scored rows, and the notes, in the summary.
 EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
 
@@ -57,6 +60,9 @@ def score_file(
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
     is_block: bool = False,
+    scale: str | None = None,
+    labels: str | None = None,
+    keep_unknown: bool = False,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -71,6 +77,9 @@ def score_file(
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
         is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
             raises `Stopped`, leaves no outputs.
+        scale: the lowest and the highest gold score: "1-7"; None to find out.
+        labels: the values of labels: "similar:1,different:0"; None to go by their names.
+        keep_unknown: whether sentences without a token that the encoder knows have scores.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
@@ -87,10 +96,16 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in kinds},
         remarks=list(table.remarks),
+        # A block can be read only once.
+        gold=None if is_block else GoldColumn.in_table(table, pair_columns, scale, labels),
     )
+    if summary.gold and summary.gold.note:
+        summary.remarks.append(f"{summary.gold.note}.")
+    if not is_block and (splits := split_column(table)):
+        summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     writers = open_writers(outputs, table.path, table.fields(), types)
-    scoring = _Scoring(table, PairScorer(encoder, cross_encoder), summary, writers, watch)
+    scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
     with discarded_on_error(writers):
         scoring.run(None if is_block else outputs[0].parent, criteria)
     return summary
@@ -103,8 +118,6 @@ class _Scoring:
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
-        # A table may be read only once, so the first rows decide.
-        self.gold: GoldColumn | None = None
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
@@ -133,8 +146,7 @@ class _Scoring:
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
             summary.language = "" if builder is None else self._language()
-            kind = self.gold.kind if self.gold else NUMBER
-            summary.report = None if builder is None else builder.finish(kind, criteria)
+            summary.report = None if builder is None else builder.finish(summary.gold, criteria)
         for writer in self.writers:
             writer.finish()
         summary.outputs = [str(writer.path) for writer in self.writers]
@@ -172,26 +184,25 @@ class _Scoring:
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
         summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
-        if not summary.rows:
-            self.gold = GoldColumn.of(chunk, summary.columns)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
         for row in sorted(set(range(len(chunk))).difference(complete)):
             missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = (None, {}) if self.gold is None else self.gold.read(chunk.rows[self.gold.name])
+        gold, bad_gold = (None, {}) if summary.gold is None else summary.gold.read(chunk.rows[summary.gold.name])
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        cosine, cross, cut = self.scorer.score(
+        cosine, cross, remarks, unknown = self.scorer.score(
             [first[row] or "" for row in complete],
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
         scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
-        for at, what in cut.items():
+        for at, what in remarks.items():
             _add_note(notes, complete[at], what)
+        unscored = int(np.isnan(cosine).sum())
         columns: list[Any] = [*scores, [notes.get(row) for row in range(len(chunk))]]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
@@ -200,9 +211,11 @@ class _Scoring:
             builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if scores[1:] else None)
 
         summary.rows += len(chunk)
-        summary.scored += len(complete)
+        summary.scored += len(complete) - unscored
+        summary.unscored += unscored
+        summary.unknown += unknown
         summary.missing_text += len(chunk) - len(complete)
-        summary.truncated += len(cut)
+        summary.truncated += sum("cut " in remark for remark in remarks.values())
         summary.bad_gold += len(bad_gold)
         summary.malformed += sum(note != EMPTY_LINE for note in chunk.notes.values())
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
@@ -242,40 +255,63 @@ def _add_note(notes: dict[int, str], row: int, note: str) -> None:
 class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
-    def __init__(self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None) -> None:
-        self.encoder = encoder
-        self.cross_encoder = cross_encoder
+    def __init__(
+        self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None, keep_unknown: bool = False
+    ) -> None:
+        self.encoder, self.cross_encoder, self.keep_unknown = encoder, cross_encoder, keep_unknown
         self.encoded = 0
-        # The last number of each says whether the sentence was cut.
+        # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens only.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
-    ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str]]:
-        """The cosines and the cross-encoder's scores, float32 (N,), and notes on cut pairs by their number."""
+    ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
+        """The cosines and the cross-encoder's scores, float32 (N,), notes by the number of the pair, unknown pairs.
+
+        NaN are the scores of pairs with an unknown sentence, and of those whose vectors or scores are not finite.
+        """
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         positions: dict[str, int] = {}
         rows = [positions.setdefault(text, len(positions)) for text in (*firsts, *seconds)]
 
+        refused: dict[str, str] = {}
+
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
-            report = ReadReport(cut=set())
+            report = ReadReport(cut=set(), refused=refused)
             vectors = self.encoder.encode(texts, True, encoding.on_progress, watch.should_stop, report)
             is_cut = [text in (report.cut or ()) for text in texts]
-            return np.column_stack([vectors, np.array(is_cut, dtype=np.float32)])
+            states = np.where(self.encoder.is_unknown(texts), UNKNOWN, np.array(is_cut, dtype=np.float32))
+            return np.column_stack([vectors, states.astype(np.float32)])
 
         embeddings = self._cache.get(list(positions), encode)
         u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
-        for at in np.flatnonzero(u[:, -1] + v[:, -1]).tolist():
-            which = " and ".join(f"sentence {number}" for number, vectors in enumerate((u, v), 1) if vectors[at, -1])
-            notes[at] = f"{which} cut at {self.encoder.max_length:,} tokens"
+        for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
+            for at in np.flatnonzero((u[:, -1] == state) | (v[:, -1] == state)).tolist():
+                sides = " and ".join(
+                    f"sentence {side}" for side, vectors in enumerate((u, v), 1) if vectors[at, -1] == state
+                )
+                _add_note(notes, at, f"{sides} {words}" if state == CUT else f"{words} in {sides}")
+        for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
+            refusals = (
+                f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}"
+                for number, text in enumerate((firsts[at], seconds[at]), 1)
+                if text in refused
+            )
+            _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
+        is_unknown = (u[:, -1] == UNKNOWN) | (v[:, -1] == UNKNOWN)
+        is_left_out = ~np.isfinite(cosine) | (is_unknown & (not self.keep_unknown))
+        cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
-            return cosine, None, notes
+            return cosine, None, notes, int(is_unknown.sum())
         predicting, report = watch.part(0.5, 1), ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
         for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):
             _add_note(notes, at, "cut for the cross-encoder")
-        return cosine, scores, notes
+        for at in np.flatnonzero(~np.isfinite(scores)).tolist():
+            _add_note(notes, at, "the cross-encoder gives no finite score")
+        scores = np.where(is_left_out | ~np.isfinite(scores), np.float32(np.nan), scores)
+        return cosine, scores, notes, int(is_unknown.sum())

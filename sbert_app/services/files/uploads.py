@@ -13,20 +13,22 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
 from training.atomic import replace_file
-from training.data.gold import is_label_column
-from training.data.tables.columns import as_text, guess_sentences, guess_target, normalize_name, roles_of
+from training.data.gold import NUMBER, GoldColumn, label_text
+from training.data.tables.columns import PairColumns, as_text, normalize_name, roles_of
+from training.data.tables.guess import guess_sentences, guess_target
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
+from training.data.tables.table import open_table
 from training.errors import InputError
 
+# The scale of the scores in a copy.
+GOLD_SCALE = "0-5"
 # Further columns that are used, under one name alone.
 FURTHER = ("topic",)
-# The rows that decide whether a column holds scores or labels.
-LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def has_triplets(columns: Sequence[str]) -> bool:
 def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path) -> Path | None:
     """Copy some columns of a file under their usual names. Returns None if readers find them without a copy.
 
-    The copy is Parquet under the name of the file, as readers detect it by its first bytes. ``columns`` is None for
-    triplets, whose columns all stay. InputError if the file cannot be read, or two of the columns are the same or do
-    not exist.
+    The copy is Parquet under the name of the file, as readers detect it by its first bytes; scores are on the scale
+    0–5 there. ``columns`` is None for triplets, whose columns all stay. InputError if the file cannot be read, or two
+    of the columns are the same or do not exist.
     """
     if columns in (None, ChosenColumns.by_name(table)) and table.is_default_sheet:
         return None
@@ -87,10 +89,10 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
     if len(set(names)) < len(names):
         raise InputError(f"the column {max(names, key=names.count)} is chosen twice; choose different columns")
     roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
+    gold = None
     if columns and columns.target:
-        cells = [cell for batch in islice(table.batches(LOOKED_AT), 1) for cell in batch.rows[columns.target]]
-        is_label = is_label_column(columns.target, cells, columns.first, columns.second or "")
-        roles = [*roles, "label" if is_label else "score"]
+        gold = GoldColumn.in_table(table, PairColumns(columns.first, columns.second or "", columns.target))
+        roles = [*roles, "score" if gold and gold.kind == NUMBER else "label"]
     further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
     names, roles = names + further, roles + [normalize_name(name) for name in further]
     copy = _place(table.path, home, table.path.name, repr((names, roles, table.description)))
@@ -99,10 +101,26 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
         writer = ParquetWriter(copy, [], dict.fromkeys(roles, "string"))
         with discarded_on_error([writer]):
             for batch in table.batches():
-                cells = [[as_text(cell) for cell in batch.rows[name]] for name in names]
+                cells = [_read(batch.rows[name], gold if gold and gold.name == name else None) for name in names]
                 writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
             writer.finish()
     return copy
+
+
+def has_scores(copy: Path) -> bool:
+    """Whether a copy of `named_columns` has a column of scores."""
+    return "score" in open_table(copy).columns
+
+
+def _read(cells: Sequence[Any], gold: GoldColumn | None) -> list[str | None]:
+    """The texts of cells; scores on the scale 0–5 and labels by their names. A cell that is not understood stays."""
+    if gold is None or (gold.kind == NUMBER and gold.scale is None):
+        return [as_text(cell) for cell in cells]
+    if gold.kind != NUMBER:
+        return [gold.names.get(label_text(cell), as_text(cell)) for cell in cells]
+    values, bad = gold.read(cells)
+    scores = enumerate(gold.gold(values).tolist())
+    return [as_text(cells[at]) if at in bad else None if score != score else repr(score) for at, score in scores]
 
 
 def keep_upload(file: str | Path, home: Path) -> Path:

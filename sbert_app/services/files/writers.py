@@ -19,17 +19,12 @@ import numpy as np
 
 from sbert_app.formats import json_values
 from training.atomic import AtomicFile
-from training.data.tables.columns import NUMBER
+from training.data.tables.columns import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 
-# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them:
-# white space, control characters, byte order marks and others without a width.
-_UNSEEN = (
-    r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-)
-_FORMULA = re.compile(rf"[\t\r\n]|[{_UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
+# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them.
+_FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "free some space or write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
 GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -37,7 +38,7 @@ from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.sources.home import make_home
-from training.trainer.config import RunConfig
+from training.trainer.config import SETTINGS, RunConfig
 
 log = logging.getLogger("sbert_lab.jobs")
 
@@ -52,6 +53,11 @@ WATCH_SECONDS = 15.0
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
 COLUMNS = {"id", "queue", "data", "priority"}
+# Stands for what the config of a run can say: a worker of another version, which may still be at work after an upgrade,
+# takes no runs that it cannot read.
+FORMAT = blake2b(
+    repr([(name, *setting.choices) for name, setting in SETTINGS.items()]).encode(), digest_size=4
+).hexdigest()
 
 
 def devices() -> list[str]:
@@ -65,7 +71,7 @@ def devices() -> list[str]:
 
 def worker_lock(home: Path, slot: int | str) -> FileLock:
     """The lock that the worker of a device, an index into `devices`, or of "ray" holds as long as it runs."""
-    return FileLock(home / f"worker-{slot}.lock", thread_local=False)
+    return FileLock(home / f"worker-{slot}-{FORMAT}.lock", thread_local=False)
 
 
 def has_worker(home: Path, slot: int | str) -> bool:
@@ -103,7 +109,7 @@ class RunQueue:
         make_home(store.home)
         self._file = store.home / "jobs.sqlite"
         # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
-        name = "sbert-lab-ray" if self.ray else "sbert-lab"
+        name = f"sbert-lab-{FORMAT}{'-ray' if self.ray else ''}"
         try:
             was_damaged = _set_aside(self._file)
             self._huey = SqliteHuey(
@@ -119,7 +125,7 @@ class RunQueue:
         # This function puts a run into the queue.
         self._queue_run = self._huey.task(name="work")(self._work)
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
-        self._enqueueing, self._starting = threading.Lock(), threading.Lock()
+        self._enqueueing, self._starting = threading.Lock(), threading.RLock()
         # The runs of each visitor, grouped or not, that may still be queued.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
         if was_damaged:
@@ -133,11 +139,7 @@ class RunQueue:
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
-            run = self.store.create(config)
-            if visitor:
-                self._started_by.setdefault((visitor, grouped), []).append(run.id)
-        self._enqueue(run.id)
-        return run
+            return self.resume(self.store.create(config, queue=False).id, visitor, grouped)
 
     def check_room(self, runs: int, visitor: str = "", grouped: bool = True) -> None:
         """Raises InputError if so many more runs do not fit into the queue, or are too many of one visitor."""
@@ -160,10 +162,13 @@ class RunQueue:
                 f"{waiting:,} runs are waiting, and at most {MOST_WAITING:,} may: stop some, or wait for some to end"
             )
 
-    def resume(self, run_id: str) -> Run:
+    def resume(self, run_id: str, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a run again, to be resumed from its checkpoint. Raises as `start` and `RunStore.requeue`."""
-        self.check_room(1)
-        run = self.store.requeue(run_id)
+        with self._starting:
+            self.check_room(1, visitor, grouped)
+            run = self.store.requeue(run_id)
+            if visitor:
+                self._started_by.setdefault((visitor, grouped), []).append(run_id)
         self._enqueue(run_id)
         return run
 
@@ -193,6 +198,7 @@ class RunQueue:
 
     def reconcile(self) -> None:
         """Fill the queue with the runs that are queued by their folders, and start a worker for them."""
+        self.store.sweep()
         with self._enqueueing:
             waiting = self._fill()
         if waiting:

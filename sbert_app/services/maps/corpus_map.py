@@ -16,7 +16,7 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import GoldPairs
-from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, sample_of
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fixed_sample, sample_of
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
@@ -171,6 +171,25 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     )
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
+
+
+# The neighbours that two models are compared by, and the sentences whose neighbours are.
+COMPARED_NEIGHBOURS, COMPARED_SENTENCES, MOST_MOVED = 10, 2_000, 3
+
+
+def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
+    """The share of the ten nearest sentences that two models have in common, and the sentences that share fewest.
+
+    None for one model. Of a large corpus a sample of the sentences is compared.
+    """
+    if len(result.embedded) < 2:
+        return None
+    count = min(COMPARED_NEIGHBOURS, len(result.embedded[0]) - 1)
+    rows = fixed_sample(len(result.embedded[0]), COMPARED_SENTENCES)
+    first, second = (space.index.nearest(np.asarray(space.vectors[rows]), count + 1)[1] for space in result.embedded)
+    common = [len((set(a) & set(b)) - {row}) for a, b, row in zip(first.tolist(), second.tolist(), rows, strict=True)]
+    least = [at for at in np.argsort(common, kind="stable")[:MOST_MOVED] if common[at] < count]
+    return float(np.mean(common)) / count, [result.embedded[0].corpus.sentences[rows[at]] for at in least]
 
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:

@@ -98,7 +98,7 @@ class BatchingRunner(InferenceRunner[Text]):
     def map(
         self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
     ) -> Iterator[tuple[list[int], Result]]:
-        if sum(map(len, texts)) > SMALL_JOB_TOKENS:
+        if sum(map(len, texts)) > SMALL_JOB_TOKENS or self.batch_size is not None:
             yield from super().map(texts, reduce, should_stop)
             return
         if should_stop is not None and should_stop():

@@ -11,7 +11,9 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,16 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.runs.record import slug
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
 from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.folder import ModelFolder
-from training.models.model import Model, VectorModel, find_opener, required
-from training.names import BY_ROLE, ModelName
+from training.models.model import OPENERS, Model, VectorModel, find_opener, required
+from training.names import BY_ROLE, ModelName, is_repo_id, slug
 from training.progress import listening
-from training.sources.resolve import find_run, glove_folder, has_glove
+from training.sources import hub
+from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
 
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
@@ -57,6 +59,7 @@ class ModelCache:
         self._locks: KeyedLocks[ModelName] = KeyedLocks()
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
+        self._last_use: dict[ModelName, float] = {}
 
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
@@ -77,7 +80,7 @@ class ModelCache:
                     f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
                 )
             settings = replace(settings, prompt_name=None)
-        model = required(self._open(settings.weights), type_)
+        model = required(self._open(settings.weights, type_), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
         if not model.sent_to:
             settings = settings.with_pooling(pooling)
@@ -110,6 +113,22 @@ class ModelCache:
         base = CROSS_ENCODERS.get(model.name, model.name)
         return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
+    def megabytes_to_fetch(self, name: ModelName | str) -> float:
+        """The size of what opening a model would download, by the Hub's listing; 0 if it is on this machine.
+
+        InputError if it may not be loaded, or no Hub has it.
+        """
+        model = self.canonical(name)
+        if self.is_here(model) or not is_repo_id(model.name):
+            return 0.0
+        with suppress(InputError):
+            model_folder(model.name, self.home, fetch=False)
+            return 0.0
+        try:
+            return hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))[1]
+        except OSError as error:
+            raise InputError(f"model {model.name} was not found on the Hub: {error}") from error
+
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
         """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""
         for name in names:
@@ -140,20 +159,41 @@ class ModelCache:
         """Drop a model whose files have changed or are gone."""
         self._models.remove(lambda key: key.name == model.name)
 
-    def _open(self, name: ModelName) -> Model:
+    def drop_idle(self, seconds: float) -> None:
+        """Drop the models that nobody has asked for since so many seconds."""
+        is_idle = {name for name, at in self._last_use.copy().items() if time.monotonic() - at > seconds}
+        before = len(self._models)
+        self._models.remove(lambda name: name in is_idle)
+        if len(self._models) < before:
+            # The modules of a model refer to each other.
+            gc.collect()
+
+    def _open(self, name: ModelName, type_: type[Model]) -> Model:
+        self._last_use[name] = time.monotonic()
+        if name.endpoint and self._models.get(name) is None:
+            # A slow server holds up nobody but those who ask for it.
+            self._models.put(name, (model := find_opener(name, self.home)[0].open(name), model_bytes(model)))
+            return model
         # Other threads that ask for the same model wait here while it is loaded.
         with self._locks[name]:
-            if (entry := self._models.get(name)) is not None:
-                return entry[0]
+            # A plain language model is an encoder, and a model of its own where a cross-encoder is asked for.
+            key, for_pairs = name, replace(name, prompt_name=type_.kind)
+            entries = [entry for entry in map(self._models.get, (for_pairs, key)) if entry is not None]
+            if entries and isinstance(entries[0][0], type_):
+                return entries[0][0]
             # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
             opener, folder = find_opener(name, self.home)
+            if type_.kind == "cross-encoder" and folder is not None and folder.is_decoder:
+                key, opener = for_pairs, next(opener for opener in OPENERS if opener.group == type_.kind)
+            elif entries:
+                return entries[0][0]
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
             elif name.name in WORD_ENCODERS or name.name == GLOVE:
                 glove_folder(self.home)
             with self._loading:
                 model = _with_batches(opener.open(name, folder=folder, home=self.home))
-            has_evicted = self._models.put(name, (model, model_bytes(model)))
+            has_evicted = self._models.put(key, (model, model_bytes(model)))
         if has_evicted:
             # The modules of a model refer to each other.
             gc.collect()

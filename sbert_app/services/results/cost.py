@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.results import Estimate, estimate_x100
+from sbert_app.services.results.results import Estimate
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import affordable_resamples, bootstrap_replicates
-from training.evaluation.metrics import spearman
+from training.evaluation.bootstrap import Statistic, affordable_resamples, correlation, sentence_keys
+from training.evaluation.metrics import why_undefined
 from training.models.model import Model, VectorModel
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
@@ -99,8 +99,8 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
     sizes = [(d, name) for d in [full, *(d for d in DIMENSIONS if d < full)] for name in PRECISIONS]
-    cells: list[Cell] = []
-    reference = np.empty(0)
+    cells, keys = list[Cell](), sentence_keys(data.columns)
+    reference: Statistic | None = None
     for number, (dimension, precision) in enumerate(sizes):
         watch.check()
         watch.report(number / len(sizes), "Measuring sizes")
@@ -108,20 +108,17 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         calibration = ranges(shortened)
         codes = quantize(shortened, precision, calibration)
         scores = cosine(*(restore(codes[rows], precision, calibration) for rows in pairs))
-        value = spearman(scores, gold)
-        replicates = bootstrap_replicates(scores, gold, resamples=affordable_resamples(len(gold)))
-        if not cells:
-            if np.isnan(value):
-                raise InputError(f"all scores of {model.name} or all gold scores of {data.name} are equal")
-            reference = replicates
-        change = estimate_x100(value - (cells[0].rho.value / 100 if cells else value), replicates - reference)
+        if reference is None and (why := why_undefined(scores, gold)):
+            raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
+        rho = correlation(scores, gold, resamples=affordable_resamples(len(gold)), keys=keys)
+        reference = reference or rho
         cells.append(
             Cell(
                 dimension,
                 precision,
                 bytes_per_vector(dimension, precision),
-                estimate_x100(value, replicates),
-                change,
+                rho.estimate(100),
+                (rho - reference).estimate(100),
                 _search_milliseconds(shortened, precision),
             )
         )

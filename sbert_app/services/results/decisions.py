@@ -1,7 +1,9 @@
 """Data with labels: thresholds of several models for pairs that match, and scores of triplets and labelled pairs.
 
 Models are compared by average precision, which needs no threshold, in a paired bootstrap: resample r draws the same
-pairs for every model. The fastest of the models that cannot be told apart from the best is the one to take.
+pairs for every model. The one to take is the best, or a faster one that is shown to be as good: one whose difference to
+the best has a 95% interval above a margin (non-inferiority). That two models cannot be told apart shows nothing. Pairs
+that a model was trained on are left out for all models.
 
 Triplets (the paper's section 4.4) are scored by accuracy: how often the anchor is nearer to the positive than to the
 negative. NLI labels are taken as ordered (entailment 1, neutral 0, contradiction −1), and ρ measures whether the cosine
@@ -20,22 +22,21 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one, with_scores
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric, Ranking, comparison_of, rank
+from sbert_app.services.results.grid import EvalResultCache, evaluate_one, overlap_with, with_scores
+from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
 from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
 from training.data.dataset import Dataset
+from training.data.overlap import Overlap
 from training.data.transforms import POSITIVE_FROM, match_labels, positive_and_negative
 from training.errors import InputError, summary_of
-from training.evaluation.bootstrap import Interval, bootstrap_interval, wilson_interval
+from training.evaluation.bootstrap import Interval, Statistic, bootstrap_interval, sentence_keys, wilson_interval
+from training.evaluation.match_scores import PRECISION, Criterion, average_precision
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores
 from training.evaluation.thresholds import (
     CRITERIA,
-    PRECISION,
     Choice,
-    Criterion,
     DataDecision,
-    average_precision_replicates,
     decide,
     parse_criteria,
 )
@@ -43,6 +44,8 @@ from training.models.model import Model
 from training.names import ModelName
 
 MOST_MODELS = 12
+# The points of average precision that a faster model may be worse than the best.
+MARGIN = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +56,14 @@ class ModelDecision:
         on_data: the result of `decide`.
         rho: Spearman's ρ ×100 with the gold scores, or with the labels as 5 and 0.
         speed: distinct sentences a second.
-        replicates: average precision from 0 to 1 in each resample, (R,).
+        average_precision: from 0 to 1.
     """
 
     model: ModelName
     on_data: DataDecision
     rho: Estimate
     speed: float
-    replicates: np.ndarray
+    average_precision: Statistic
 
     @property
     def label(self) -> str:
@@ -73,51 +76,80 @@ class ModelDecision:
 
     def difference(self, other: ModelDecision) -> Difference | None:
         """The difference in average precision, positive where this model is better."""
-        ours, theirs = (model.on_data.decision.average_precision.value for model in (self, other))
-        return Difference.of(ours, theirs, self.replicates, other.replicates)
+        return Difference.of(self.average_precision, other.average_precision)
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Models on the same pairs, best first; and the reasons why others could not be measured, by their names."""
+    """Models on the same pairs, best first; and the reasons why others could not be measured, by their names.
+
+    Attributes:
+        overlaps: the pairs that models were trained on, by their names; they are left out for all models.
+        is_unread: whether pairs are left that none was trained on. If not, the figures are those of all pairs.
+        margin: the points of average precision that a faster model may be worse than the best.
+    """
 
     models: list[ModelDecision]
     failures: dict[str, str]
+    overlaps: Mapping[str, Overlap]
+    is_unread: bool = True
+    margin: float = MARGIN
 
     @cached_property
-    def ranking(self) -> Ranking:
-        by_name = {str(decision.model): decision for decision in self.models}
-        return rank(list(by_name), lambda a, b: comparison_of(by_name[a].difference(by_name[b])))
+    def best(self) -> ModelDecision:
+        """The model with the highest average precision, or of those that cannot be told apart from it the highest ρ.
+
+        With few matches ρ, which all pairs decide, is the surer of the two.
+        """
+        first = self.models[0]
+        differences = ((model, first.difference(model)) for model in self.models[1:])
+        tied = [model for model, difference in differences if difference is None or difference.low <= 0]
+        return max([first, *tied], key=lambda model: np.nan_to_num(model.rho.value, nan=-np.inf))
 
     @cached_property
-    def tied(self) -> list[ModelDecision]:
-        """The best model, and those that cannot be told apart from it."""
-        return [model for model, standing in zip(self.models, self.ranking.standings, strict=True) if standing.tied]
-
-    @property
-    def to_take(self) -> ModelDecision:
-        """The fastest of the models that cannot be told apart from the best."""
-        return max(self.tied, key=lambda model: model.speed)
+    def to_take(self) -> ModelDecision | None:
+        """The fastest of the best and of those that are shown to be as good; None if all pairs were trained on."""
+        differences = ((model, model.difference(self.best)) for model in self.models if model is not self.best)
+        as_good = [model for model, difference in differences if difference and difference.low > -self.margin]
+        return max([self.best, *as_good], key=lambda model: model.speed) if self.is_unread else None
 
     @property
     def reason(self) -> str:
         """The reason for that model in a sentence; "" for a single model."""
-        best, *others = self.models
-        if not others:
+        taken, others = self.to_take, [model for model in self.models if model is not self.to_take]
+        if taken is None or not others:
             return ""
-        taken = self.to_take
-        other = others[0] if taken is best else best
+        # Beside the best the fastest that is not shown to be as good, else the next best.
+        faster = [model for model in others if model.speed > taken.speed]
+        other = self.best if taken is not self.best else max(faster, key=lambda model: model.speed, default=others[0])
         difference = taken.difference(other)
         if difference is None:
             return ""
         sentence = difference.describe(taken.label, other.label, "in average precision")
-        speeds = f"; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
-        return sentence + (speeds if self.tied[1:] else "")
+        if taken is not self.best:
+            sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
+        elif difference.low <= 0:
+            sentence += (
+                f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show that "
+            )
+            sentence += f"{other.label} is as good: it may be up to {difference.high:.1f} points worse"
+        return f"{sentence}; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
+
+    @property
+    def leaks(self) -> list[str]:
+        """A sentence on each model that was trained on some of the pairs, and on what follows."""
+        leaks = [f"{model} was trained on these pairs: {overlap}" for model, overlap in self.overlaps.items()]
+        if leaks and self.is_unread:
+            leaks.append("all figures here are those of the other pairs")
+        elif leaks:
+            leaks.append("no pairs are left to judge by, so no model is recommended; measure on other pairs")
+        return leaks
 
 
 def safest(choices: Sequence[Choice]) -> Choice:
     """The threshold for a precision where there is one, as it is safe for removing duplicates; else the first."""
-    return min(choices, key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION))
+    sure = [choice for choice in choices if choice.is_guaranteed]
+    return min(sure, key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION))
 
 
 def decide_models(
@@ -128,6 +160,7 @@ def decide_models(
     criteria: Sequence[str] = CRITERIA,
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
+    margin: float = MARGIN,
 ) -> Decisions:
     """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
 
@@ -140,30 +173,58 @@ def decide_models(
     parse_criteria(criteria)
     match_labels(data, match_from)
     scored, results, failures = with_scores(data), dict[ModelName, EvalResult](), dict[str, str]()
+    overlaps: dict[str, Overlap] = {}
     for number, model in enumerate(models, start=1):
         step = watch.stage(f"{number} of {len(models)}: {model.label}")
         try:
             results[model] = evaluate_one(model, scored, cache, EvalResultCache(home), step)
         except InputError as error:
             failures[model.label] = summary_of(error)
+        else:
+            if (overlap := overlap_with(model, data, home)) is not None and overlap.read:
+                overlaps[model.label] = overlap
     if not results:
         raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
     watch.report(1, "Choosing thresholds")
-    return replace(decide_results(results, data, criteria, match_from), failures=failures)
+    return replace(decide_results(results, data, criteria, match_from, overlaps), failures=failures, margin=margin)
 
 
 def decide_results(
-    results: Mapping[ModelName, EvalResult], data: Dataset, criteria: Sequence[str], match_from: float = POSITIVE_FROM
+    results: Mapping[ModelName, EvalResult],
+    data: Dataset,
+    criteria: Sequence[str],
+    match_from: float = POSITIVE_FROM,
+    overlaps: Mapping[str, Overlap] | None = None,
 ) -> Decisions:
-    """The decisions on pairs that have been scored already. InputError as `decide_models`."""
+    """The decisions on pairs that have been scored already, without those of ``overlaps``, which are by the labels.
+
+    InputError as `decide_models`.
+    """
     matches, meaning = match_labels(data, match_from)
-    decisions = []
+    read = frozenset[int]().union(*(overlap.read for overlap in (overlaps or {}).values()))
+    rows = [row for row in range(len(data)) if row not in read]
+    is_unread = len(set(matches[rows].tolist())) == 2
+    if read and is_unread:
+        data, matches, results = data.select(rows), matches[rows], {m: r.select(rows) for m, r in results.items()}
+    keys, decisions = sentence_keys(data.columns), []
     for model, result in results.items():
         similarity, scores = next(iter(result.scores.items()))
-        decision = DataDecision(similarity, meaning, decide(scores, matches, criteria))
+        decision = DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys))
         rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
-        decisions.append(ModelDecision(model, decision, rho, speed, average_precision_replicates(scores, matches)))
-    return Decisions(sorted(decisions, key=lambda model: -model.on_data.decision.average_precision.value), {})
+        decisions.append(ModelDecision(model, decision, rho, speed, average_precision(scores, matches, keys)))
+    decisions.sort(key=lambda model: -model.average_precision.value)
+    return Decisions(decisions, {}, overlaps or {}, is_unread)
+
+
+def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float) -> tuple[Dataset, list[str]]:
+    """The pairs that a model was not trained on, and a note on the others. InputError if none of a kind is left."""
+    overlap = overlap_with(model, data, home)
+    if overlap is None or not overlap.read:
+        return data, []
+    rows, note = overlap.unread, f"{model.label} was trained on these pairs: {overlap}"
+    if len(set(match_labels(data, match_from)[0][rows].tolist())) < 2:
+        raise InputError(f"{note}; no pairs are left to judge by")
+    return data.select(rows), [f"{note}; all figures are those of the other {len(rows):,}"]
 
 
 LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
@@ -219,4 +280,9 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
     scores = next(iter(by_similarity.values()))
     values = np.array([order[data.label_names[label]] for label in data.labels or ()])
     by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
-    return LabelScore(len(values), spearman(scores, values), bootstrap_interval(scores, values), by_label)
+    return LabelScore(
+        len(values),
+        spearman(scores, values),
+        bootstrap_interval(scores, values, keys=sentence_keys(data.columns)),
+        by_label,
+    )

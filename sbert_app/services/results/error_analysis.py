@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.results import Estimate, EvalResult, estimate_x100
+from sbert_app.services.results.results import Estimate, EvalResult
 from training.data.dataset import Dataset
-from training.evaluation.bootstrap import bootstrap_replicates
-from training.evaluation.metrics import spearman
+from training.evaluation.bootstrap import correlation, sentence_keys
+from training.evaluation.metrics import why_undefined
 
 MAX_ERRORS = 15
 # The fewest pairs of a slice that has a ρ.
@@ -42,12 +42,13 @@ class RankedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """The pairs with one value of a property. ``rho`` is None for too few pairs, or constant scores."""
+    """The pairs with one value of a property. Where there is no ``rho``, ``why_none`` says why."""
 
     by: str
     name: str
     n: int
     rho: Estimate | None
+    why_none: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     tokenized = [
         tuple(WORD.findall(text.lower().replace("’", "'")) for text in pair) for pair in zip(*data.columns, strict=True)
     ]
-    slices = []
+    slices, keys = [], sentence_keys(data.columns)
     for by, (names, classify) in SLICINGS.items():
         classes = np.array([classify(a, b) for a, b in tokenized])
         for index, name in enumerate(names):
@@ -89,9 +90,9 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
             if not rows.any():
                 continue
             n, parts = int(rows.sum()), (scores[rows], result.gold[rows])
-            value = spearman(*parts) if n >= MIN_PAIRS else np.nan
-            rho = None if np.isnan(value) else estimate_x100(value, bootstrap_replicates(*parts))
-            slices.append(Slice(by, name, n, rho))
+            why = "too few pairs" if n < MIN_PAIRS else why_undefined(*parts)
+            rho = None if why else correlation(*parts, keys=keys[rows]).estimate(100)
+            slices.append(Slice(by, name, n, rho, why))
     return ErrorAnalysis(errors(over), errors(under), slices)
 
 

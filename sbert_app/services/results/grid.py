@@ -11,6 +11,7 @@ model is identified by its files (names, sizes, modification times), a data set 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,7 +28,6 @@ from sbert_app.services.results.results import (
     Metric,
     averaged_of,
     data_label,
-    estimate_x100,
 )
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.cache import DiskCache, digest
@@ -38,6 +38,8 @@ from training.data.load import load_data
 from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, UserFacingError, summary_of
+from training.evaluation.bootstrap import Statistic, sentence_keys
+from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, default_encode, find_opener
@@ -69,10 +71,18 @@ class ResultGrid:
         """The number of results and failures so far."""
         return len(self.results) + len(self.failures)
 
-    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """The estimate of one result, or of the mean over a row."""
-        measured = self._value_and_replicates(model, data, metric)
-        return None if measured is None else estimate_x100(*measured)
+    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
+        """The estimate of one result, or of the mean over a row; ``unread``: on pairs that no model was trained on."""
+        if data != AVERAGE and not unread:
+            result = self.results.get((model, data))
+            return None if result is None else result.estimate(metric)
+        statistic = self._statistic(model, data, metric, unread)
+        return None if statistic is None else statistic.estimate(100)
+
+    def unread(self, data: str) -> list[int] | None:
+        """The pairs of a data set that no model of the grid was trained on; None where that is all of them."""
+        read = set().union(*(overlap.read for (_, name), overlap in self.overlaps.items() if name == data))
+        return [row for row in range(self.sizes[data]) if row not in read] if read else None
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences per second, over the row."""
@@ -81,19 +91,24 @@ class ResultGrid:
         return sum(result.num_sentences for result in row) / seconds if seconds else None
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """A paired bootstrap test."""
-        first, second = (self._value_and_replicates(model, data, metric) for model in (a, b))
-        if first is None or second is None:
-            return None
-        return Difference.of(first[0], second[0], first[1], second[1])
+        """A paired bootstrap test on the pairs that no model of the grid was trained on."""
+        first, second = (self._statistic(model, data, metric, unread=True) for model in (a, b))
+        return None if first is None or second is None else Difference.of(first, second)
 
-    def _value_and_replicates(self, model: str, data: str, metric: Metric) -> tuple[float, np.ndarray] | None:
+    def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
         names = averaged_of(self) if data == AVERAGE else [data]
         results = [result for name in names if (result := self.results.get((model, name))) is not None]
         if not results or len(results) < len(names):
             return None
-        value = np.mean([result.value(metric) for result in results])
-        return float(value), np.mean([result.replicates(metric) for result in results], axis=0)
+        if unread:
+            rows = [self.unread(name) for name in names]
+            if any(part is not None and len(part) < 2 for part in rows):
+                return None
+            results = [
+                result if part is None else result.select(part) for result, part in zip(results, rows, strict=True)
+            ]
+        statistics = [result.statistic(metric) for result in results]
+        return Statistic.mean(statistics) if data == AVERAGE else statistics[0]
 
 
 def make_grid(models: list[str], data: list[str]) -> ResultGrid:
@@ -129,6 +144,9 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 result = evaluate_one(ModelName.parse(model), data, models, cache, step)
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
+                continue
+            if why := why_undefined(next(iter(result.scores.values())), result.gold):
+                grid.failures[model, name] = why
             else:
                 grid.results[model, name] = result
                 if (overlap := overlap_with(ModelName.parse(model), data, home)) is not None:
@@ -170,7 +188,7 @@ def evaluate_one(
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
     key = model_key, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
-        return cached
+        return replace(cached, keys=sentence_keys(data.columns))
     result = timed_scores(models.get(spec, Model), data, watch)
     if all(np.isfinite(scores).all() for scores in result.scores.values()):
         cache.put(*key, result)
@@ -186,7 +204,8 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     (scores,) = row_scores(
         model, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
     )
-    return EvalResult(scores, np.asarray(data.scores, dtype=np.float64), report.sentences, report.seconds)
+    gold = np.asarray(data.scores, dtype=np.float64)
+    return EvalResult(scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns))
 
 
 # Increase it when the same model would give other scores, such as after a change of a baseline's tokens.
@@ -252,20 +271,19 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
     the Hub and deleted files are left out.
     """
-    if model.name in CROSS_ENCODERS:
-        return [training_data("stsb:train", "regression", home=home)]
-    if model.run_id is None:
-        return []
-    config = RunStore(home).get(find_run(model.run_id, home)).config
-    before = trained_on(ModelName.parse(config.base), home)
-    names = DataName.parse_joined(config.train_data)
-    if any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
-        return before
-    try:
-        return before + [training_data(*part, config.seed, home) for part in config.parts]
-    except UserFacingError:
-        # It is an upload that was deleted.
-        return before
+    rows: list[Dataset] = []
+    ids = set[str]()
+    # Configs that someone has edited may form a ring.
+    while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
+        ids.add(run_id)
+        config = RunStore(home).get(run_id).config
+        names = DataName.parse_joined(config.train_data)
+        if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
+            # It may be an upload that was deleted.
+            with suppress(UserFacingError):
+                rows[:0] = [training_data(*part, config.seed, home) for part in config.parts]
+        model = ModelName.parse(config.base)
+    return [training_data("stsb:train", "regression", home=home), *rows] if model.name in CROSS_ENCODERS else rows
 
 
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:

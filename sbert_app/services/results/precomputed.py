@@ -24,6 +24,7 @@ from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
+from training.evaluation.bootstrap import sentence_keys
 from training.names import ModelName
 
 SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
@@ -63,7 +64,7 @@ class PrecomputedResults:
     def data(self) -> list[str]:
         return list(self.sizes)
 
-    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
+    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
         estimates = self.figures.get(model, {}).get(data)
         figures = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*figures) if figures else None
@@ -77,7 +78,7 @@ class PrecomputedResults:
         if b in stored.get(a, {}):
             return Difference(*stored[a][b])
         reverse = stored.get(b, {}).get(a)
-        return Difference(-reverse[0], *reverse[1:]) if reverse else None
+        return Difference(-reverse[0], -reverse[2], -reverse[1]) if reverse else None
 
 
 class ShippedScores(NamedTuple):
@@ -100,7 +101,9 @@ def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
     gold, results = np.asarray(data.scores, dtype=np.float64), {}
     for model, scores in scores_of.items():
         sentences, seconds = scores.pop("cost")
-        results[ModelName.parse(model)] = EvalResult(scores, gold, int(sentences), float(seconds), from_cache=True)
+        results[ModelName.parse(model)] = EvalResult(
+            scores, gold, int(sentences), float(seconds), from_cache=True, keys=sentence_keys(data.columns)
+        )
     return data, ShippedScores(results, origin)
 
 

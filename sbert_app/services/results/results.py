@@ -10,10 +10,9 @@ stays below that. A system lies below all that are significantly better, and abo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import isnan
-from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,11 +22,10 @@ from training.evaluation.bootstrap import (
     ALPHA,
     Difference,
     Estimate,
+    Statistic,
     bootstrap_interval,
-    bootstrap_replicates,
-    percentile_interval,
+    correlation,
 )
-from training.evaluation.metrics import pearson, spearman
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -45,7 +43,8 @@ class Metric(NamedTuple):
 class EvalResult:
     """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has `SCORE` alone.
 
-    The model read ``num_sentences`` distinct sentences in so many ``seconds``.
+    The model read ``num_sentences`` distinct sentences in so many ``seconds``. Intervals allow for sentences that pairs
+    share by the ``keys`` of the pairs (`sentence_keys`).
     """
 
     scores: dict[str, np.ndarray]
@@ -53,37 +52,39 @@ class EvalResult:
     num_sentences: int
     seconds: float
     from_cache: bool = False
-    _replicates: dict[Metric, np.ndarray] = field(default_factory=dict, repr=False)
+    keys: np.ndarray | None = None
+    _statistics: dict[Metric, Statistic] = field(default_factory=dict, repr=False)
+
+    def select(self, rows: Sequence[int]) -> EvalResult:
+        """The result of some of the pairs."""
+        scores = {similarity: values[rows] for similarity, values in self.scores.items()}
+        keys = None if self.keys is None else self.keys[rows]
+        return replace(self, scores=scores, gold=self.gold[rows], keys=keys, _statistics={})
 
     def scores_by(self, similarity: str) -> np.ndarray:
         """The scores under a similarity; a cross-encoder's only scores under any. (N,) float32."""
         return self.scores[similarity] if similarity in self.scores else self.scores[SCORE]
 
-    def value(self, metric: Metric) -> float:
-        """The correlation in -1..1; NaN where the scores or the gold scores are constant."""
-        correlate = spearman if metric.statistic == "spearman" else pearson
-        return correlate(self.scores_by(metric.similarity), self.gold)
+    def statistic(self, metric: Metric) -> Statistic:
+        """The correlation in -1..1, NaN where the scores or the gold scores are constant.
 
-    def replicates(self, metric: Metric) -> np.ndarray:
-        """The correlation in each bootstrap resample, (R,) float64. Resample r is the same for every model."""
+        Resample r is the same for every model.
+        """
         if SCORE in self.scores:
             metric = metric._replace(similarity=SCORE)
-        if metric not in self._replicates:
+        if metric not in self._statistics:
             scores = self.scores_by(metric.similarity)
-            self._replicates[metric] = bootstrap_replicates(scores, self.gold, metric.statistic)
-        return self._replicates[metric]
+            self._statistics[metric] = correlation(scores, self.gold, metric.statistic, keys=self.keys)
+        return self._statistics[metric]
 
     def estimate(self, metric: Metric) -> Estimate:
         """The correlation with its bootstrap interval (`bootstrap_interval`), ×100."""
+        statistic = self.statistic(metric)
         if metric.statistic == "spearman":
-            return estimate_x100(self.value(metric), self.replicates(metric))
-        interval = bootstrap_interval(self.scores_by(metric.similarity), self.gold, metric.statistic)
-        return Estimate(*(100 * figure for figure in (self.value(metric), interval.low, interval.high)))
-
-
-def estimate_x100(value: float, replicates: np.ndarray) -> Estimate:
-    """The estimate ×100 of a correlation in -1..1 and its bootstrap replicates, (R,)."""
-    return Estimate(*(100 * figure for figure in percentile_interval(value, replicates)))
+            return statistic.estimate(100)
+        scores = self.scores_by(metric.similarity)
+        interval = bootstrap_interval(scores, self.gold, metric.statistic, keys=self.keys)
+        return Estimate(*(100 * figure for figure in (statistic.value, interval.low, interval.high)))
 
 
 AVERAGE = "average"
@@ -113,14 +114,17 @@ class Results(Protocol):
     def failures(self) -> Mapping[tuple[str, str], str]:
         """The reasons why there is no estimate, by model and data."""
 
-    def estimate(self, model: str, data: str, metric: Metric) -> Estimate | None:
-        """The estimate; None if it is not measured yet, or cannot be (see `failures`)."""
+    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
+        """The estimate; None if it is not measured yet, or cannot be (see `failures`).
+
+        ``unread``: on the pairs that no model was trained on.
+        """
 
     def speed(self, model: str) -> float | None:
         """The distinct sentences per second, over all data sets of the model."""
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """The lead of ``a`` over ``b``; None if it is unknown."""
+        """The lead of ``a`` over ``b`` on the pairs that no model was trained on; None if it is unknown."""
 
 
 def averaged(data: Sequence[str]) -> list[str]:
@@ -139,16 +143,6 @@ def data_label(name: str) -> str:
     return DataName.parse(name).label
 
 
-NORMAL = NormalDist()
-
-
-class Comparison(NamedTuple):
-    """The probability that the first of two systems is better, and the two-sided p-value."""
-
-    above: float
-    p_value: float
-
-
 class Standing(NamedTuple):
     """The bounds of the rank of a system, from 1. A ``tied`` system cannot be told apart from the first."""
 
@@ -159,10 +153,15 @@ class Standing(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Standings, best first, and P(row > column), which is None where two systems cannot be compared."""
+    """Standings, best first, with the confidence that row > column, which is None where two cannot be compared.
+
+    The confidence is 1 − p / 2 of a two-sided test, not the probability that one run is better than one of the other.
+    ``p_values`` are corrected by Holm's procedure over all pairs of systems; the better system comes first.
+    """
 
     standings: list[Standing]
     above: list[list[float | None]]
+    p_values: Mapping[tuple[str, str], float]
 
     @property
     def is_known(self) -> bool:
@@ -170,17 +169,22 @@ class Ranking(NamedTuple):
         return any(value is not None for row in self.above for value in row)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Each standing, with the probability that it is above each other system."""
+        """Each standing, with the confidence that it is above each other system."""
         names = [standing.name for standing in self.standings]
         rows = zip(self.standings, self.above, strict=True)
         return [{**standing._asdict(), "above": dict(zip(names, row, strict=True))} for standing, row in rows]
 
 
-def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None]) -> Ranking:
-    """The standing of each of ``names``, which are best first."""
+def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float] | None]) -> Ranking:
+    """The standing of each of ``names``, which are best first.
+
+    ``compare`` gives the lead of the first of two over the second, and the two-sided p-value.
+    """
     comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
-    apart = holm({pair: comparison.p_value for pair, comparison in comparisons.items()})
-    better = {pair if comparisons[pair].above > 0.5 else pair[::-1] for pair in apart}
+    p_values = holm({pair: p_value for pair, (_, p_value) in comparisons.items()})
+    better = {
+        pair if comparisons[pair][0] > 0 else pair[::-1] for pair, p_value in p_values.items() if p_value <= ALPHA
+    }
     standings = [
         Standing(
             name,
@@ -190,37 +194,28 @@ def rank(names: Sequence[str], compare: Callable[[str, str], Comparison | None])
         )
         for name in names
     ]
-    above = {pair: comparison.above for pair, comparison in comparisons.items()}
-    above |= {pair[::-1]: 1 - probability for pair, probability in above.items()}
-    return Ranking(standings, [[above.get((row, column)) for column in names] for row in names])
+    above = {pair: 1 - p_value / 2 if lead > 0 else p_value / 2 for pair, (lead, p_value) in comparisons.items()}
+    above |= {pair[::-1]: 1 - confidence for pair, confidence in above.items()}
+    return Ranking(standings, [[above.get((row, column)) for column in names] for row in names], p_values)
 
 
-def holm(p_values: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
-    """The hypotheses that Holm's procedure rejects: from the least p-value on, while p · (number left) ≤ `ALPHA`."""
-    rejected: set[tuple[str, str]] = set()
+def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """The p-values that Holm's procedure corrects, from the least on: p · (number left), and none below one before."""
+    corrected, least = dict[tuple[str, str], float](), 0.0
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):
-        if p_values[pair] * (len(p_values) - len(rejected)) > ALPHA:
-            break
-        rejected.add(pair)
-    return rejected
+        least = max(least, min(1.0, p_values[pair] * (len(p_values) - len(corrected))))
+        corrected[pair] = least
+    return corrected
 
 
 def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
-    """The ranking of models by their estimates on a data set, or on average, by the paired bootstrap.
-
-    The p-values are normal, with the standard error of the bootstrap: 1,000 resamples show none below 0.002, and Holm's
-    procedure needs smaller ones from eight models on.
-    """
-    estimates = {model: results.estimate(model, data, metric) for model in models or results.models}
+    """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
+    estimates = {model: results.estimate(model, data, metric, unread=True) for model in models or results.models}
     values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
     by_value = sorted(values, key=lambda name: -values[name])
-    return rank(by_value, lambda a, b: comparison_of(results.difference(a, b, data, metric)))
 
+    def compare(a: str, b: str) -> tuple[float, float] | None:
+        difference = results.difference(a, b, data, metric)
+        return None if difference is None else (difference.points, difference.p_value)
 
-def comparison_of(difference: Difference | None) -> Comparison | None:
-    """A paired bootstrap test as a comparison, by the normal distribution (`rank_models`)."""
-    if difference is None:
-        return None
-    error = difference.ci_half_width / NORMAL.inv_cdf(0.975)
-    above = NORMAL.cdf(difference.points / error) if error else 0.5
-    return Comparison(above, 2 * min(above, 1 - above))
+    return rank(by_value, compare)

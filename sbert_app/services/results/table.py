@@ -90,7 +90,8 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     ]
     best: dict[str, set[str]] = {}
     for name in names:
-        estimates = {row.model: row.estimates[name] for row in rows if name not in row.trained_on}
+        unseen = [row.model for row in rows if name not in row.trained_on]
+        estimates = {model: results.estimate(model, name, metric, unread=True) for model in unseen}
         values = {
             model: round(estimate.value, 2)
             for model, estimate in estimates.items()

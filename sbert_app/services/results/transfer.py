@@ -116,7 +116,7 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
     # Each row is its texts and, last, its class.
     rows = list(zip(*columns, strict=True))
-    complete = [row for row in rows if all(row) and row[-1].lower() not in MISSING]
+    complete = [row for row in rows if all(row) and row[-1].lower() not in (*MISSING, "-1")]
     dropped = len(rows) - len(complete)
     notes = [f"{dropped:,} rows without text or label left out"] if dropped else []
     if len(complete) > MAX_ROWS:

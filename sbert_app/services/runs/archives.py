@@ -18,6 +18,7 @@ import re
 import shutil
 import stat
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -26,11 +27,12 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import AT_WORK, State
-from sbert_app.services.runs.record import Run, RunBusy, RunStateError, slug
+from sbert_app.services.runs.record import Run, RunBusy, RunStateError
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store import home_entry
 from training.atomic import replace_file, replace_folder, write_text
 from training.errors import InputError, unwritable
+from training.names import slug
 from training.sources.home import make_home
 from training.sources.hub import push_folder
 from training.trainer.model_card import with_model_index
@@ -133,12 +135,13 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
     """The members of each run, experiment, … InputError unless all can be restored."""
     things: dict[str, list[ZipInfo]] = {}
     members = [member for member in archive.infolist() if not member.is_dir()]
-    names = [member.filename for member in members]
+    names = Counter(member.filename for member in members)
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
-    for member, name in zip(members, names, strict=True):
+    for member in members:
+        name = member.filename
         entry = home_entry(name)
         is_allowed = entry is not None and entry.is_work and _NAME.fullmatch(name) and name not in folders
-        if not is_allowed or entry is None or stat.S_ISLNK(member.external_attr >> 16) or names.count(name) > 1:
+        if not is_allowed or entry is None or stat.S_ISLNK(member.external_attr >> 16) or names[name] > 1:
             raise InputError(f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored")
         thing = entry.name + name.removeprefix(entry.name).partition("/")[0]
         things.setdefault(thing, []).append(member)

@@ -20,6 +20,7 @@ from training.data.load import check_split, load_one
 from training.data.overlap import overlap
 from training.errors import InputError
 from training.names import DataName, ModelName
+from training.objectives.base import HELD_OUT, hold_out
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import Part, RunConfig
 
@@ -91,7 +92,9 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     The size of a set on the Hub is known for a whole training split of which each row is used.
     """
     names = DataName.parse_joined(part.data)
-    opened = [_transformed(name, part, config.seed, home) for name in names]
+    # Rows are held out of the first set.
+    held_out = [config.eval_data == HELD_OUT and part == config.parts[0] and name == names[0] for name in names]
+    opened = [_transformed(name, part, config.seed, home, held) for name, held in zip(names, held_out, strict=True)]
     sets = [data for _, data in opened if data is not None]
     if len(sets) == len(names):
         data = join(sets)
@@ -152,14 +155,19 @@ def dev_data(eval_data: str | None, home: Path) -> list[Dataset]:
 
 def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
     """The parts of the evaluation data; none for retrieval."""
-    is_pairs = eval_data is not None and not DataName.parse(eval_data).is_retrieval
-    return DataName.parse_joined(eval_data or "") if is_pairs else ()
+    if eval_data is None or eval_data == HELD_OUT or DataName.parse(eval_data).is_retrieval:
+        return ()
+    return DataName.parse_joined(eval_data)
 
 
-def _transformed(name: DataName, part: Part, seed: int, home: Path) -> tuple[str, Dataset | None]:
-    """The form of a set, and its rows for the objective. InputError if there can be none."""
+def _transformed(
+    name: DataName, part: Part, seed: int, home: Path, held_out: bool = False
+) -> tuple[str, Dataset | None]:
+    """The form of a set, and its rows for the objective, less those held out. InputError if there can be none."""
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)
+    if data is not None and held_out:
+        data, _ = hold_out(data, part.objective, seed)
     return form, None if data is None else part.facts.transform(data, seed)
 
 

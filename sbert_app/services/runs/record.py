@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import fstat
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,8 @@ from training.trainer.run_metrics import RUN_METRICS, main_metric
 
 QUEUED = frozenset({State.QUEUED})
 LONGEST_NAME = 80
+# The beginning of an id that `create` gives.
+_DATED = re.compile(r"\d{8}-\d{6}-")
 
 
 class RunError(UserFacingError):
@@ -98,6 +103,11 @@ class Run:
         return any((self.folder / "model" / file).exists() for file in ("modules.json", "config.json"))
 
     @property
+    def waited(self) -> float:
+        """The seconds since its state has changed."""
+        return time.time() - (self.folder / "run.json").stat().st_mtime
+
+    @property
     def is_cross_encoder(self) -> bool:
         """Whether it trains a cross-encoder."""
         return self.config.objective_class.scores_pairs
@@ -128,13 +138,41 @@ def default_name(config: RunConfig) -> str:
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 
 
-def slug(text: str) -> str:
-    """A text as part of a file name: at most 40 lower-case letters, digits and hyphens, or none."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
-
-
 def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def newest_first(folders: Iterable[Path]) -> list[str]:
+    """The ids of runs by the times in their ids, and those of the same second by their records."""
+    times = {folder: folder.name[:15] if _DATED.match(folder.name) else _created(folder)[0] for folder in folders}
+    runs = Counter(times.values())
+    keys = {folder: (at, _created(folder)[1] if runs[at] > 1 else 0.0, folder.name) for folder, at in times.items()}
+    return [folder.name for folder in sorted(keys, key=lambda folder: keys[folder], reverse=True)]
+
+
+def _created(folder: Path) -> tuple[str, float]:
+    """The time of a run's record, as an id begins, 20261121-034512, and in seconds; ("", 0.0) without a record."""
+    try:
+        created = _recorded_time(folder)
+    except (UserFacingError, OSError):
+        return "", 0.0
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(created)), created
+
+
+@lru_cache(maxsize=100_000)
+def _recorded_time(folder: Path) -> float:
+    return RunRecord.read(folder).created
+
+
+def stamp_of(folder: Path) -> object:
+    """A value that changes with the folder of a run that is not at work."""
+    stats = []
+    for name in ("run.json", "name.txt", "events.jsonl", "model"):
+        # A file that cannot be read is reported by its reader.
+        with suppress(OSError):
+            status = (folder / name).stat()
+            stats.append((status.st_ino, status.st_ctime_ns))
+    return stats
 
 
 NLI = ("nli", "snli", "mnli", "all-nli")

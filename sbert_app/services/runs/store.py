@@ -25,7 +25,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,15 +43,17 @@ from sbert_app.services.runs.record import (
     RunRecord,
     RunStateError,
     default_name,
+    newest_first,
     one_line,
-    slug,
+    stamp_of,
 )
 from sbert_app.services.store.documents import check_text, read_document, unreadable
-from training.atomic import recover, write_text
+from training.atomic import FRESH, LEFTOVER_SECONDS, recover, write_text
 from training.errors import InputError, UserFacingError
-from training.names import is_id
+from training.names import RUN, ModelName, is_id
+from training.sources.resolve import find_run
 from training.trainer.config import RunConfig
-from training.trainer.own import check_queueable
+from training.trainer.own import check_queueable, new_run_folder
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
@@ -61,6 +62,10 @@ PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
 # So many bytes of the disk are held while a run is running, to record its end on a full disk.
 RESERVED_BYTES = 64 * 1024
+# The runs of a page of the list, and of a picker.
+PAGE, PICKED = 50, 200
+# Runs at work that another process has begun are looked for so often.
+SCAN_SECONDS = 20.0
 
 
 class RunStore:
@@ -75,14 +80,15 @@ class RunStore:
         self._event_readers: dict[str, EventReader] = {}
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
-        self._listing = threading.Lock()
-        # The number of times that `list` has begun to read the runs.
-        self._readings = 0
         self._damaged: Sequence[UserFacingError] = ()
-        # The number of the last complete reading, and its runs.
-        self._listed: tuple[int, Sequence[Run]] = (0, ())
-        # The runs that are not at work, with the `_stamp` of their folders.
+        # The time when the folder was last changed, and the ids of its runs, the newest first.
+        self._order: tuple[float | None, Sequence[str]] = (None, ())
+        # The runs that are not at work, with the `stamp_of` their folders.
         self._ended: dict[str, tuple[object, Run]] = {}
+        # The files run.json of runs that are not at work, as `ids` has read them.
+        self._quiet: dict[str, tuple[int, int]] = {}
+        # The ids of all runs when those at work were last looked for, the time, and the ids of those at work.
+        self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
@@ -91,7 +97,7 @@ class RunStore:
         # A name that cannot be read makes no run useless.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace")
-        name = name or default_name(config)
+        name = name or config.name or default_name(config)
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
@@ -101,54 +107,85 @@ class RunStore:
         except RunNotFound:
             return None
 
-    def list(self) -> list[Run]:
-        """Every run, the newest first.
+    def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
+        """Runs, the newest first: all of them, or ``limit``, and those that are older than the run ``cursor``.
 
-        Calls during a reading share the next one, as a page that opens asks for the runs in several places at once.
+        RunNotFound if there is no such run.
         """
-        begun_before = self._readings
-        with self._listing:
-            number, runs = self._listed
-            if number <= begun_before:
-                self._readings += 1
-                runs = self._read_all()
-                self._listed = self._readings, runs
-            return [*runs]
+        ids = self._ids()
+        if cursor:
+            self._run_folder(cursor)
+            ids = ids[ids.index(cursor) + 1 :]
+        return [*self._read(ids if limit is None else ids[:limit])]
+
+    def recent(self, also: Collection[str] = (), limit: int = PICKED) -> Sequence[Run]:
+        """The newest runs, those at work, and ``also``, the newest first: quick with any number of runs."""
+        ids = self._ids()
+        if self._at_work[0] is not ids or time.monotonic() - self._at_work[1] > SCAN_SECONDS:
+            self.ids(State.QUEUED)
+        ids_of_page = {*ids[:limit], *self._at_work[2], *also}
+        return self._read([run_id for run_id in ids if run_id in ids_of_page])
+
+    def count(self) -> int:
+        """The number of runs."""
+        return len(self._ids())
 
     def damaged(self) -> Sequence[UserFacingError]:
         """The errors of the runs that the last `list` has left out."""
         return self._damaged
 
-    def _read_all(self) -> Sequence[Run]:
-        runs, damaged, before = [], [], self._ended
-        self._ended = {}
-        for file in self._records():
+    def _ids(self) -> Sequence[str]:
+        """The ids of all runs, the newest first. They are read again when a run has come or gone."""
+        try:
+            changed = self.folder.stat().st_mtime
+        except FileNotFoundError:
+            return []
+        if self._order[0] != changed:
+            ids = newest_first(folder for folder in self.folder.iterdir() if not folder.name.startswith("."))
+            self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
+            # Folders of the same instant may have come after it was read.
+            self._order = changed if time.time() - changed > 1 else None, ids
+        return self._order[1]
+
+    def _read(self, ids: Sequence[str]) -> Sequence[Run]:
+        runs, damaged = [], []
+        for run_id in ids:
+            folder = self.folder / run_id
             try:
-                stamp = _stamp(file.parent)
-                old_stamp, run = before.get(file.parent.name, (None, None))
+                stamp = stamp_of(folder)
+                old_stamp, run = self._ended.get(run_id, (None, None))
                 if run is None or old_stamp != stamp:
-                    run = self.get(file.parent.name)
+                    run = self.get(run_id)
                 if run.state not in AT_WORK:
-                    self._ended[run.id] = stamp, run
+                    self._ended[run_id] = stamp, run
                 runs.append(run)
             except (UserFacingError, OSError) as error:
                 # It may have been deleted meanwhile.
-                if os.path.lexists(file):
-                    damaged.append(error if isinstance(error, UserFacingError) else unreadable(file.parent, error))
+                if os.path.lexists(folder / "run.json"):
+                    damaged.append(error if isinstance(error, UserFacingError) else unreadable(folder, error))
         self._damaged = damaged
-        return sorted(runs, key=lambda run: (run.record.created, run.id), reverse=True)
+        return runs
 
     def ids(self, state: State) -> Sequence[str]:
-        """The ids of the runs in this state, the oldest first. It is quicker than `list`."""
-        ids = []
-        for file in self._records():
+        """The ids of the runs in this state, one of those at work, the oldest first. It is quicker than `list`."""
+        ids, created, at_work = self._ids(), [], list[str]()
+        for run_id in ids:
             # A damaged run cannot be executed, and others may be deleted meanwhile.
             with suppress(UserFacingError, OSError):
-                record = self._current_record(file.parent)
-                self._config(file.parent.name, file.parent)
+                status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - of 20,000 runs
+                stamp = status.st_ino, status.st_ctime_ns
+                if self._quiet.get(run_id) == stamp:
+                    continue
+                record = self._current_record(self.folder / run_id)
+                if record.state not in AT_WORK:
+                    self._quiet[run_id] = stamp
+                    continue
+                self._config(run_id, self.folder / run_id)
+                at_work.append(run_id)
                 if record.state == state:
-                    ids.append((record.created, file.parent.name))
-        return [run_id for _, run_id in sorted(ids)]
+                    created.append((record.created, run_id))
+        self._at_work = ids, time.monotonic(), at_work
+        return [run_id for _, run_id in sorted(created)]
 
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
@@ -172,10 +209,13 @@ class RunStore:
         folder is not writable, and for a config with objects of another program.
         """
         check_queueable(config)
-        words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
+        # Another run may be called as one of these is by its name, this run for one.
+        models = {key: ModelName.parse(name) for key in ("base", "teacher") if (name := getattr(config, key))}
+        by_id = {key: RUN + find_run(model.run_id, self.home) for key, model in models.items() if model.run_id}
+        config = config.replace(**{key: str(replace(models[key], name=name)) for key, name in by_id.items()})
         text, folder = check_text(config.to_json() + "\n", "the config"), None
         try:
-            run_id, folder = self._create_folder(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}")
+            folder = new_run_folder(self.folder, config)
             write_text(folder / "config.json", text)
             write_text(folder / "name.txt", config.name or default_name(config))
             RunRecord(State.QUEUED if queue else State.STOPPED, created=time.time()).write(folder)
@@ -186,7 +226,7 @@ class RunStore:
             raise InputError(
                 f"no run can be written to {self.folder}: {why}", public=f"no run can be written: {why}"
             ) from error
-        return self.get(run_id)
+        return self.get(folder.name)
 
     def rename(self, run_id: str, name: str) -> Run:
         name = check_text(" ".join(name.split()), "the name")
@@ -230,9 +270,17 @@ class RunStore:
             deleted = self.folder / f".deleted-{run_id}"
             # The run is gone at once, however long the removal takes.
             folder.rename(deleted)
-        shutil.rmtree(deleted)
+        shutil.rmtree(deleted, ignore_errors=True)
         self._event_readers.pop(run_id, None)
         self._configs.pop(run_id, None)
+
+    def sweep(self) -> None:
+        """Remove what a killed deletion or restoration has left."""
+        for leftover in self.folder.glob(".*"):
+            with suppress(OSError):
+                is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
+                if leftover.name.startswith(".deleted-") or (leftover.name.endswith(FRESH) and is_old):
+                    shutil.rmtree(leftover, ignore_errors=True)
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
@@ -304,11 +352,6 @@ class RunStore:
             raise RunNotFound(missing, missing)
         return folder
 
-    def _records(self) -> Sequence[Path]:
-        """The file run.json of each run, also a link that leads nowhere, which a glob would leave out."""
-        files = [folder / "run.json" for folder in self.folder.glob("[!.]*")]
-        return [file for file in files if os.path.lexists(file)]
-
     def _config(self, run_id: str, folder: Path) -> RunConfig:
         config = self._configs.get(run_id)
         if config is None:
@@ -317,26 +360,6 @@ class RunStore:
             except FileNotFoundError as error:
                 raise unreadable(folder / "config.json", "it is gone") from error
         return config
-
-    def _create_folder(self, stem: str) -> tuple[str, Path]:
-        """Create a folder, even when two runs are created in the same second."""
-        for number in count(1):
-            run_id = stem if number == 1 else f"{stem}-{number}"
-            with suppress(FileExistsError):
-                (self.folder / run_id).mkdir(parents=True)
-                return run_id, self.folder / run_id
-        raise AssertionError("count is infinite")
-
-
-def _stamp(folder: Path) -> object:
-    """A value that changes with the folder of a run that is not at work."""
-    stats = []
-    for name in ("run.json", "name.txt", "events.jsonl", "model"):
-        # A file that cannot be read is reported by its reader.
-        with suppress(OSError):
-            status = (folder / name).stat()
-            stats.append((status.st_ino, status.st_ctime_ns))
-    return stats
 
 
 @dataclass

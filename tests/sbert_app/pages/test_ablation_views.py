@@ -52,7 +52,7 @@ def test_a_setting_in_which_variants_differ_is_given_for_each():
 
 
 def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
-    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER))
+    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER), "all-MiniLM-L6-v2")
     assert (
         "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5 points apart"
         in html
@@ -62,7 +62,7 @@ def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
 
 
 def test_one_variant_is_no_comparison():
-    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}))
+    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}), "raw-bert-mini")
     assert "Best:" not in html
     html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
     assert "told apart" not in html
@@ -85,7 +85,7 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     by_seed = {"mean": (86.0, 86.4, 86.2, 86.3), "cls": (86.1, 86.2, 86.3, 86.1), "max": (80.0, 80.6, 80.2, 80.5)}
     values = {(name, seed): value for name, row in by_seed.items() for seed, value in enumerate(row)}
     rows = variant_rows(POOLING, values)
-    standings, above = rank_variants(rows)
+    standings, above, p_values = rank_variants(rows)
     assert [(each.name, each.tied, each.highest, each.lowest) for each in standings] == [
         ("mean", True, 1, 2),
         ("cls", True, 1, 2),
@@ -93,13 +93,15 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     ]
     assert above[0][1] == pytest.approx(1 - ttest_rel(by_seed["mean"], by_seed["cls"]).pvalue / 2)
     assert above[2][0] == pytest.approx(ttest_rel(by_seed["mean"], by_seed["max"]).pvalue / 2)
+    # One p value a row, which is the corrected one of the ranking.
+    assert next(row for row in rows if row.variant == "max").against.p == p_values["mean", "max"]
     assert rank_variants(rows).to_json()[1]["above"] == {
         "mean": 1 - above[0][1],
         "cls": None,
         "max": above[1][2],
     }
     html = views.statistics_of(rows)
-    assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds." in html
+    assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds, of 3 variants." in html
     assert "1–2" in html and "&gt; max" in html
 
 
@@ -141,7 +143,7 @@ def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
     estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
     html = views.plan_of(estimate, None, unknown="measuring")
     assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
-    assert "measuring the throughput" in html
+    assert "measuring the speed" in html
 
 
 def test_folds_are_stopped_resumed_and_deleted_as_sweeps_are(sweeps, tmp_path):

@@ -60,6 +60,10 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
     assert shown[page.duplicates.threshold] == 0.75
     applied = page.duplicates.find(Watch(), shown[page.job], 0.75)
     assert "of 58 pairs match" in applied[page.duplicates.tab.status]
+    # A further look makes no further job.
+    files = set(page.jobs.files())
+    assert merged(page.visit(DEFAULT_MODEL, "mean", "none", [], query))[page.job] == shown[page.job]
+    assert set(page.jobs.files()) == files
 
 
 def test_a_file_is_kept_scored_and_found_again(page, pairs):
@@ -74,7 +78,9 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
     table = opened[page.table]
     pairs.unlink()
-    scored = merged(page.score(None, table, "sentence1", "sentence2", "label", "bag", "mean", "none", job, [job], None))
+    scored = merged(
+        page.score(None, table, "sentence1", "sentence2", "label", "", "bag", "mean", "none", job, [job], None)
+    )
     assert "20</b> of 20 pairs" in scored[page.status]
     assert "finished" in scored[page.history]
     assert "1 is a match, 0 is not" in scored[page.duplicates.decision].lower()
@@ -100,11 +106,22 @@ def test_what_cannot_be_used_is_said_and_leaves_nothing_behind(page, tmp_path):
     shown = page.open(str(wrong), [])
     assert "photo.png is an image" in shown[page.status]
     assert shown[page.job] is None
-    missing = merged(page.score(None, None, None, None, None, "bag", "mean", "none", None, [], None))
+    missing = merged(page.score(None, None, None, None, None, "", "bag", "mean", "none", None, [], None))
     assert "Choose a file first." in missing[page.status]
     same = merged(
         page.score(
-            None, page.open(None, [])[page.table], "sentence1", "sentence1", "", "bag", "mean", "none", None, [], None
+            None,
+            page.open(None, [])[page.table],
+            "sentence1",
+            "sentence1",
+            "",
+            "",
+            "bag",
+            "mean",
+            "none",
+            None,
+            [],
+            None,
         )
     )
     assert "two different columns" in same[page.status]

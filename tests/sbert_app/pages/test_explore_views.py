@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from markup import HOSTILE, assert_escaped
 
+from sbert_app.figures.map import Labels
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, map_figure, open_corpus, pairs, search
 from sbert_app.services.clusters.clustering import HIERARCHICAL
-from sbert_app.services.clusters.summary import Cluster
+from sbert_app.services.clusters.summary import Cluster, Topics
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual
@@ -55,21 +56,20 @@ def test_the_nearest_sentences_come_without_the_clicked_one_and_long_ones_are_cu
 
 @pytest.mark.parametrize(
     ("is_base", "words"),
-    [(True, "You see the model before and after training."), (False, "choose its base &lt;base&gt; above")],
+    [(True, "Left: before training. Right: mine after it"), (False, "with its base &lt;base&gt;")],
 )
 def test_the_map_of_a_run_says_what_it_keeps(embedded, is_base, words):
     points = np.zeros((3, 2), dtype=np.float32)
     result = MapResult([embedded, embedded], [points, points], "key", False, 1.5)
     html = map_figure.map_status(result, None, {"name": "mine", "base": "<base>", "is_base": is_base})
     assert words in html
-    assert "Two aligned maps</b> of 3 sentences in 2 dimensions, computed in 1.5 s" in html
-    assert "Before: " in html
+    assert "Two aligned maps of 3 sentences in 2 dimensions, computed in 1.5 s" in html
+    assert "<b>100%</b> of the ten nearest are the same under both models" in html
 
 
 def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
     html = macro("explore/corpus")(embedded, True, "m")
-    assert "an example · 3 sentences · column: " in html
-    assert "embeddings from the cache" in html
+    assert "example · 3 sentences · column: " in html
     groups = [Cluster(1, np.array([0]), ["dog"], [0], None), Cluster(0, np.array([1, 2]), [], [], None)]
     status = clusters.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
     assert "<b>1 cluster</b> of 3 sentences · 2 in none (67%) · 1 with a single sentence" in status
@@ -101,3 +101,22 @@ def test_no_pairs_is_explained(embedded, compared, reason):
 )
 def test_near_duplicates_are_counted(embedded, owner, words):
     assert words in pairs.near_duplicates(NearDuplicates(np.array(owner), 0.95, 0.1), embedded.corpus)
+
+
+def test_groups_of_duplicates_are_listed_and_the_largest_comes_first(embedded):
+    html = pairs.near_duplicates(NearDuplicates(np.array([0, 1, 1]), 0.95, 0.1), embedded.corpus)
+    assert "1 group of duplicates" in html
+    assert html.index("A dog.") < html.index("A cat.")
+
+
+def test_without_outliers_the_ten_most_remote_are_listed():
+    corpus = Corpus("alike", [f"sentence {n}" for n in range(60)])
+    html = pairs.unusual_tables(Unusual(np.zeros(60), np.linspace(0.5, 0.6, 60), 2), corpus)
+    assert "Outliers: 0 of 60 sentences" in html and "these are the most remote" in html
+    assert html.count("<td>sentence ") == 10
+
+
+def test_a_value_of_a_column_names_the_region_where_most_of_its_points_are_if_it_prevails_there():
+    colouring = Labels("domain", ["law", "news", "(none)"], np.array([0, 0, 0, 1, 1, 2, 2, 2]))
+    regions = Topics(np.array([0, 0, 0, 0, 1, 1, 1, 1]), {0: "court", 1: "today"})
+    assert map_figure.named_by(colouring, regions).names == ["law", ""]

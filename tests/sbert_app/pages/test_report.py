@@ -5,6 +5,8 @@ import hashlib
 import json
 import re
 import shlex
+from pathlib import Path
+from types import SimpleNamespace
 
 import gradio as gr
 import plotly.graph_objects as go
@@ -14,11 +16,13 @@ from markupsafe import Markup
 from sbert_app import cli
 from sbert_app.commands.train import train
 from sbert_app.pages.ablation.page import experiment_report
-from sbert_app.pages.components.report import Report, of_page, plot
+from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.train.runs import command_of, run_report
+from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import ExperimentRecord, Experiments, PlannedRun, new_sweep, records
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
+from sbert_app.settings import Settings
 from training.errors import InputError
 from training.trainer.config import RunConfig
 
@@ -65,6 +69,18 @@ def test_a_browser_asks_no_host_and_runs_no_other_script(parts):
     assert re.findall(r"'sha256-([^']+)'", policy) == hashes
     assert ("Plotly" in scripts[0] and len(scripts) == 2) == ('class="plot"' in parts[0])
     assert not re.search(r"<(link|iframe|img)\b|\ssrc=", re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
+
+
+def test_a_report_is_no_key_to_the_file_or_the_corpus_that_it_is_about(tmp_path):
+    """The address of a page may open both; who gets a report may not."""
+    services = Services.start(Settings(home=tmp_path))
+    with gr.Blocks() as app:
+        report_button(services, lambda value: Report("Scores", {}, {"Scores": [Markup("<table></table>")]}), [], "x")
+    write = next(event.fn for event in app.fns.values() if event.fn and event.fn.__name__ == "write")
+    request = SimpleNamespace(headers={"referer": "http://lab:7860/bulk?job=c0ffee&x=1"})
+    html = Path(write(request, None)).read_text()
+    assert "http://lab:7860/bulk" in html
+    assert "c0ffee" not in html and "<base" not in html
 
 
 def test_what_a_page_shows_is_reported_with_the_words_of_its_controls():

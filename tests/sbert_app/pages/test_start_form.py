@@ -42,9 +42,8 @@ def test_what_is_wrong_with_the_form_is_said_in_place_of_the_estimate(tmp_path: 
     assert "must be at least 1" in form._estimate("measuring", {}, -1)[planned]
 
 
-@pytest.mark.parametrize(("measures", "told"), [(False, ["on change"]), (True, ["measuring", "no run"])])
-def test_only_a_choice_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measures: bool, told: list[str]):
-    """Opening the page trains nothing; a time that is not known yet is said to be measured when something is chosen."""
+def test_an_unknown_speed_is_measured_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The plan stands there at once; the time comes when it is measured."""
     measured, said = [], []
 
     def measure(run: RunEstimate, store: RunStore) -> TrainingRate:
@@ -57,9 +56,9 @@ def test_only_a_choice_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     with gr.Blocks() as page:
         planned = gr.HTML()
         form = StartForm(RunStore(tmp_path), [], planned, lambda: (run, lambda rate, unknown: said.append(unknown)))
-        form.estimate_after(page.load(None), measures=measures)
+        form.estimate_after(page.load(None))
     for listener in page.fns.values():
         if listener.fn is not None:
             listener.fn({})
-    assert said == told
-    assert measured == [run] * measures
+    assert said == ["measuring", "no run"]
+    assert measured == [run]

@@ -295,13 +295,13 @@ def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_
     changes = {"max_steps": None, "objective": "cosent", "pooling": "max", "report_to": ["trackio"], "warmup": 0.2}
     changed = train_form.changed_fields({**filled, **changes, "name": "mine"}, filled)
     assert changed == changes
-    address = unquote(train_form.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
-    found = train_form.from_address(address, fields)
+    address = unquote(train_page.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
+    found = train_page.from_address(address, fields)
     assert {name: update["value"] for name, update in found.items()} == changes
-    assert train_form.to_address({}) == ""
+    assert train_page.to_address({}) == ""
     wrong = {"pooling": "none of these", "max_steps": "many", "no field": 1, "batch_size": 8}
-    assert list(train_form.from_address(json.dumps(wrong), fields)) == ["batch_size"]
-    assert train_form.from_address("[1", fields) == train_form.from_address("[1]", fields) == {}
+    assert list(train_page.from_address(json.dumps(wrong), fields)) == ["batch_size"]
+    assert train_page.from_address("[1", fields) == train_page.from_address("[1]", fields) == {}
 
 
 def test_an_empty_list_a_filter_and_the_place_in_the_queue_are_said(services):
@@ -327,7 +327,7 @@ class TestEstimate:
 
     def test_without_a_rate_the_time_is_unknown_or_being_measured(self):
         assert "<b>no estimate yet</b>" in train_runs.plan(self.estimate(), None)
-        assert "measuring the throughput" in train_runs.plan(self.estimate(), None, unknown="measuring")
+        assert "measuring the speed" in train_runs.plan(self.estimate(), None, unknown="measuring")
         unknown = self.estimate(config=RunConfig("regression"), rows=None)
         assert "known once the data is loaded" in train_runs.plan(unknown, self.RATE)
 
@@ -412,15 +412,15 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
 
 def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
     store = services.jobs.store
-    run, read = finished(store), store.list
+    run, read = finished(store), store.recent
 
-    def read_and_delete():
-        runs = read()
+    def read_and_delete(*page):
+        runs = read(*page)
         for each in runs:
             store.delete(each.id)
         return runs
 
-    monkeypatch.setattr(store, "list", read_and_delete)
+    monkeypatch.setattr(store, "recent", read_and_delete)
     assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
     assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
 

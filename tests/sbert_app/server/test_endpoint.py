@@ -66,13 +66,17 @@ def test_arguments_are_passed_on_as_declared_within_stated_types_and_lengths():
     assert refusal("q", format="exe") == "format is 'exe', but must be 'csv' or 'parquet'"
 
 
-@pytest.mark.parametrize("k", [10**9, -1, 0, 1e308, "NaN", None, "5; drop", [1], float("inf"), float("nan"), 1.5])
+@pytest.mark.parametrize("k", [10**9, -1, 0, 1e308, "NaN", "5; drop", [1], float("inf"), float("nan"), 1.5])
 def test_numbers_have_a_stated_range(k):
     assert refusal("q", k=k).endswith("must be a whole number from 1 to 100")
     assert refusal("q", k=k).startswith("k is ")
 
 
-@pytest.mark.parametrize("share", [float("nan"), float("inf"), -0.1, 1.1, "x", None, "1" * 100_000])
+def test_null_is_the_default_of_an_argument_that_has_one():
+    assert search("q", None, None, k=None, share=None, flag=None, options=None) == search("q")
+
+
+@pytest.mark.parametrize("share", [float("nan"), float("inf"), -0.1, 1.1, "x", "1" * 100_000])
 def test_fractions_too(share):
     assert refusal("q", share=share).endswith("must be a number from 0 to 1")
     assert len(refusal("q", share=share)) < 200

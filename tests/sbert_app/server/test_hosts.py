@@ -19,9 +19,10 @@ async def anything(request):
     return PlainTextResponse("in")
 
 
-def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", on_space=False) -> TestClient:
+def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", on_space=False, origins=()) -> TestClient:
     routes = [Route("/{path:path}", anything, methods=["GET", "POST", "OPTIONS", "DELETE"])]
-    outside = [Middleware(AnswerHeaders, on_space=on_space), Middleware(OwnSite, hosts=AllowedHosts(bound, extra))]
+    own = Middleware(OwnSite, hosts=AllowedHosts(bound, extra), origins=origins)
+    outside = [Middleware(AnswerHeaders, on_space=on_space), own]
     return TestClient(Starlette(routes=routes, middleware=outside), base_url=base)
 
 
@@ -62,6 +63,12 @@ class TestOrigins:
             answer = client().request(method, path, headers={"Origin": origin})
             assert answer.status_code == 403
             assert "access-control-allow-origin" not in answer.headers
+
+    def test_pages_of_an_allowed_origin_may_send_requests(self):
+        lab = client(origins=["app://obsidian.md"])
+        assert lab.post(RUN, headers={"Origin": "app://obsidian.md"}).text == "in"
+        for other in ("app://other", "http://evil.example"):
+            assert lab.post(RUN, headers={"Origin": other}).status_code == 403
 
     def test_own_pages_links_and_scripts_without_an_origin_are_answered(self):
         assert client().post(RUN, headers={"Origin": "http://127.0.0.1:7860"}).status_code == 200

@@ -54,8 +54,8 @@ class TestBodies:
 
     def test_halves_of_characters_become_question_marks(self):
         body = json.dumps({"data": ["\ud800 half", "😀", "\\ud800", 1e-7]}).encode()
-        assert json.loads(limits._with_whole_characters(body))["data"] == ["? half", "😀", "\\ud800", 1e-7]
-        assert limits._with_whole_characters(b'"\\ud800') == b'"\\ud800', "no JSON"
+        assert json.loads(limits._checked(body, "/v1/embeddings"))["data"] == ["? half", "😀", "\\ud800", 1e-7]
+        assert limits._checked(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
 
     def test_every_path_is_bounded_and_v1_answers_as_openai_does(self, tmp_path):
         for path in ("/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):

@@ -1,5 +1,9 @@
 """The login: who is let in, the form for browsers, the session, wrong passwords. The app behind is a stand-in."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
@@ -54,6 +58,8 @@ def test_a_browser_gets_the_form_and_after_it_the_page_that_it_wanted():
     assert (answer.status_code, answer.headers["location"]) == (303, "/bulk?job=1")
     assert lab.get("/bulk", headers=HTML).text == "in bulk"
     assert lab.post(RUN).status_code == 200
+    assert lab.get("/logout", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 303
+    assert lab.post(RUN).headers["cache-control"] == "no-store", "the link of another site logs nobody out"
     assert lab.get("/logout").status_code == 303
     assert lab.post(RUN).status_code == 401
 
@@ -103,6 +109,24 @@ def test_guessing_is_slowed_down():
         refused = lab.post("/login", data=RIGHT, headers=headers)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
+
+
+def test_guesses_that_come_together_are_counted_before_they_are_judged_one_at_a_time(monkeypatch):
+    judged, at_once = [], threading.Semaphore(1)
+
+    def judge(self, user, password):
+        assert at_once.acquire(blocking=False)
+        time.sleep(0.05)
+        at_once.release()
+        judged.append(password)
+        return password == "right"
+
+    monkeypatch.setattr(Account, "is_right", judge)
+    with client() as lab, ThreadPoolExecutor(30) as threads:
+        guesses = [{**RIGHT, "password": f"guess {number}"} for number in range(30)]
+        codes = [answer.status_code for answer in threads.map(lambda guess: lab.post("/login", data=guess), guesses)]
+    assert sorted(codes) == [401] * FREE_ATTEMPTS + [429] * (30 - FREE_ATTEMPTS)
+    assert len(judged) == FREE_ATTEMPTS
 
 
 def test_passwords_are_compared_whole_and_no_token_is_never_right():

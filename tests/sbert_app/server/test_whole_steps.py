@@ -4,6 +4,7 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import gradio as gr
 import pytest
 from gradio_client.utils import apply_diff
@@ -34,6 +35,28 @@ def test_every_step_replaces_the_one_before():
         assert all(path == [] for edits in message for _, path, _ in edits)
         shown = [apply_diff(old, edits) for old, edits in zip(shown, message, strict=True)]
         assert shown == step, "clients of the HTTP API read it too"
+
+
+def test_values_that_no_page_sends_are_no_fault_of_the_app():
+    with WholeSteps() as app:
+        name, many = gr.Dropdown(["a"], allow_custom_value=True), gr.Dropdown(["a"], multiselect=True)
+
+        def upper(text: str, more: list[str], event: gr.EventData) -> str:
+            return (text + "".join(more)).upper() * event.times
+
+        gr.on([name.change], upper, [name, many], name)
+    [event] = app.fns.values()
+
+    def call(values: list[Any], **data: Any) -> Any:
+        return anyio.run(app.call_function, event, values, None, None, None, gr.EventData(None, data))
+
+    assert call(["a", ["b"]], times=2)["prediction"] == "ABAB"
+    wrong = [[5, {}], [["a"], []], [{"a": 1}, []], [True, []], ["a", [[1]]], ["a", {"a": 1}]]
+    for values, data in [*((values, {"times": 1}) for values in wrong), (["a", []], {})]:
+        with pytest.raises(gr.Error, match="values that this page does not send"):
+            call(values, **data)
+    with pytest.raises(TypeError):
+        call(["a", []], times=[])
 
 
 @pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])

@@ -10,7 +10,7 @@ from sbert_app.services.experiments.experiment import Experiments, new_seeds
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.data.load import load_data
-from training.errors import InputError
+from training.errors import InputError, NotFoundError
 from training.trainer.config import RunConfig
 
 
@@ -77,6 +77,15 @@ def test_the_refusal_does_not_tell_whether_a_file_exists(policy, files):
                 check(name)
             refusals.add(str(error.value).replace("sekret", "secret"))
         assert len(refusals) == 1
+
+
+def test_a_name_in_the_working_folder_is_not_found_as_one_that_is_nowhere(policy, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "model").touch()
+    with pytest.raises(NotFoundError, match=r"^model org/model was not found; check the name and the network$"):
+        policy.check_model("org/model")
+    assert policy.check_model("org/other") == "org/other"
 
 
 def test_retrieval_data_is_where_other_data_may_be(policy, files):

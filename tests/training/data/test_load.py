@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from training.catalogue import DATA_SETS, LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset, join, parse_dataset
-from training.data.gold import to_gold
 from training.data.load import check_data_name, load_data
 from training.data.tables import table as table_module
 from training.data.transforms import EXAMPLES, FORMS, NEAREST_FORM, POSITIVE_FROM
@@ -152,54 +150,8 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted_or_named():
         parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]})
     with pytest.raises(InputError, match="holds no usable row; 1 rows with an empty sentence left out"):
         parse_dataset("mine", {"sentence1": [" "], "sentence2": ["b"]})
-    with pytest.raises(InputError, match="run from -40 to 7"):
-        to_gold("mine", [-40, 7])
-
-
-@pytest.mark.parametrize(
-    ("scores", "gold", "note"),
-    [
-        ([0, 5, 2.5], [0, 5, 2.5], ""),
-        ([0.2, 1.0], [1.0, 5.0], "scores from 0 to 1 stretched to 0–5"),
-        ([-1, 0, 1], [0, 2.5, 5], "scores from -1 to 1 stretched to 0–5"),
-        ([10, 0], [5, 0], "scores from 0 to 10 stretched to 0–5"),
-        ([100, 40], [5, 2], "scores from 0 to 100 stretched to 0–5"),
-    ],
-)
-def test_scores_become_gold_scores(scores, gold, note):
-    assert to_gold("mine", scores) == (gold, note)
-
-
-@given(st.lists(st.floats(-1, 100, allow_subnormal=False), min_size=1))
-def test_stretching_keeps_the_order_and_the_bounds(scores):
-    try:
-        gold, _ = to_gold("mine", scores)
-    except InputError:
-        assert min(scores) < 0
-        return
-    assert all(0 <= score <= 5 for score in gold)
-    order = sorted(range(len(scores)), key=lambda i: scores[i])
-    assert all(gold[i] <= gold[j] for i, j in pairwise(order))
-
-
-def labelled(cells: list) -> Dataset:
-    n = len(cells)
-    return parse_dataset("x", {"sentence1": ["a"] * n, "sentence2": ["b"] * n, "label": cells})
-
-
-def test_labels_are_numbered_in_order_and_fractions_are_scores():
-    assert labelled(["neutral", "Contradiction", "entailment"]).labels == [1, 2, 0]
-    numbered = labelled([2, 0, 1])
-    assert (numbered.labels, numbered.label_names) == ([2, 0, 1], NLI_LABELS)
-    assert numbered.notes == ("labels 0, 1, 2 read as entailment, neutral, contradiction",)
-    assert labelled(["spam", "ham", "spam"]).labels == [1, 0, 1]
-    many = labelled([10, 9, "9", 10.0])
-    assert (many.labels, many.label_names) == ([1, 0, 0, 1], ("9", "10"))
-    similar = labelled([0.5, 1.0, 0.0])
-    assert (similar.kind, similar.scores) == (SCORED, [2.5, 5.0, 0.0])
-    assert "fractions" in similar.notes[0]
-    with pytest.raises(InputError, match="1,001 different labels"):
-        labelled([f"label {i}" for i in range(1001)])
+    with pytest.raises(InputError, match=r"scores from -40 to 7, which no usual scale has; .scale=-40..7 names theirs"):
+        parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [-40, 7]})
 
 
 def test_sets_of_one_form_and_its_labels_join(tmp_path):
@@ -207,7 +159,8 @@ def test_sets_of_one_form_and_its_labels_join(tmp_path):
     b = write(tmp_path, "b.csv", "sentence1,sentence2,score\ne,f,3\n")
     both = load_data(f"{a}+{b}")
     assert (both.name, both.scores) == ("a.csv+b.csv", [1, 5, 3])
-    assert both.notes == ("a.csv: 2 rows", "b.csv: 1 rows")
+    assert both.notes[1::2] == ("a.csv: 2 rows", "b.csv: 1 rows")
+    assert both.notes[0] == "a.csv: read as: scores from 0 to 5; ?scale=1-5 reads them otherwise"
     assert len(load_data(write(tmp_path, "a+b.csv", "sentence1,sentence2\na,b\n"))) == 1
     with pytest.raises(InputError, match="holds scored pairs and toy pairs"):
         join([pairs(1, scores=[1.0]), pairs(1)])

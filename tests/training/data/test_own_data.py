@@ -19,7 +19,7 @@ def test_pairs_have_scores_or_labels_or_neither():
     scored = Dataset.from_pairs(FIRST, SECOND, np.array([1.0, 0.8, 0.0], dtype=np.float32))
     assert scored.kind == SCORED
     assert scored.scores == pytest.approx([5, 4, 0])
-    assert scored.notes == ("scores from 0 to 1 stretched to 0–5",)
+    assert scored.notes == ("read as: scores from 0 to 1 stretched to 0–5",)
     labelled = Dataset.from_pairs(FIRST, SECOND, labels=["same", "same", "other"])
     assert (labelled.kind, labelled.labels, labelled.label_names) == (LABELLED, [1, 1, 0], ("other", "same"))
 
@@ -32,7 +32,7 @@ def test_rows_of_a_list_are_texts_tuples_or_dictionaries():
     rows = [{"text_a": "a", "text_b": "b", "similarity": 3, "id": 7}, {"text_a": "c", "text_b": "", "similarity": 5}]
     named = Dataset.from_list(rows, "mine")
     assert (named.name, named.columns, named.scores) == ("mine", (["a"], ["b"]), [3])
-    assert named.notes == ("1 rows with an empty sentence left out",)
+    assert named.notes[0] == "1 rows with an empty sentence left out"
 
 
 def test_frames_and_the_datasets_library_and_files_give_the_same(tmp_path):

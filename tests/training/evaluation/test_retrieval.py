@@ -53,12 +53,30 @@ def test_the_figures_are_those_of_sentence_transformers(texts, model: Path):
     assert 0.1 < ours.estimate("ndcg@10").value < 0.9
 
 
-def test_grades_above_zero_count_as_one(texts, model: Path):
+@pytest.mark.parametrize("relevant_from", [0, 2])
+def test_graded_figures_are_those_of_pytrec_eval(texts, model: Path, relevant_from: int):
+    """nDCG counts the grades; the other figures documents from a grade on."""
+    import pytrec_eval
+
     queries, corpus, relevant = texts
-    graded = {query: dict.fromkeys(found, 3.0) for query, found in relevant.items()}
-    encoder = Encoder.load(str(model))
-    found = [evaluate(encoder, RetrievalData.from_dicts(queries, corpus, each)) for each in (relevant, graded)]
-    assert found[0]["ndcg@10"] == found[1]["ndcg@10"]
+    random = np.random.default_rng(1)
+    grades = {
+        query: {document: int(random.integers(1, 4)) for document in sorted(found)} for query, found in relevant.items()
+    }
+    names = {"ndcg_cut_10": "ndcg@10", "recall_10": "recall@10", "recip_rank": "mrr@60", "map_cut_60": "map@60"}
+    referee = pytrec_eval.RelevanceEvaluator(grades, set(names), relevance_level=max(relevant_from, 1))
+    encoder, data = Encoder.load(str(model), dtype="float32"), RetrievalData.from_dicts(queries, corpus, grades)
+    rankings = encoder.search(data.queries, data.documents, 60)
+    ids = sorted(corpus)
+    run = {
+        query: {ids[document]: float(-rank) for rank, document in enumerate(rows)}
+        for query, rows in zip(grades, rankings, strict=True)
+    }
+    theirs = referee.evaluate(run)
+    ours = evaluate_retrieval(encoder, data, cutoffs=(10, 60), relevant_from=relevant_from)
+    for name, figure in names.items():
+        assert ours.values[figure] == pytest.approx([theirs[query][name] for query in grades]), figure
+    assert ours.to_dict()["method"].endswith("of fewer than 50 queries it is too narrow")
 
 
 def test_a_corpus_in_parts_is_ranked_as_a_whole(texts, model: Path, monkeypatch: pytest.MonkeyPatch):
@@ -87,7 +105,7 @@ def test_each_side_has_the_prompt_that_the_folder_has_for_it(model: Path):
 
 def test_the_similarity_is_that_of_the_folder(model: Path):
     encoder = Encoder.load(str(model), dtype="float32")
-    encoder.similarity = "dot"
+    encoder.similarity_fn_name = "dot"
     documents = [" ".join(WORDS[i : i + 3]) for i in range(10)]
     dots = encoder.encode(["the cat"], normalize=None) @ encoder.encode(documents, normalize=None).T
     [rows] = encoder.search(["the cat"], documents, 10)

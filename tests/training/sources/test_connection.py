@@ -2,6 +2,8 @@
 
 import socket
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,3 +66,20 @@ def test_an_address_that_is_none_is_said_so(alone, monkeypatch, address):
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(InputError, match="is not an address"):
         resolve.model_folder("org/tiny")
+
+
+@pytest.mark.parametrize(("host", "is_refused"), [("127.0.0.1", True), ("10.0.0.1", True), ("127.0.0.2", False)])
+def test_the_hub_cannot_redirect_into_the_network(monkeypatch, host: str, is_refused: bool):
+    from huggingface_hub import get_session
+
+    # The Hub itself may be there.
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.2:9")
+    monkeypatch.setattr(connection, "getproxies", lambda: {"no": "127.0.0.1"})
+    monkeypatch.setattr(connection, "_why_unreachable", lambda _: "")
+    connection.check_reachable()
+    connection.check_reachable()
+    hooks = get_session().event_hooks["request"]
+    assert hooks.count(hooks[-1]) == 1
+    request = SimpleNamespace(url=SimpleNamespace(host=host))
+    with pytest.raises(ValueError, match="inside of the network") if is_refused else nullcontext():
+        hooks[-1](request)

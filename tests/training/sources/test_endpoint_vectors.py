@@ -3,6 +3,9 @@
 import base64
 import json
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -86,7 +89,8 @@ def test_it_is_away():
         (b'{"data": [{}, {}]}', "embedding"),
         (vectors([1.0])[2], "gives 1 vectors for 2 texts"),
         (vectors([1.0], [2.0], [3.0])[2], "gives 3 vectors for 2 texts"),
-        (vectors([1.0], [2.0, 3.0])[2], "shapes"),
+        (vectors([1.0], [2.0, 3.0])[2], "shapes (1,) and, at index 1, (2,)"),
+        (vectors([1.0], [2.0])[2].replace(b'"index": 1', b'"index": 0'), "index 0 comes twice"),
         (vectors([[1.0]], [[2.0]])[2], "shapes"),
         (vectors([], [])[2], "shapes"),
         (vectors(1.0, 2.0)[2], "shapes"),
@@ -109,9 +113,21 @@ def test_an_answer_without_end_or_that_breaks_off_is_not_waited_for(monkeypatch)
     monkeypatch.setattr(source, "MOST_DIMENSIONS", 3)
     assert "shapes (4,)" in complaint(vectors([1.0] * 4, [1.0] * 4))
     assert "does not answer" in complaint((200, {"Content-Length": "40", "Connection": "close"}, b'{"data": '))
-    monkeypatch.setattr(source, "SECONDS", 0.05)
-    said = complaint((200, {"Content-Length": "40"}, b'{"data": '))
-    assert "does not answer" in said
+
+
+def test_one_clock_runs_for_a_whole_request_and_few_wait_at_once():
+    """A server that is silent, or says a letter at a time, is not waited for; a fifth request waits for its turn."""
+    silence = threading.Event()
+    with embedding_server(lambda path, body: silence.wait(60) and vectors([1.0])) as server:
+        begun = time.monotonic()
+        with ThreadPoolExecutor(6) as threads:
+            asking = [threads.submit(fetch_vectors, named(server.url), ["a"], None, 0.5) for _ in range(6)]
+        for request in asking:
+            with pytest.raises(InputError, match=r"does not answer within 0\.5 s"):
+                request.result()
+        assert time.monotonic() - begun < 5
+        assert len(server.requests) <= source.REQUESTS_AT_ONCE
+        silence.set()
 
 
 def test_a_redirect_is_not_followed():

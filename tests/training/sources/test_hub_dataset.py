@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hub_server import HubServer
@@ -16,7 +17,7 @@ from remote import Client, write
 from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
 from training.data.load import NANO_REPO
 from training.errors import InputError
-from training.sources import hub_dataset
+from training.sources import hub, hub_dataset
 from training.sources.hub_dataset import read_dataset
 
 NLI_CARD = """---
@@ -235,7 +236,7 @@ def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(ans
     assert found["source"] == f"Hub {server.url}"
     scored = answers["hf:org/configs:en:test"]
     assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])
-    assert scored["notes"] == ["scores from 0 to 1 stretched to 0–5"]
+    assert scored["notes"] == ["read as: scores from 0 to 1 stretched to 0–5"]
     assert kind(answers["hf:org/sentences"]) == SENTENCES
     assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
     assert kind(answers["hf:org/triplets"]) == TRIPLETS
@@ -340,3 +341,20 @@ def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):
     told = r"data set org/pairs: the connection to .* broke off \(connection reset by peer\)"
     with pytest.raises(InputError, match=told), hub_dataset._explained("org/pairs"):
         raise HTTPError("connection reset by peer")  # of the HTTP client that huggingface_hub has
+
+
+@pytest.mark.parametrize("card", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize(
+    "place",
+    ["/etc/passwd", "../../x.csv", "file:///x.csv", "http://127.0.0.1/x.csv", "zip://*.csv::/x.zip", "~/x.csv", "a\\b"],
+)
+def test_a_card_that_names_places_outside_of_its_repository_is_refused(monkeypatch, tmp_path, card: str, place: str):
+    described = SimpleNamespace(id="evil/set", sha="0" * 40, siblings=[SimpleNamespace(rfilename=card, size=9)])
+    settings = json.dumps(
+        {"configs": [{"config_name": "a", "data_files": [{"split": "test", "path": ["x.csv", place]}]}]}
+    )
+    monkeypatch.setattr(hub_dataset, "is_offline", lambda: False)
+    monkeypatch.setattr(hub, "repo_info", lambda _: described)
+    monkeypatch.setattr(hub, "read_file", lambda *_: f"---\n{settings}\n---\n" if card == "README.md" else settings)
+    with pytest.raises(InputError, match="outside of its repository"):
+        read_dataset("evil/set", (), "test", list, tmp_path)

@@ -3,10 +3,6 @@
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
 ``SENTENCE1`` are one name. A table of exactly two columns needs no usual names. Numbers are parsed here too, because
 whether a column holds scores depends on it.
-
-Where names say nothing, the first rows suggest columns to the user. Sentences are mostly letters, in more than one
-word, and seldom the same. Judgements are 0 and 1, words such as yes and no, or numbers of a small range. What several
-columns may equally well be is left open.
 """
 
 from __future__ import annotations
@@ -15,14 +11,12 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, count, pairwise
+from itertools import chain, count
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-from unicodedata import category
 
-from training.catalogue import NEGATIVE_LABELS, NLI_LABELS, POSITIVE_LABELS
-from training.data.tables.rows import HEAD_ROWS, OpenedTable, quoted
+from training.catalogue import NEGATIVE_LABELS, POSITIVE_LABELS
+from training.data.tables.rows import OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
@@ -37,7 +31,12 @@ PAIR_COLUMN_NAMES = (
     ("question1", "question2"),
     ("q1", "q2"),
     ("anchor", "positive"),
+    ("anchor", "positives"),
     ("query", "positive"),
+    ("query", "positives"),
+    ("query", "pos"),
+    ("query", "positivepassages"),
+    ("question", "positivectxs"),
     ("query", "passage"),
     ("query", "document"),
     ("query", "text"),
@@ -47,7 +46,7 @@ PAIR_COLUMN_NAMES = (
     ("sentence", "paraphrase"),
     ("a", "b"),
 )
-NEGATIVES = ("negative", "hardnegative")
+NEGATIVES = ("negative", "hardnegative", "neg", "negatives", "hardnegatives", "negativepassages", "hardnegativectxs")
 SCORES = (
     "score",
     "similarityscore",
@@ -58,29 +57,37 @@ SCORES = (
     "relatednessscore",
     "relatedness",
     "rating",
+    "relevance",
+    "relevancescore",
+    "grade",
     "sim",
 )
 LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
+SPLIT = "split"
+SPLIT_COLUMNS = (SPLIT, "partition", "subset")
+SPLIT_NAMES = {
+    "dev": ("dev", "validation", "valid", "val"),
+    "train": ("train", "training"),
+    "test": ("test", "testing"),
+}
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
 USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
 # The labels 0, 1, 2 of this pair are classes, not a scale.
 NLI_PAIR = ("premise", "hypothesis")
-JUDGEMENT_WORDS = POSITIVE_LABELS | NEGATIVE_LABELS | set(NLI_LABELS)
 MOST_COLUMNS = 2_000
 MOST_LISTED = 20
 # The most characters of a name: a header does not hold whole sentences.
 LONG_NAME = 80
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+# No text: white space and characters that cannot be seen, a missing value of MySQL, the errors of a spreadsheet.
+UNSEEN = (
+    r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+)
+NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
-# The least share of letters in the characters of a sentence.
-LETTERS = 0.6
-# From here on lie the scripts that do not put spaces between words.
-UNSPACED = "\u0e00"
-# A column in which each text occurs so often, on average, holds no sentences.
-REPEATS = 20
-# Two columns are no pair, such as a name and a comment, if one is so many times as long as the other.
-UNLIKE = 4
+_NEGATED = re.compile(r"(?:not|non|no|un|dis)(..+)")
 
 # The cells of each column.
 Cells = Mapping[str, Sequence[Any]]
@@ -97,16 +104,17 @@ class PairColumns:
     negative: str | None = None
 
 
-def roles_of(columns: Sequence[str]) -> dict[str, str]:
+def roles_of(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str]:
     """The names of the columns by their roles, as far as the names tell.
 
     The roles are sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label.
-    Two columns without a usual name can only be the two sentences.
+    Two columns without a usual name can only be the two sentences, unless one holds numbers in the first ``rows``.
     """
     by_key = _by_normalized_name(columns)
     roles = {"negative": _first(NEGATIVES, by_key), "score": _first(SCORES, by_key), "label": _first(LABELS, by_key)}
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
-    if pair is None and len(columns) == 2 and not any(map(is_usual_name, columns)):
+    has_numbers = rows is not None and any(_are_numbers(rows[name]) for name in columns)
+    if pair is None and len(columns) == 2 and not any(map(is_usual_name, columns)) and not has_numbers:
         roles |= {"sentence1": columns[0], "sentence2": columns[1]}
     elif pair is not None:
         sentences = ("anchor", "positive") if roles["negative"] else ("sentence1", "sentence2")
@@ -116,9 +124,9 @@ def roles_of(columns: Sequence[str]) -> dict[str, str]:
     return {role: name for role, name in roles.items() if name}
 
 
-def canonical_names(columns: Sequence[str]) -> dict[str, str]:
+def canonical_names(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str]:
     """The canonical name of each column: text_a -> sentence1, similarity -> score. Others keep their names."""
-    canonical = {name: role for role, name in roles_of(columns).items() if role not in columns or role == name}
+    canonical = {name: role for role, name in roles_of(columns, rows).items() if role not in columns or role == name}
     return {name: canonical.get(name, name) for name in columns}
 
 
@@ -129,7 +137,7 @@ def pick_columns(table: OpenedTable, requested: Sequence[str] | None = None) -> 
     """
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
-    roles = roles_of(table.columns)
+    roles = roles_of(table.columns, table.sample)
     first, second = roles.get("sentence1") or roles.get("anchor"), roles.get("sentence2") or roles.get("positive")
     if first is None or second is None:
         raise InputError(
@@ -141,7 +149,7 @@ def pick_columns(table: OpenedTable, requested: Sequence[str] | None = None) -> 
 
 def has_pairs(table: OpenedTable) -> bool:
     """Whether the names of the columns show that each row is a pair of sentences."""
-    return not {"sentence2", "positive"}.isdisjoint(roles_of(table.columns))
+    return not {"sentence2", "positive"}.isdisjoint(roles_of(table.columns, table.sample))
 
 
 def pick_sentence(table: OpenedTable, requested: str | None = None) -> str:
@@ -158,6 +166,16 @@ def pick_sentence(table: OpenedTable, requested: str | None = None) -> str:
     raise InputError(
         f"{table.path.name} has {listed(table.columns)}: call the one to use sentence, or say which it is."
     )
+
+
+def split_column(table: OpenedTable) -> str | None:
+    """The column that says which rows are for training, development and tests, by its name and its first cells."""
+    names = {value for values in SPLIT_NAMES.values() for value in values}
+    for column in table.columns:
+        cells = {str(cell).strip().lower() for cell in table.sample[column] if as_text(cell) is not None}
+        if normalize_name(column) in SPLIT_COLUMNS and cells and cells <= names:
+            return column
+    return None
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
@@ -185,7 +203,7 @@ def requested_names(table: OpenedTable, requested: Sequence[str]) -> dict[str, s
     key, cells = normalize_name(third), table.preview(50).rows[third]
     if key in NEGATIVES or any(_is_sentence(cell) for cell in cells if isinstance(cell, str)):
         return {first: "anchor", second: "positive", third: "negative"}
-    is_score = key not in LABELS and _is_numeric(table, third)
+    is_score = key not in LABELS and _are_numbers(cells)
     return {first: "sentence1", second: "sentence2", third: "score" if is_score else "label"}
 
 
@@ -213,18 +231,27 @@ def bad_number(column: str, value: Any, row: int | None = None) -> str:
 
 
 def as_text(value: Any) -> str | None:
-    """A cell as a sentence; None for white space, a list or an object. Numbers become their digits."""
+    """A cell as a sentence; None for no text (`NO_TEXT`), a list or an object. Numbers become their digits."""
     if value is None or isinstance(value, list | dict) or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="replace")
     text = value if isinstance(value, str) else str(value)
-    return text if text.strip() else None
+    return None if NO_TEXT.fullmatch(text) else text
 
 
 def normalize_name(name: str) -> str:
     """A name in lower case without spaces, dots, dashes and underscores."""
     return re.sub(r"[\s_.\-]+", "", name).casefold()
+
+
+def side_of(label: str) -> bool | None:
+    """Whether the name of a label says that two sentences are a match or not; None where it says neither."""
+    key = normalize_name(label) if label != "-1" else label
+    if key in POSITIVE_LABELS or key in NEGATIVE_LABELS:
+        return key in POSITIVE_LABELS
+    negated = _NEGATED.fullmatch(key)
+    return False if negated and negated[1] in POSITIVE_LABELS else None
 
 
 def is_usual_name(name: str) -> bool:
@@ -254,19 +281,31 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     return tuple(unique), remarks
 
 
-def header_of(path: Path, first: Sequence[str]) -> tuple[tuple[str, ...], bool, list[str]]:
-    """The columns by a table's first row, whether that row is a header, and remarks on both.
+def header_row(rows: Sequence[Sequence[str]]) -> int:
+    """The position of the header among the first rows: 0, unless titles of one cell stand above a row of several."""
+    widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
+    at = next((at for at, width in enumerate(widths) if width > 1), 0)
+    is_title = not any(is_usual_name(cell) for row in rows[:at] for cell in row)
+    return at if is_title and not looks_like_data(rows[at]) else 0
+
+
+def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
+    """The columns by a table's first rows, the number of rows up to the header, 0 without one, and remarks on both.
 
     InputError if it has more columns than a table of sentences can have.
     """
+    above = header_row(rows)
+    first = rows[above]
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
     if not looks_like_data(first):
-        columns, renamed = unique_names(first)
-        return columns, True, renamed
+        columns, remarks = unique_names(first)
+        if above:
+            remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
+        return columns, above + 1, remarks
     columns, _ = unique_names([""] * len(first))
     called = f"columns are called {columns[0]} to {columns[-1]}" if columns[1:] else f"column is called {columns[0]}"
-    return columns, False, [f"The first line is data, not a header, so the {called}."]
+    return columns, 0, [f"The first line is data, not a header, so the {called}."]
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
@@ -306,7 +345,7 @@ def _with_the_rest(table: OpenedTable, first: str, second: str) -> PairColumns:
     """A pair with its gold score, label and negative, by their names."""
     by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
     score, label, negative = (_first(names, by_key) for names in (SCORES, LABELS, NEGATIVES))
-    if score is None and label and normalize_name(first) not in NLI_PAIR and _is_numeric(table, label):
+    if score is None and label and normalize_name(first) not in NLI_PAIR and _are_numbers(table.sample[label]):
         score, label = label, None
     return PairColumns(first, second, score=score, label=label, negative=negative)
 
@@ -322,78 +361,11 @@ def _existing(table: OpenedTable, requested: str) -> str:
     raise InputError(f"{table.path.name} has no column {quoted(requested)}; it has {listed(table.columns)}{meant}.")
 
 
-def _is_numeric(table: OpenedTable, column: str) -> bool:
-    values = [value for value in table.preview(50).rows[column] if as_text(value) is not None]
-    return bool(values) and all(parse_number(value) is not None for value in values)
+def _are_numbers(cells: Sequence[Any]) -> bool:
+    texts = [text for cell in cells if (text := as_text(cell)) is not None]
+    return bool(texts) and None not in map(parse_number, texts)
 
 
 def _is_sentence(cell: str) -> bool:
     words = len(cell.split())
     return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
-
-
-# ---------------------------------------------------------------- by content
-
-
-def sentence_columns(rows: Cells) -> list[str]:
-    """The columns that hold sentences, in the order of the table."""
-    return [name for name, cells in rows.items() if _are_sentences(_texts(cells))]
-
-
-def guess_sentences(rows: Cells) -> tuple[str, ...]:
-    """The two columns of a pair; or the one with the longest sentences; or none.
-
-    Two are a pair if there are no others, or their names differ in the last character alone.
-    """
-    names = sentence_columns(rows)
-    length = {name: fmean(map(len, _texts(rows[name]))) for name in names}
-    alike = [pair for pair in combinations(names, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
-    for pair in [names] if len(names) == 2 else alike[:1]:
-        if max(length[name] for name in pair) < UNLIKE * min(length[name] for name in pair):
-            return tuple(pair)
-    return (max(names, key=length.__getitem__),) if names else ()
-
-
-def guess_target(rows: Cells, of_pairs: bool) -> str | None:
-    """The column of judgements; ``rows`` are those of the columns beside the sentences.
-
-    A label before a score, and of single sentences a class, of which there are few; None where two are as likely.
-    """
-    texts = {name: _texts(cells) for name, cells in rows.items()}
-    checks = [_are_labels, _are_scores, *([] if of_pairs else [_are_classes])]
-    likely = ([name for name in texts if check(texts[name])] for check in checks)
-    best = next(filter(None, likely), [])
-    return best[0] if len(best) == 1 else None
-
-
-def _texts(cells: Sequence[Any]) -> list[str]:
-    return [text.strip() for cell in cells[:HEAD_ROWS] if (text := as_text(cell)) is not None]
-
-
-def _are_sentences(texts: list[str]) -> bool:
-    if not texts or len(set(texts)) < max(min(len(texts), 2), len(texts) / REPEATS):
-        return False
-    in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
-    characters = ("".join(text[:200].split()) for text in texts)
-    letters = fmean(fmean(category(character)[0] in "LM" for character in text) for text in characters)
-    return in_words >= 0.5 and letters >= LETTERS
-
-
-def _are_labels(texts: list[str]) -> bool:
-    numbers = set(map(parse_number, texts))
-    words = {text.lower() for text in texts}
-    return len(words) > 1 and (numbers == {0.0, 1.0} or words <= JUDGEMENT_WORDS)
-
-
-def _are_scores(texts: list[str]) -> bool:
-    numbers = [number for text in texts if (number := parse_number(text)) is not None]
-    if len(numbers) < len(texts) or len(set(numbers)) < 2:
-        return False
-    # Consecutive numbers are those of the rows.
-    are_consecutive = all(b - a == 1 for a, b in pairwise(numbers))
-    low, high = min(numbers), max(numbers)
-    return not are_consecutive and ((low >= 0 and high <= 10) or (low >= -1 and high <= 1))
-
-
-def _are_classes(texts: list[str]) -> bool:
-    return 2 <= len(set(texts)) <= len(texts) / 3 and None in map(parse_number, texts)

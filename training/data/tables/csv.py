@@ -18,7 +18,7 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import SENTENCES, header_of, is_usual_name, normalize_name
+from training.data.tables.columns import as_text, header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
@@ -29,6 +29,8 @@ NO_DELIMITER, LINES = "\x1f", "\x1e"
 # A longer field, in characters, is a quote that was never closed.
 LONGEST_FIELD = 2_000_000
 SNIFFED_RECORDS = 50
+# The first records among which a header may be.
+HEADER_ROWS = 10
 ODD_QUOTE = re.compile(r'(?:^|\t)"[^"\t]*"[^"\t\r\n]')
 ALL_QUOTED = re.compile(r'"[^"\t]*"(?:\t"[^"\t]*")*[\r\n]*')
 
@@ -41,7 +43,10 @@ class DelimitedTable(TextTable):
     is_quoted: bool
     # 1 where the first line is ``sep=;``.
     skipped_lines: int
-    has_header: bool
+    # The first records that are no rows: the header, and titles above it.
+    header: int
+    # Whether a space may stand between a delimiter and a quote.
+    is_spaced: bool = False
 
     @property
     def description(self) -> str:
@@ -51,7 +56,7 @@ class DelimitedTable(TextTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         # Lines before a header are no rows.
-        records = islice(from_first(self.records()), 1, None) if self.has_header else self.records()
+        records = islice(from_first(self.records()), self.header, None) if self.header else self.records()
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
@@ -78,22 +83,35 @@ class DelimitedTable(TextTable):
                     return
                 except csv.Error:
                     unread_lines.extendleft(reversed(record_lines[1:]))
-                    record = self._plain(record_lines[0])
-                    if self.is_quoted:
+                    without_spaces = self._without_spaces(record_lines[0])
+                    record = without_spaces or self._plain(record_lines[0])
+                    if self.is_quoted and not without_spaces:
                         note = "a quotation mark is opened and not closed properly; read as plain text"
                     del record_lines[1:]
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(record_lines, suspicious)):
                     note = f"{note}; {remark}" if note else remark
                     record = [cell.replace(OTHER, "") for cell in record]
-                if self.delimiter == LINES and not "".join(record).strip():
+                if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, note, sum(map(len, record_lines))
+
+    def first_records(self) -> list[list[str]]:
+        """The first records with anything in them."""
+        return list(islice((list(record) for record, _, _ in self.records() if record), HEADER_ROWS))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
             return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
-        return csv.reader(lines, delimiter=self.delimiter, strict=strict)
+        return csv.reader(lines, delimiter=self.delimiter, strict=strict, skipinitialspace=self.is_spaced)
+
+    def _without_spaces(self, line: str) -> list[str] | None:
+        """The fields of a line in which a space stands between a quote and a delimiter; None for any other line."""
+        tight = re.sub(rf'" +(?={re.escape(self.delimiter)}|[\r\n]*$)', '"', line)
+        try:
+            return next(self._csv_reader(iter([tight]))) if tight != line else None
+        except csv.Error:
+            return None
 
     def _plain(self, line: str) -> list[str]:
         """The fields of a line with invalid quotes: split as plain text if that gives the right number of fields."""
@@ -117,31 +135,32 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     is_quoted = delimiter != "\t" or not _is_never_quoted(text)
-    draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), has_header=True)
-    first = next((record for record, _, _ in draft.records() if record), None)
-    if first is None:
+    draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), header=1)
+    first = draft.first_records()
+    if is_quoted and any(cell.startswith(" ") and cell.strip().startswith('"') for record in first for cell in record):
+        draft = replace(draft, is_spaced=True)
+        first = draft.first_records()
+    if not first:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
-    columns, has_header, remarks = header_of(path, first)
+    columns, header, remarks = header_of(path, first)
+    if path.suffix.lower() == ".txt" and delimiter != "\t" and not any(map(is_usual_name, columns[1:])):
+        return open_lines(path, encoding)
     remarks += text.remarks
     if not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     # Lines are counted, so that the estimate is too high where quotes hold line ends.
-    rows = text.lines - draft.skipped_lines - has_header
-    return replace(draft, columns=columns, has_header=has_header, remarks=tuple(remarks), row_estimate=rows)
+    rows = text.lines - draft.skipped_lines - header
+    return replace(draft, columns=columns, header=header, remarks=tuple(remarks), row_estimate=rows)
 
 
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Opens a text file of a sentence a line, whose commas, quotes and tabs are part of the sentences.
 
-    An empty line is a row without text, so that row i stays line i. A first line that is the name of a column of
-    sentences ("sentence", "text") is a header. InputError if the file is empty or no text.
+    An empty line is a row without text, so that row i stays line i. There is no header. InputError if the file is empty
+    or no text.
     """
     text = scan(path, encoding)
-    with text.open() as file:
-        first = file.readline()
-    has_header = normalize_name(first.strip()) in SENTENCES and text.lines > 1
-    rows = text.lines - has_header
-    return DelimitedTable(path, ("sentence",), rows, text.remarks, text, LINES, False, 0, has_header)
+    return DelimitedTable(path, ("sentence",), text.lines, text.remarks, text, LINES, False, 0, 0)
 
 
 def _delimiter(head: str, suffix: str) -> str:
@@ -159,11 +178,13 @@ def _delimiter(head: str, suffix: str) -> str:
             records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
         except csv.Error:
             return (0, 0.0, 0)
-        if not records or len(records[0]) < 2:
+        if not records:
             return (0, 0.0, 0)
-        width = len(records[0])
+        header = records[header_row(records[:HEADER_ROWS])]
+        if (width := len(header)) < 2:
+            return (0, 0.0, 0)
         regular = sum(len(record) == width for record in records) / len(records)
-        return (sum(map(is_usual_name, records[0])), round(regular, 1), width)
+        return (sum(map(is_usual_name, header)), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
     names, regular, width = merit(best)

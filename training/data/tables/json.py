@@ -1,5 +1,7 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
+An object of columns may also be one of those that pandas writes.
+
 The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the type of every
 column and the number of rows. A line that is not an object becomes an empty row with a note. An array is read object
 by object, never as a whole, whatever its size.
@@ -139,10 +141,29 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
         value = json.loads(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
     except (ValueError, RecursionError):
         return None
-    lists = list(value.values()) if isinstance(value, dict) else []
-    if not lists or not all(isinstance(cells, list) for cells in lists) or len({len(cells) for cells in lists}) != 1:
-        return None
-    return value
+    return _by_column(value) if isinstance(value, dict) else None
+
+
+def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
+    """The columns of an object: {column: [cells]}, or one of the ways in which pandas writes tables; else None."""
+    columns, rows, cells = value.get("columns"), value.get("data"), list(value.values())
+    if isinstance(rows, list) and rows:
+        if isinstance(columns, list) and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+            return {str(name): [row[at] for row in rows] for at, name in enumerate(columns)}
+        if all(isinstance(row, dict) for row in rows):
+            return _of_records(rows)
+    if cells and all(isinstance(column, dict) for column in cells):
+        if all(name.isdecimal() for name in value):
+            return _of_records(cells)
+        index = dict.fromkeys(key for column in cells for key in column)
+        return {name: [column.get(key) for key in index] for name, column in value.items()} if index else None
+    are_lists = bool(cells) and all(isinstance(column, list) for column in cells)
+    return value if are_lists and len({len(column) for column in cells}) == 1 else None
+
+
+def _of_records(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:

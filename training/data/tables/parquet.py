@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,15 @@ class ParquetTable(OpenedTable):
     schema: Any
     # Fewer than `BATCH_ROWS` where the cells are long.
     rows_at_once: int
+    # The names of 0, 1, … in columns of class labels, as the library datasets writes them.
+    class_names: Mapping[str, Sequence[str]]
     description = "Parquet"
 
     def fields(self) -> list[Any]:
-        return [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
+        import pyarrow as pa
+
+        fields = [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
+        return [field.with_type(pa.string()) if field.name in self.class_names else field for field in fields]
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
@@ -34,6 +40,8 @@ class ParquetTable(OpenedTable):
         try:
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
                 arrow = batch.rename_columns(list(self.columns))
+                for name, labels in self.class_names.items():
+                    arrow = _named(arrow, name, labels)
                 rows, notes = {}, {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
                     rows[name], broken = _values(column)
@@ -65,7 +73,33 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     except (pa.ArrowException, OSError):
         # It is broken further down, and reading says where.
         rows_at_once = BATCH_ROWS
-    return ParquetTable(path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once)
+    class_names = _class_names(schema, columns)
+    renamed += [f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()]
+    return ParquetTable(path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names)
+
+
+def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The names of class labels by column, as the metadata of the library datasets have them."""
+    import pyarrow as pa
+
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        names = {
+            column: features.get(name, {}).get("names") for column, name in zip(columns, schema.names, strict=True)
+        }
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    whole = {column for column, kind in zip(columns, schema.types, strict=True) if pa.types.is_integer(kind)}
+    return {name: list(map(str, labels)) for name, labels in names.items() if labels and name in whole}
+
+
+def _named(batch: Any, name: str, labels: Sequence[str]) -> Any:
+    """The batch with the names of a column of class labels; -1 and every other number without a name is null."""
+    import pyarrow as pa
+
+    names = dict(enumerate(labels))
+    cells = pa.array([names.get(number) for number in batch.column(name).to_pylist()], pa.string())
+    return batch.set_column(batch.schema.names.index(name), name, cells)
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:

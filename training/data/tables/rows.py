@@ -115,6 +115,11 @@ class OpenedTable:
         """The first rows, at most `HEAD_ROWS`, which are read once."""
         return self._head.part(0, rows)
 
+    @property
+    def sample(self) -> dict[str, list[Any]]:
+        """The cells of the first rows, by column."""
+        return self._head.rows
+
     def in_memory(self, names: Mapping[str, str]) -> dict[str, list[Any]]:
         """The values of all rows by the ``names`` of their columns. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names.values()}

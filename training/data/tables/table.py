@@ -25,6 +25,7 @@ from typing import NamedTuple
 from training.data.tables.columns import listed
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
+from training.data.tables.lists import with_rows_of_lists
 from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
@@ -60,6 +61,7 @@ SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suf
 # The most bytes of a .gz file.
 MOST_UNPACKED = 1 << 30
 FOREIGN = {
+    b"version https://git-lfs.github.com/spec/": "a Git LFS pointer and not the data: run git lfs pull",
     b"\x1f\x8b": "a gzip archive: unpack it first",
     b"BZh": "a bzip2 archive: unpack it first",
     b"\xfd7zXZ": "an xz archive: unpack it first",
@@ -101,7 +103,7 @@ def open_table(
         if not path.is_file():
             raise InputError(f"{path} is not a file.")
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
-        table = replace(open_file(path, encoding, sheet), version=version)
+        table = with_rows_of_lists(replace(open_file(path, encoding, sheet), version=version))
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:

@@ -55,10 +55,11 @@ class WhitespaceTokenizer:
     """Text to the ids of its words: their numbers in ``vocabulary``. Of equal words the last counts."""
 
     name = "sentence_transformers.sentence_transformer.modules.tokenizer.whitespace.WhitespaceTokenizer"
-    pad_id = 0  # a word that no text holds, with a zero vector, in tables made from text files
 
     def __init__(self, vocabulary: Iterable[str], stop_words: Iterable[str] = (), lowercase: bool = False) -> None:
         self.rows = {word: row for row, word in enumerate(vocabulary)}
+        # The id of a text without words: in tables made from text files that of the padding, else one more.
+        self.pad_id = self.rows.get(PADDING_TOKEN, len(self.rows))
         self.stop_words, self.lowercase = frozenset(stop_words), lowercase
 
     def words(self, text: str) -> list[FoundWord]:
@@ -140,7 +141,9 @@ class WordEmbeddings(nn.Module):
         if len(vectors) != len(tokenizer.rows):
             raise InputError(f"there are {len(tokenizer.rows):,} words, but {len(vectors):,} word vectors")
         self.tokenizer, self.update_embeddings, self.max_length = tokenizer, update_embeddings, max_length
-        self.table = nn.Embedding.from_pretrained(vectors.float(), freeze=not update_embeddings)
+        zeros = torch.zeros(int(tokenizer.pad_id == len(vectors)), vectors.shape[1])
+        table = torch.cat([vectors.float(), zeros])
+        self.table = nn.Embedding.from_pretrained(table, freeze=not update_embeddings)
 
     @classmethod
     def read(cls, folder: Path) -> WordEmbeddings:
@@ -165,7 +168,7 @@ class WordEmbeddings(nn.Module):
             "max_seq_length": self.max_length,
         }
         write_json(folder / CONFIG, settings)
-        write_tensors(folder, {TABLE: self.table.weight})
+        write_tensors(folder, {TABLE: self.table.weight[: len(self.tokenizer.rows)]})
         self.tokenizer.write(folder)
 
     @classmethod
@@ -215,6 +218,7 @@ class StaticEmbedding(nn.Module):
             raise InputError(f"{file} is missing; fetch the model again")
         try:
             tokenizer = Tokenizer.from_file(str(file))
+            tokenizer.no_padding()
         except Exception as error:
             raise InputError(f"{file} is no tokenizer: {first_line(error)}") from error
         vectors = _vectors_of(read_tensors(folder), folder)

@@ -97,7 +97,7 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
 def show(context: Context, source: str, pull: float) -> Measurement:
     """The figure and the result, with the latest runs that were flagged."""
     result = measure(context, source, pull)
-    flagged = [(run.name, reason) for run in context.runs.list() if (reason := run.progress.collapsed)]
+    flagged = [(run.name, reason) for run in context.runs.recent() if (reason := run.progress.collapsed)]
     return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, flagged[:3]))
 
 

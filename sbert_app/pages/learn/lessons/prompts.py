@@ -19,8 +19,7 @@ from sbert_app.figures.style import PALETTE, error_bars, short_label
 from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
-from training.evaluation.bootstrap import ALPHA, Difference, bootstrap_replicates
-from training.evaluation.metrics import spearman
+from training.evaluation.bootstrap import ALPHA, Difference, correlation, sentence_keys
 from training.similarities import cosine
 
 PAIRS = 150
@@ -62,15 +61,15 @@ def measure(context: Context, own: str) -> Prompts:
     timed = Timed(
         sum(timing.seconds for *_, timing in encoded.values()), max(timing.at for *_, timing in encoded.values())
     )
-    plain = cosine(*encoded[""][:2])
-    rho, resampled = spearman(plain, sample.gold), bootstrap_replicates(plain, sample.gold)
+    keys = sentence_keys((sample.first, sample.second))
+    plain = correlation(cosine(*encoded[""][:2]), sample.gold, keys=keys)
     for prompt, (first, second, _) in encoded.items():
         cosines = cosine(first, second)
-        value = spearman(cosines, sample.gold)
-        change = Difference.of(value, rho, bootstrap_replicates(cosines, sample.gold), resampled)
+        rho = correlation(cosines, sample.gold, keys=keys)
+        change = Difference.of(rho, plain)
         if change is not None:  # a correlation of equal cosines is undefined
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
-            rows.append(Prompted(prompt, 100 * value, change, cosines_across(first).mean(), similar))
+            rows.append(Prompted(prompt, 100 * rho.value, change, cosines_across(first).mean(), similar))
     return Prompts(rows, context.setup.model, sample, timed)
 
 
@@ -85,7 +84,7 @@ def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Tim
 def prompt_strip(rows: list[Prompted]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
     ordered = sorted(rows, key=lambda row: row.rho)
-    estimates = [(row.rho, row.rho - row.change.ci_half_width, row.rho + row.change.ci_half_width) for row in ordered]
+    estimates = [(row.rho, rows[0].rho + row.change.low, rows[0].rho + row.change.high) for row in ordered]
     kinds = {"": "orange", NONSENSE: "vermillion"}
     figure = go.Figure(
         go.Scatter(

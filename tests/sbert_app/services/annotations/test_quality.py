@@ -74,16 +74,19 @@ def test_an_agreed_score_replaces_the_mean_of_the_ratings(project):
     assert quality.mean_ratings(project) == {**mean, 0: 1.0}
 
 
-def test_the_ceiling_is_each_rater_against_the_mean_of_the_others(project):
-    assert quality.ceiling(project) == {}
+def test_each_rater_stands_beside_the_mean_of_the_others_and_the_ceiling_is_that_of_their_mean(project):
+    assert quality.rater_correlations(project) == {}
+    assert quality.ceiling(project) is None
     ratings = project.ratings()["Ann"]
     for i in range(20):
         project.rate("Ben", i, min(5, ratings[i] + i % 2))
         project.rate("Cem", i, max(0, ratings[i] - i % 3))
     table = np.array([[project.ratings()[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")], dtype=float)
-    found = quality.ceiling(project)
+    found = quality.rater_correlations(project)
     assert found["Ben"] == pytest.approx(100 * spearman(table[1], table[[0, 2]].mean(axis=0)))
     assert list(found) == ["Ann", "Ben", "Cem"]
+    # Spearman–Brown: a model of the true scores agrees more with the mean than any rater with the others.
+    assert max(found.values()) < quality.ceiling(project) <= 100
 
 
 def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):

@@ -132,3 +132,12 @@ def test_many_lines_leave_the_cross_encoder_out_and_too_many_are_refused(encoder
 def test_too_few_lines_are_refused(encoder, text):
     with pytest.raises(InputError, match="paste 2 to 500"):
         compare_all(encoder, None, text)
+
+
+def test_words_that_the_model_does_not_know_are_named(encoder, crosser):
+    found = compare(encoder, crosser, "🍎", "🚗 !")
+    assert (found.a.unknown, found.b.unknown) == (("🍎",), ("🚗",))
+    assert found.is_blind and found.cross_is_blind
+    found = compare(encoder, None, "I like 🍎.", A)
+    assert found.a.unknown == ("🍎",) and found.b.unknown == ()
+    assert not found.is_blind

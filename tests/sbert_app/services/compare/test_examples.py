@@ -27,16 +27,16 @@ def scores(encoder, tmp_path_factory):
     return {name: (curve.gold_score(each.cosine), 5 * each.cross_score) for name, each in found.items()}
 
 
-def test_what_the_opening_pair_and_the_other_lessons_claim_is_measured(scores):
-    opening = pairs()[1]
-    cosine, cross = scores[opening.name]
-    assert abs(cross - opening.gold) + 1 < abs(cosine - opening.gold)
+def test_what_the_lessons_claim_is_measured(scores):
+    judged = next(pair for pair in pairs() if pair.gold is not None)
+    cosine, cross = scores[judged.name]
+    assert abs(cross - judged.gold) + 1 < abs(cosine - judged.gold)
     assert min(scores["similar"]) > 3.5
     assert max(scores["unrelated"]) < 0.5
     for misjudged in ("negation", "word order"):
         expected = next(pair.expected for pair in pairs() if pair.name == misjudged)
         assert scores[misjudged][0] > expected[1]
-    assert 1 < scores["paraphrase without shared words"][0] < 3.5
+    assert 1 < scores["no shared words"][0] < 3.5
 
 
 def test_gold_scores_are_those_of_stsb_dev_and_numbers_are_tokens(encoder):
@@ -51,7 +51,7 @@ def test_gold_scores_are_those_of_stsb_dev_and_numbers_are_tokens(encoder):
 def test_a_model_is_wrong_from_one_point_on_or_outside_of_what_the_scale_allows():
     assert error_of_model(2.0, 2.9, None) == ""
     assert "annotators say 3.0" in error_of_model(2.0, 3.0, None)
-    assert "at most 3" in error_of_model(3.1, None, (0, 3))
+    assert "3 at most" in error_of_model(3.1, None, (0, 3))
     assert error_of_model(3.04, None, (0, 3)) == ""
     assert example_of("no", "example") is None
 

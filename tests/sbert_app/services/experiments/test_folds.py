@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.overlap import Overlap
 from training.errors import InputError
 
 
@@ -50,7 +52,7 @@ def test_pairs_that_share_a_sentence_are_in_one_fold():
         assert not {first[row] for row in fold.test} & {first[row] for row in fold.training}
     assert [fold.test for fold in folds.k_folds(data, 5, seed=1)] != [fold.test for fold in found]
     connected = Dataset("mine", (["one claim"] * 80, data.columns[1]), scores=[1.0] * 80)
-    with pytest.raises(InputError, match="80 of its 80 pairs are connected"):
+    with pytest.raises(InputError, match="80 of its 80 pairs are in one fold"):
         folds.k_folds(connected, 2)
 
 
@@ -95,3 +97,14 @@ def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(f
     path.write_text("sentence1,sentence2,score\n" + "a,b,1\n" * 30)
     with pytest.raises(InputError, match="no column topic"):
         folds.split(path, None)
+
+
+def test_a_fold_is_not_tested_on_what_its_base_was_trained_on(file, experiments, monkeypatch):
+    read = Overlap("arguments.csv", "scored pairs", 60, 3, 3, None, frozenset({0, 3, 6}))
+    monkeypatch.setattr(folds, "overlap_with", lambda *_: read)
+    started = folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)
+    assert [cell.plan.pairs for cell in started.cells] == [17, 20, 20]
+    assert len(load_data(started.record.runs[0].config["train_data"])) == 40
+    monkeypatch.setattr(folds, "overlap_with", lambda *_: replace(read, read=frozenset(range(40))))
+    with pytest.raises(InputError, match="too few are left to judge it by"):
+        folds.start(file, None, experiments, base="scratch:1x32", max_steps=2)

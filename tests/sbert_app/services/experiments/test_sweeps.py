@@ -22,6 +22,7 @@ from sbert_app.services.experiments.ablations import (
     Summary,
     ablation,
     precomputed,
+    precomputed_tables,
     variant_rows,
 )
 from sbert_app.services.experiments.experiment import (
@@ -376,8 +377,9 @@ def test_numbers_are_varied_around_the_defaults():
 
 @pytest.mark.parametrize("name", SHIPPED_NAMES)
 def test_a_shipped_table_holds_the_grid_it_says(name):
-    table, grid = precomputed(name), ABLATIONS[name]
-    assert table.ablation == name
+    table = precomputed(name)
+    grid = ABLATIONS[table.ablation]
+    assert name in (table.ablation, f"{table.ablation}-{table.settings.get('base')}")
     variants = {run.variant for run in table.runs}
     assert variants <= set(grid.variants)
     assert grid.default in variants
@@ -387,10 +389,20 @@ def test_a_shipped_table_holds_the_grid_it_says(name):
     assert all(-1 <= run.before <= 1 and -1 <= run.after <= 1 and run.seconds > 0 for run in table.runs)
     assert not any("/" in str(value) for value in table.settings.values())  # no path of the machine
     assert f"--seeds {len(table.seeds)}" in table.command
-    fixed = grid.config(grid.default, 0, max_steps=table.settings["max_steps"])
+    changed = [field for field, option in (("base", "--base"), ("learning_rate", "--lr")) if option in table.command]
+    changes = {field: table.settings[field] for field in ("max_steps", *changed)}
+    fixed = grid.config(grid.default, 0, **changes)
     for field in ("base", "learning_rate", "batch_size", "epochs", "eval_data"):
         if field in table.settings:
             assert table.settings[field] == getattr(fixed, field)
+
+
+def test_tables_from_other_bases_come_before_that_of_the_default_one(tmp_path):
+    for name, base in (("pooling", "all-MiniLM-L6-v2"), ("pooling-raw-bert-mini", "raw-bert-mini")):
+        table = json.loads((SHIPPED / "pooling.json").read_text())
+        (tmp_path / f"{name}.json").write_text(json.dumps(table | {"settings": table["settings"] | {"base": base}}))
+    assert list(precomputed_tables("pooling", tmp_path)) == ["raw-bert-mini", "all-MiniLM-L6-v2"]
+    assert list(precomputed_tables("base")) == [""]
 
 
 def test_the_shipped_pooling_table_shows_the_papers_order():

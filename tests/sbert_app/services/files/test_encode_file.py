@@ -70,8 +70,8 @@ def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes):
 def test_a_header_is_known_by_its_name_and_a_missing_file_is_said(tmp_path: Path):
     with pytest.raises(InputError, match="There is no file"):
         open_sentences(tmp_path / "x.txt")
-    (tmp_path / "x.txt").write_text("Sentence\nthe cat sat\n")
-    assert sentences_of(tmp_path / "x.txt") == ["the cat sat"]
+    (tmp_path / "x.csv").write_text("Sentence\nthe cat sat\n")
+    assert sentences_of(tmp_path / "x.csv") == ["the cat sat"]
     (tmp_path / "x.txt").write_text("sentence\n")
     assert sentences_of(tmp_path / "x.txt") == ["sentence"]
 

@@ -141,7 +141,7 @@ class TestGold:
             ("premise,hypothesis,label", ["entailment", "neutral", "contradiction"], "entailment is a match, neutral"),
             ("premise,hypothesis,label", ["0", "1", "2"], "entailment is a match, neutral"),
             ("sentence1,sentence2,label", ["1", "0", "0"], "1 is a match, 0 is not"),
-            ("question1,question2,is_duplicate", ["yes", "no", "no"], "what is labelled as the same is a match"),
+            ("question1,question2,is_duplicate", ["yes", "no", "no"], "yes is a match, no is not"),
             ("sentence1,sentence2,score", ["4.5", "2", "0"], "a gold score of at least 4 (of 5) is a match"),
             ("sentence1,sentence2,score", ["0.9", "0.2", "0.5"], "a gold score of at least 0.8 (of 1) is a match"),
         ],

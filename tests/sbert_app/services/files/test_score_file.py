@@ -319,7 +319,7 @@ class TestRecentEmbeddings:
         for _ in range(2):
             recent.get(["word " * 200], encoder.encode)
         assert len(encoder.seen) == 2
-        cosine, cross, _ = PairScorer(BagEncoder()).score([], [])
+        cosine, cross, *_ = PairScorer(BagEncoder()).score([], [])
         assert (cosine.shape, cross) == ((0,), None)
 
     @settings(max_examples=examples(60), deadline=None)

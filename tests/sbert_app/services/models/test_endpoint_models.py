@@ -1,18 +1,23 @@
 """A model behind a server has vectors: our own /v1 gives those that the model gives here, and vectors only."""
 
+import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from embedding_server import Server, embedding_server, vectors
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from waiting import wait_until
 
 from sbert_app.server import v1
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out
 from sbert_app.services.container import Services
+from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_grid, make_grid
 from sbert_app.settings import Settings
@@ -121,6 +126,81 @@ def test_another_model_behind_the_same_name_is_noticed():
         size[0] = 5
         with pytest.raises(InputError, match="gave 4 dimensions before and gives 5 now"):
             encoder.encode(["a"])
+
+
+def strict(most=2_048, refusal=lambda count: (413, "")):
+    """A server that takes so many texts a request, and none with the word "forbidden"."""
+
+    def answer(path, body):
+        status, words = 200, ""
+        if len(texts := body["input"]) > most:
+            status, words = refusal(len(texts))
+        elif any("forbidden" in text for text in texts):
+            status, words = 400, "a text is longer than 512 tokens"
+        rows = [[float(len(text)), 1.0] for text in texts]
+        return vectors(*rows) if status == 200 else (status, {}, json.dumps({"error": words}).encode())
+
+    return embedding_server(answer)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda count: (413, ""),
+        lambda count: (413, f"batch size {count} > maximum allowed batch size 8"),
+        lambda count: (400, "batch size is invalid, it should not be larger than 8."),
+        lambda count: (422, f"{count} inputs are too many"),
+    ],
+)
+def test_requests_shrink_to_what_the_server_takes_and_stay_so(refusal):
+    with strict(8, refusal) as server:
+        encoder = open_model(f"endpoint:{server.url}/v1#any")
+        encoder.encode([f"{'x' * number}." for number in range(40)])
+        refused = len(server.requests)
+        encoder.with_settings(ModelName.parse(f"{encoder.name}?dim=1")).encode([str(number) for number in range(20)])
+        assert [len(body["input"]) for _, _, body in server.requests[refused:]] == [8, 8, 4]
+
+
+def test_the_size_of_a_request_and_its_time_can_be_stated():
+    with strict() as server:
+        encoder = open_model(f"endpoint:{server.url}/v1#any?batch=8&timeout=5")
+        encoder.encode([str(number) for number in range(20)])
+        assert [len(body["input"]) for _, _, body in server.requests] == [1, 8, 8, 4]
+    for wrong in ("batch=0x8", "timeout=601", "batch=" + "9" * 5_000):
+        with pytest.raises(InputError, match="must be a whole number, at most"):
+            ModelName.parse(f"endpoint:http://x/v1#any?{wrong}")
+    with pytest.raises(InputError, match="'batch' is no setting of a model"):
+        ModelName.parse("tfidf?batch=8")
+
+
+def test_a_text_that_is_refused_is_a_note_in_its_row_and_the_others_are_scored(tmp_path):
+    source, scored = tmp_path / "pairs.csv", tmp_path / "scored.csv"
+    rows = [f"text {number},{'forbidden' if number == 11 else 'other'} {number}" for number in range(40)]
+    source.write_text("\n".join(["sentence1,sentence2", *rows]) + "\n")
+    with strict() as server:
+        encoder = open_model(f"endpoint:{server.url}/v1#any")
+        summary = score_file(source, [scored], encoder)
+        with pytest.raises(InputError, match="status 400: a text is longer than 512 tokens"):
+            encoder.encode(["forbidden"])
+        server.requests.clear()
+        encoder.encode([str(number) for number in range(32)])
+    assert (summary.rows, summary.scored, summary.truncated) == (40, 39, 0)
+    notes = [line.split(",", 3)[3] for line in scored.read_text().splitlines()[1:]]
+    assert "refuses sentence 2: a text is longer than 512 tokens" in notes[11]
+    assert [row for row, note in enumerate(notes) if note] == [11]
+    assert len(server.requests) == 1, "it was the text, not the number of them"
+
+
+def test_a_slow_server_holds_up_its_own_model_alone(home):
+    release = threading.Event()
+    with embedding_server(lambda path, body: release.wait(60) and vectors([1.0])) as server:
+        models, slow = ModelCache(home), f"endpoint:{server.url}/v1#slow"
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(models.get, slow, VectorModel)
+            wait_until(lambda: server.requests)
+            assert models.get(MODEL, VectorModel).dimension == 32
+            release.set()
+            assert waiting.result().dimension == 1
 
 
 class TestWhereItIsUsed:

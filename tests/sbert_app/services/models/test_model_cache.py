@@ -3,6 +3,8 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.model import Model, VectorModel
 from training.names import ModelName
+from training.sources import hub
 from training.sources.resolve import model_folder
 
 
@@ -67,6 +70,16 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert models.has("scratch:1x32?dim=4&dtype=float32")
     models.forget(ModelName("scratch:1x32"))
     assert not models.has("scratch:1x32?dtype=float32")
+
+
+def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
+    models, now = ModelCache(home), [0.0]
+    monkeypatch.setattr("sbert_app.services.models.cache.time.monotonic", lambda: now[0])
+    for now[0], name in ((0.0, "scratch:1x32"), (50.0, "scratch:1x64")):
+        models.get(name, Encoder)
+    now[0] = 70.0
+    models.drop_idle(60)
+    assert not models.has("scratch:1x32") and models.has("scratch:1x64")
 
 
 def test_a_download_that_hangs_holds_up_no_other_model(home, monkeypatch):
@@ -158,3 +171,15 @@ def test_what_a_model_has_to_be_is_asked_by_type(home):
             models.get(name, VectorModel)
     with pytest.raises(InputError, match="scratch:1x32 is a bi-encoder; choose a cross-encoder"):
         models.cross_encoder_or_none("scratch:1x32")
+
+
+def test_the_size_of_a_download_is_told_by_the_listing_alone(tmp_path, monkeypatch):
+    files = {"model.safetensors": 3_000_000, "config.json": 500_000, "pytorch_model.bin": 9_000_000}
+    siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
+    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=siblings))
+    cache = ModelCache(tmp_path)
+    assert cache.megabytes_to_fetch("org/tiny?dim=8") == 3.5
+    assert cache.megabytes_to_fetch("scratch:1x32") == 0
+    monkeypatch.setattr(hub, "repo_info", Mock(side_effect=FileNotFoundError("it has no model of this name")))
+    with pytest.raises(InputError, match="model org/tiny was not found on the Hub: it has no model"):
+        cache.megabytes_to_fetch("org/tiny")

@@ -11,10 +11,9 @@ from sbert_app.services.background.tasks import TaskRunner
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results import cost
 from sbert_app.services.results.cost import measure_cost
-from sbert_app.services.results.results import estimate_x100
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.bootstrap import bootstrap_replicates
+from training.evaluation.bootstrap import correlation, sentence_keys
 from training.models.encoder import Encoder
 from training.models.lexical import TfIdf
 
@@ -58,8 +57,8 @@ def test_binary_is_the_agreement_of_sentence_transformers_bits(table, encoder, p
     scores = (bits[0] == bits[1]).mean(axis=1)
     cell = table.cell(128, "binary")
     assert cell.rho.value == pytest.approx(100 * stats.spearmanr(scores, pairs.scores)[0], abs=1e-6)
-    replicates = bootstrap_replicates(scores, np.array(pairs.scores))
-    assert cell.rho == pytest.approx(estimate_x100(cell.rho.value / 100, replicates), abs=1e-6)
+    expected = correlation(scores, np.array(pairs.scores), keys=sentence_keys(pairs.columns)).estimate(100)
+    assert cell.rho == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_smallest_that_comes_near_and_what_has_no_vectors_or_scores(table, encoder, pairs):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sbert_app.services.results.grid import EvalResult, ResultGrid
-from sbert_app.services.results.results import Comparison, Metric, holm, rank, rank_models
+from sbert_app.services.results.results import Metric, holm, rank, rank_models
 
 
 def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:
@@ -23,9 +23,10 @@ def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:
 def test_holm_is_that_of_its_paper_and_what_cannot_be_compared_is_left_open():
     # The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one fails.
     p_values = {("a", "b"): 0.01, ("a", "c"): 0.016, ("a", "d"): 0.06, ("b", "c"): 0.001}
-    assert holm(p_values) == {("b", "c"), ("a", "b"), ("a", "c")}
-    assert holm({("a", "b"): 0.06}) == set()
-    found = rank(["a", "b", "c"], lambda a, b: Comparison(0.9999, 0.0002) if (a, b) == ("a", "c") else None)
+    corrected = holm(p_values)
+    assert corrected == pytest.approx({("b", "c"): 0.004, ("a", "b"): 0.03, ("a", "c"): 0.032, ("a", "d"): 0.06})
+    assert holm({("a", "b"): 0.03, ("a", "c"): 0.04})["a", "c"] == pytest.approx(0.06)
+    found = rank(["a", "b", "c"], lambda a, b: (3.0, 0.0002) if (a, b) == ("a", "c") else None)
     assert [(each.highest, each.lowest) for each in found.standings] == [(1, 2), (1, 3), (2, 3)]
     assert found.above[0] == [None, None, 0.9999]
 

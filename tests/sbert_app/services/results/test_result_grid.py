@@ -2,8 +2,8 @@
 
 import csv
 import io
-import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +31,21 @@ from sbert_app.services.results.precomputed import (
     Systems,
     paper_column,
 )
-from sbert_app.services.results.results import AVERAGE, STATISTICS, Difference, EvalResult, Metric, averaged, data_label
+from sbert_app.services.results.results import (
+    AVERAGE,
+    STATISTICS,
+    Difference,
+    EvalResult,
+    Metric,
+    averaged,
+    data_label,
+    rank_models,
+)
 from sbert_app.services.results.table import as_csv, latex, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.overlap import Overlap
 from training.errors import InputError, Stopped
 from training.evaluation.scoring import evaluate
 from training.models.model import open_model
@@ -93,7 +103,7 @@ def test_a_cross_encoder_has_one_score_and_scores_that_never_vary_have_no_correl
     assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate("minilm-stsb", small, Metric())
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     grid = made(["tfidf"], [same], own_home)
-    assert math.isnan(grid.estimate("tfidf", same, Metric()).value)
+    assert grid.failures["tfidf", same].startswith("undefined: all ")
     assert "nan" not in markdown(tabulate(grid, Metric())).lower()
 
 
@@ -190,10 +200,10 @@ def three():
 
 def test_a_significant_difference_is_described(three):
     found = three.difference("good", "bad", "stsb:test", Metric())
-    good, bad = (three.results[model, "stsb:test"].value(Metric()) for model in ("good", "bad"))
-    assert found.points == pytest.approx(100 * (good - bad))
-    how = "(paired bootstrap, 1,000 resamples, p ≤ 0.002)"
-    words = f"good is {found.points:.1f} ± {found.ci_half_width:.1f} points better than bad on STSb {how}"
+    good, bad = (three.results[model, "stsb:test"].estimate(Metric()).value for model in ("good", "bad"))
+    assert found.points == pytest.approx(good - bad)
+    how = f"(95% {found.low:+.1f} to {found.high:+.1f}; paired bootstrap, p < 0.001)"
+    words = f"good is {found.points:.1f} points better than bad on STSb {how}"
     assert found.describe("good", "bad", "on STSb") == words
     turned = three.difference("bad", "good", "stsb:test", Metric())
     assert turned.describe("bad", "good", "on STSb") == words
@@ -203,18 +213,46 @@ def test_a_difference_within_chance_is_called_not_significant(three):
     found = three.difference("good", "equal", "stsb:test", Metric())
     assert found.p_value > 0.05
     assert "do not differ significantly" in found.describe("good", "equal", "on STSb")
-    same = Difference.of(0.5, 0.5, np.full(1000, 0.5), np.full(1000, 0.5))
+    good = three.results["good", "stsb:test"].statistic(Metric())
+    same = Difference.of(good, good)
     assert (same.points, same.p_value) == (0, 1)
+    # The test and the interval agree, also where the interval is skewed.
+    assert Difference(2.0, 0.1, 6.4).p_value < 0.05 < Difference(2.0, -0.1, 2.2).p_value
+    corrected = found.describe("good", "equal", "on STSb", 0.9)
+    assert "paired bootstrap, corrected, p = 0.900" in corrected
 
 
 def test_a_paired_test_sees_more_than_two_intervals(three):
     """The same pairs are hard for both models: the difference varies less than the figures."""
     good = three.results["good", "stsb:test"]
     near = cell(good.scores["cosine"] + 0.3 * np.random.default_rng(1).standard_normal(400), good.gold)
-    draws = [each.replicates(Metric()) for each in (good, near)]
-    apart = Difference.of(good.value(Metric()), near.value(Metric()), *draws)
+    apart = Difference.of(good.statistic(Metric()), near.statistic(Metric()))
     interval = good.estimate(Metric())
-    assert apart.ci_half_width < (interval.high - interval.low) / 2
+    assert apart.high - apart.low < interval.high - interval.low
+
+
+def test_pairs_that_a_model_was_trained_on_are_left_out_of_every_verdict(three):
+    """The table has the figures of all pairs."""
+    gold = three.results["bad", "mine.csv"].gold
+    learned = np.concatenate([gold[:300], np.random.default_rng(2).uniform(0, 5, 100)])
+    three.results["bad", "mine.csv"] = cell(learned, gold)
+    whole = three.estimate("bad", "mine.csv", Metric()).value
+    three.overlaps["bad", "mine.csv"] = Overlap("mine.csv", "scored pairs", 400, 300, 300, None, frozenset(range(300)))
+    assert three.estimate("bad", "mine.csv", Metric()).value == whole > 70
+    assert abs(three.estimate("bad", "mine.csv", Metric(), unread=True).value) < 30
+    assert three.difference("bad", "good", "mine.csv", Metric()).points < 0
+    last = rank_models(three, "mine.csv", Metric()).standings[-1]
+    assert (last.name, last.tied) == ("bad", False)
+    assert "bad" not in tabulate(three, Metric()).best["mine.csv"]
+    three.overlaps["bad", "mine.csv"] = replace(three.overlaps["bad", "mine.csv"], read=frozenset(range(400)))
+    assert three.difference("bad", "good", "mine.csv", Metric()) is None
+
+
+def test_equal_gold_scores_are_named_as_the_reason(own_home, tmp_path):
+    file = tmp_path / "constant.csv"
+    file.write_text("sentence1,sentence2,score\na cat,a dog,3\na man,a boy,3\nsnow,ice,3\n")
+    grid = evaluate_grid(make_grid(["tfidf"], [str(file)]), ModelCache(own_home), own_home, UNWATCHED)
+    assert list(grid.failures.values()) == ["undefined: all gold scores are equal"]
 
 
 def test_an_average_is_tested_and_leaves_out_what_is_for_choosing(three):

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from paths import linked_home
 
+from sbert_app.services.background.watch import State
 from sbert_app.services.runs import estimate, rate
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
 from sbert_app.services.runs.rate import TrainingRate, can_measure_rate, known_rate, measure_rate
-from sbert_app.services.runs.record import PRESETS, two_stage_base
+from sbert_app.services.runs.record import PRESETS, RunRecord, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
@@ -140,8 +141,8 @@ def test_time_is_steps_and_evaluations_at_their_rates():
     found = RunEstimate(
         RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs"
     )
-    measured = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="")
-    assert measured.seconds(found) == pytest.approx(rate.STARTING_SECONDS + 100 * 32 / 320 + 5 * 2)
+    measured = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="", other_seconds=65)
+    assert measured.seconds(found) == pytest.approx(65 + 100 * 32 / 320 + 5 * 2)
     assert measured.seconds(RunEstimate(RunConfig("regression"), None, 2, "scored pairs")) is None
 
 
@@ -152,27 +153,31 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     for speed in (100.0, 300.0):
         run = store.create(config)
         lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {speed}}}' for step in (1, 2)]
-        lines.append('{"kind": "eval", "step": 2, "seconds": 0.5}')
+        lines.insert(0, '{"kind": "state", "step": 0, "state": "running", "t": 22}')
+        lines.append('{"kind": "eval", "step": 2, "seconds": 0.5, "t": 70}')
+        lines.append('{"kind": "test", "step": 2, "t": 123}')
         (run.folder / "events.jsonl").write_text("\n".join([*lines, ""]))
-    assert known_rate(found, store.list(), store).sentences_per_second == 300
+        RunRecord(State.FINISHED, created=9.0, started=10.0).write(run.folder)
+    known = known_rate(found, store.list(), store)
+    assert known.sentences_per_second == 300
+    assert known.other_seconds == 12 + 53, "the start and the test evaluation"
     other = estimate_run(RunConfig("regression", train_data=file, base="scratch:2x64"), store)
     assert known_rate(other, store.list(), store) is None
 
 
-def test_without_such_a_run_a_few_steps_are_made_once(store, file, monkeypatch):
-    monkeypatch.setattr(rate, "_measured", {})
+def test_without_such_a_run_a_few_steps_are_made_once_and_remembered(store, file):
     found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
     assert can_measure_rate(found.config, store.list(), store)
     measured = measure_rate(found, store)
     assert measured.sentences_per_second > 0
-    assert "8 steps measured just now" in measured.source
+    assert "8 steps measured on this machine" in measured.source
     assert measure_rate(found, store) == measured == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
+    assert (store.home / rate.REMEMBERED).is_file(), "the next start of the app knows it too"
 
 
 @pytest.mark.parametrize("objective", ["mse", "margin-mse"])
-def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective, monkeypatch):
-    monkeypatch.setattr(rate, "_measured", {})
+def test_steps_are_measured_without_waiting_for_a_teacher(store, file, objective):
     path = Path(file)
     path.write_text("sentence1,sentence2\n" + "".join(f"cat {i},dog {i}\n" for i in range(40)))
     config = RunConfig(objective, train_data=file, eval_data=None, base="scratch:1x32", teacher="nobody/has-this")

@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
-from waiting import wait_until
 
+from sbert_app.services.results.grid import trained_on
 from sbert_app.services.runs.archives import export
-from sbert_app.services.runs.record import EventReader, Run, RunBusy, RunNotFound, RunProgress, RunStateError
+from sbert_app.services.runs.record import EventReader, RunBusy, RunNotFound, RunProgress, RunStateError
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError, UserFacingError
+from training.names import ModelName
 from training.trainer.config import RunConfig
 
 CONFIG = RunConfig("regression", base="scratch:1x32", pooling="mean")
@@ -140,36 +140,60 @@ def test_the_list_has_the_newest_first_and_leaves_out_what_is_no_run(store):
     assert RunStore(store.home).get(run.id) == run
 
 
-def test_who_wait_for_the_list_share_a_reading_that_is_newer_than_their_question(store, monkeypatch):
-    """As the pickers of a page that is opened do."""
-    old, read, readings, may_go_on = store.create(CONFIG), RunStore.get, [], threading.Event()
-
-    def get(self: RunStore, run_id: str) -> Run:
-        if run_id == old.id:
-            readings.append(run_id)
-            may_go_on.wait()
-        return read(self, run_id)
-
-    monkeypatch.setattr(RunStore, "get", get)
-    with ThreadPoolExecutor(20) as pool:
-        first = pool.submit(store.list)
-        wait_until(lambda: readings)
-        new = store.create(CONFIG)
-        others = [pool.submit(store.list) for _ in range(19)]
-        time.sleep(0.5)
-        may_go_on.set()
-        assert [run.id for run in first.result()][-1] == old.id
-        assert all([run.id for run in each.result()] == [new.id, old.id] for each in others)
-    assert len(readings) < 10
+def test_the_list_has_pages_and_what_is_recent_has_the_runs_at_work_too(store):
+    runs = [store.create(CONFIG, queue=number == 2) for number in range(12)]
+    newest = [run.id for run in store.list()]
+    assert set(newest) == {run.id for run in runs}
+    pages = [store.list(5), store.list(5, newest[4]), store.list(5, newest[9])]
+    assert [run.id for page in pages for run in page] == newest
+    with pytest.raises(RunNotFound):
+        store.list(5, "20200101-000000-gone")
+    listed = [run.id for run in store.recent([newest[-1]], limit=2)]
+    assert listed == [run_id for run_id in newest if run_id in {*newest[:2], runs[2].id, newest[-1]}]
+    store.stop(runs[2].id)
+    RunStore(store.home).requeue(runs[0].id)
+    assert store.ids("queued") == [runs[0].id]
+    assert runs[0].id in [run.id for run in store.recent(limit=2)]
 
 
-def test_a_reading_that_fails_is_not_the_answer_to_others(store, monkeypatch):
-    run, read_all = store.create(CONFIG), RunStore._read_all
-    monkeypatch.setattr(RunStore, "_read_all", Mock(side_effect=OSError("the disk is gone")))
-    with pytest.raises(OSError, match="the disk is gone"):
-        store.list()
-    monkeypatch.setattr(RunStore, "_read_all", read_all)
-    assert store.list() == [run]
+@pytest.mark.slow
+def test_twenty_thousand_runs_are_listed_at_once_and_a_look_reads_a_page(store, monkeypatch):
+    finished = store.create(CONFIG, queue=False)
+    files = {name: (finished.folder / name).read_bytes() for name in ("config.json", "run.json")}
+    for number in range(20_000):
+        folder = store.folder / f"20260101-{number:06d}-many"
+        folder.mkdir()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    started = time.process_time()
+    assert len(RunStore(store.home).list(50)) == 50
+    assert time.process_time() - started < 2
+    store.recent()
+    time.sleep(1.1)
+    store.recent()
+    started = time.process_time()
+    for _ in range(10):
+        store.recent(limit=50)
+    assert time.process_time() - started < 0.1
+
+
+def test_what_killed_processes_have_left_is_swept(store):
+    run = store.create(CONFIG)
+    deleted, restored, new = (store.folder / name for name in (".deleted-x", ".x.abc.fresh", ".y.abc.fresh"))
+    for folder in (deleted, restored, new):
+        (folder / "model").mkdir(parents=True)
+    os.utime(restored, (0, 0))
+    store.sweep()
+    assert {path.name for path in store.folder.iterdir()} == {run.id, new.name}
+
+
+def test_a_run_may_be_called_as_its_base_and_bases_may_form_a_ring(store):
+    first = store.create(CONFIG, queue=False)
+    store.rename(first.id, "x")
+    second = store.create(CONFIG.replace(base="run:x", name="x"))
+    assert second.config.base == f"run:{first.id}"
+    (first.folder / "config.json").write_text(first.config.replace(base=f"run:{second.id}").to_json())
+    assert len(trained_on(ModelName.parse(f"run:{second.id}"), store.home)) == 2
 
 
 @given(st.text(max_size=30) | st.sampled_from(["..", "../x", "/etc", ".", "", "a/b", "x" * 500, "a\0b", ".hidden"]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import linked_home
+from paths import ROOT, linked_home
 from waiting import wait_until
 
 from sbert_app.cli import main
@@ -262,3 +265,19 @@ def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: R
     waiting.wait()
     assert store.get(run.id).state == State.STOPPED
     assert (run.folder / "checkpoint/state.json").exists()
+
+
+@pytest.mark.slow
+def test_nobody_executes_code_on_the_ray_of_this_machine_without_its_token():
+    own = """
+import os, subprocess, sys
+from sbert_app.services.background.ray_cluster import RayCluster
+ray = RayCluster("local").connect()
+environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+code = f"import ray; ray.init(address='{ray.get_runtime_context().gcs_address}'); print('in')"
+other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+print(other.returncode != 0 and "token" in other.stderr.lower() and "in" not in other.stdout.split())
+ray.shutdown()"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    ended = subprocess.run([sys.executable, "-c", own], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.stdout.split()[-1:] == ["True"], ended.stderr[-2000:]

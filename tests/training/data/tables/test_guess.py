@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.data.tables.columns import guess_sentences, guess_target, sentence_columns
+from training.data.tables.guess import guess_sentences, guess_target, sentence_columns
 
 QUESTIONS = [f"How do I change the name of account {n}?" for n in range(12)]
 ANSWERS = [f"Where is the setting for the name in account {n}?" for n in range(12)]

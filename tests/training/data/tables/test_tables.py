@@ -287,7 +287,8 @@ class TestRows:
     def test_one_sentence_a_line_keeps_its_commas(self, tmp_path):
         path = tmp_path / "corpus.txt"
         path.write_text("sentence\nWell, yes.\nNo; or, perhaps, yes.\n")
-        assert rows_of(path) == [("Well, yes.",), ("No; or, perhaps, yes.",)]
+        # It has no header.
+        assert rows_of(path) == [("sentence",), ("Well, yes.",), ("No; or, perhaps, yes.",)]
 
     def test_row_numbers_go_on_across_batches_and_parts(self, tmp_path):
         path = tmp_path / "pairs.csv"

@@ -1,0 +1,111 @@
+"""The faults of a data set that no reader refuses: conflicts, repetitions, leakage, text that a model cannot read.
+
+    findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
+    clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
+
+Texts are equal if they differ in case and white space alone, as mteb's cleaning has it, and pairs in either order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbert_app.services.files.writers import discarded_on_error, open_writers
+from training.catalogue import LABELLED, SCORED, SENTENCES
+from training.data.dataset import Dataset, folded
+from training.data.gold import TOP_SCORE
+from training.data.tables.rows import OpenedTable
+from training.models.encoder import Encoder
+from training.models.model import Model
+
+# Gold scores of equal pairs that are further apart are in conflict.
+MOST_APART = TOP_SCORE / 5
+# The share of the largest class from which on classes are out of balance.
+IMBALANCE = 0.9
+EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault, and the numbers of its rows in the file; whether a clean file is without them."""
+
+    what: str
+    rows: list[int]
+    is_left_out: bool = True
+
+    def __str__(self) -> str:
+        some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
+        more = " …" if len(self.rows) > EXAMPLES else ""
+        return f"{len(self.rows):,} {self.what}: row {some}{more}" if self.rows else self.what
+
+
+def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None) -> list[Finding]:
+    """The faults of a data set.
+
+    Args:
+        model: by which text is unknown or cut; None leaves both out.
+        others: data to evaluate on, of which the data should have no row, by its name.
+    """
+    rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
+    targets = data.scores if data.scores is not None else data.labels
+    places: dict[frozenset[str], list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        places[frozenset(row)].append(at)
+    conflicts: list[int] = []
+    repeated: list[int] = []
+    for same in places.values():
+        values = [targets[at] for at in same] if targets else [0]
+        if max(values) - min(values) > (MOST_APART if data.kind == SCORED else 0):
+            conflicts += same
+        else:
+            repeated += same[1:]
+    noun = data.kind if data.kind == SENTENCES else "rows"
+    what = "scores" if data.kind == SCORED else "labels"
+    faults = {
+        f"{noun} whose equals have other {what}": conflicts,
+        f"{noun} that repeat an earlier one": repeated,
+        "rows of a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
+    }
+    for name, other in (others or {}).items():
+        evaluated = {frozenset(map(folded, row)) for row in zip(*other.columns, strict=True)}
+        faults[f"{noun} that are in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
+    if model is not None:
+        texts = list(dict.fromkeys(text for column in data.columns for text in column))
+        unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}
+        faults[f"{noun} with text of which {model.name} knows no token"] = _rows_with(data, unknown)
+    findings = [Finding(what, [data.rows[at] for at in sorted(places)]) for what, places in faults.items() if places]
+    if isinstance(model, Encoder) and model.max_length:
+        lengths = zip(texts, model.tokenize(texts), strict=True)
+        cut = _rows_with(data, {text for text, ids in lengths if len(ids) >= model.max_length})
+        if cut:
+            what = f"{noun} as long as {model.name} reads ({model.max_length:,} tokens) or longer"
+            findings.append(Finding(what, [data.rows[at] for at in cut], False))
+    if data.kind == LABELLED and data.labels:
+        label, count = Counter(data.labels).most_common(1)[0]
+        if count >= IMBALANCE * len(data):
+            findings.append(Finding(f"{count:,} of {len(data):,} labels are {data.label_names[label]}", [], False))
+    return findings
+
+
+def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Finding]) -> int:
+    """Writes the rows of a table without those of the findings, and without unusable ones. Returns their number.
+
+    InputError if the file cannot be written.
+    """
+    left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
+    keep = set(data.rows) - left_out
+    [writer] = open_writers([output], table.path, table.fields(), {})
+    with discarded_on_error([writer]):
+        for batch in table.batches():
+            for at in range(len(batch)):
+                if batch.first_row + at in keep:
+                    writer.write(batch.part(at, at + 1), {})
+        writer.finish()
+    return len(keep)
+
+
+def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
+    return [at for at, row in enumerate(zip(*data.columns, strict=True)) if not texts.isdisjoint(row)]

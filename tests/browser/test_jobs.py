@@ -1,0 +1,175 @@
+"""What people come for, each job whole and as a person would do it; and how much a page says as it opens."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from test_explore_select import drag, draw_lasso, expect_selected, rectangle
+from test_label import press
+from test_pages import PAGES
+
+from scripts.running import end_workers
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+# The words that can be seen, without those of figures, and without the lessons, which are there to be read.
+WORDS = """() => {
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  let text = "";
+  while (walk.nextNode()) {
+    const parent = walk.currentNode.parentElement, box = parent.getBoundingClientRect();
+    const isSeen = box.width > 1 && parent.checkVisibility({visibilityProperty: true, opacityProperty: true});
+    const isCounted = isSeen && !parent.closest(".nav-holder, .js-plotly-plot, article.lesson");
+    if (isCounted) text += ` ${walk.currentNode.textContent}`;
+  }
+  return (text.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
+}"""
+MOST_WORDS, MOST_PIXELS = 350, 1_700
+
+
+def downloaded(page: Page, button: str) -> list[dict[str, str]]:
+    with page.expect_download() as download:
+        page.click(button)
+    with Path(download.value.path()).open(newline="", encoding="utf-8-sig") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("path", [*list(PAGES)[:-1], "/learn?lesson=1"])
+def test_a_page_opens_with_few_words_and_is_not_long(open_page, path):
+    page = open_page(path, width=1280)
+    expect(page.locator(PAGES.get(path, "#result-1 .measured")).first).to_be_visible()
+    page.wait_for_timeout(1_000)
+    assert page.evaluate(WORDS) <= MOST_WORDS
+    assert page.evaluate("document.documentElement.scrollHeight") <= MOST_PIXELS
+
+
+def test_a_newcomer_types_two_sentences_learns_why_and_goes_on_to_a_lesson(open_page):
+    page = open_page("/")
+    page.locator("#sentence-a textarea").fill("The train is late again.")
+    page.locator("#sentence-b textarea").fill("The train is on time today.")
+    expect(page.locator("#answer .answer")).to_have_attribute("data-b", "The train is on time today.")
+    expect(page.locator("#answer .axis b")).to_have_count(2)
+    expect(page.locator("#answer .why")).to_contain_text("adds most to the cosine")
+    page.locator(".doors a", has_text="A lesson").click()
+    expect(page).to_have_title("Learn · SBERT Lab")
+
+
+def test_an_analyst_goes_from_a_file_with_labels_to_one_without_duplicates(open_page, tmp_path):
+    rows = [(f"How do I reset password {n}?", f"How can I reset password {n}?", "yes") for n in range(20)]
+    rows += [(f"How do I reset password {n}?", f"The office in town {n} is closed.", "no") for n in range(20)]
+    path = tmp_path / "questions.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("question", "other", "same"), *rows])
+    page = open_page("/bulk")
+    page.set_input_files("#upload input[type=file]", path)
+    expect(page.locator("#file-line")).to_contain_text("questions.csv")
+    page.click("#score")
+    expect(page.locator("#decision button.use").first).to_be_visible()
+    page.locator("#decision button.use").first.click()
+    expect(page.locator("#matches .lead")).to_contain_text("pairs match")
+    assert 0 < len(downloaded(page, "#deduplicated")) < 60
+
+
+def test_a_teacher_shows_an_ablation_and_makes_a_class_link(open_page):
+    page = open_page("/ablation")
+    page.get_by_role("radio", name="Concatenation").check()
+    expect(page.locator("#question")).to_contain_text("softmax")
+    figure = page.locator("#shipped-figure .js-plotly-plot")
+    expect(figure).to_be_visible()
+    assert figure.bounding_box()["y"] < 450
+    page.goto(page.url.replace(re.search(r"/ablation.*", page.url)[0], "/learn"))
+    page.locator("#teacher button").first.click()
+    page.get_by_role("button", name=re.compile("link", re.IGNORECASE)).last.click()
+    expect(page.locator("#class-links a[data-class]")).to_be_visible()
+
+
+def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(open_page, tmp_path, home: Path):
+    path = tmp_path / "support.csv"
+    pairs = [(f"My parcel {n} has not come.", f"Where is my order number {n}?") for n in range(60)]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("question", "paraphrase"), *pairs])
+    page = open_page("/train")
+    expect(page.locator("#plan")).to_contain_text(re.compile(r"about \d+ (s|min)"))  # without a change of a setting
+    page.set_input_files("#upload-train input[type=file], input[type=file] >> nth=0", path)
+    expect(page.locator("#train-columns-2 input")).to_have_value(re.compile("paraphrase|none"))
+    if page.locator("#train-columns-2 input").input_value() == "none":
+        page.locator("#train-columns-2 input").click()
+        page.locator("#train-columns-2").get_by_role("option", name=re.compile("^paraphrase")).click()
+    expect(page.locator("#objective input")).to_have_value("mnrl")
+    page.locator("#train-base input").fill("scratch:1x32")
+    page.locator("#train-base input").press("Enter")
+    expect(page.locator("#plan")).to_contain_text("60")
+    page.click("#start")
+    expect(page.locator("#run-status .card.run")).to_contain_text("finished")
+    page.locator("#run-status a", has_text="Compare").click()
+    expect(page.locator("#answer .card")).to_have_count(3)
+    expect(page).to_have_url(re.compile("second=scratch"))
+    end_workers(home)
+
+
+def test_an_explorer_opens_a_corpus_selects_and_saves_and_takes_it_home_without_duplicates(open_page, tmp_path):
+    path = tmp_path / "notes.csv"
+    topics = ("The bread is in the oven", "The match ended in a draw", "The court heard the case")
+    lines = [f"{topic}, says note {n}." for n in range(30) for topic in topics]
+    path.write_text("text\n" + "\n".join(f'"{line}"' for line in [*lines, *lines[:5]]) + "\n", encoding="utf-8")
+    page = open_page("/explore")
+    expect(page.locator("#map-plot .nsewdrag").first).to_be_visible()
+    before = page.locator("#map-plot").bounding_box()
+    assert before["height"] >= 520
+    assert before["y"] <= 190
+    page.locator("#corpus-choice > button").click()
+    page.get_by_label("File").check()
+    page.set_input_files("#corpus-file input[type=file]", path)
+    expect(page.locator("#corpus-described")).to_contain_text("notes.csv")
+    page.click("#corpus-open")
+    expect(page.locator("#corpus-status .file")).to_have_text("notes.csv")
+    expect(page.locator("#map-status")).to_contain_text("95 sentences")
+    before = page.locator("#map-plot").bounding_box()
+    drag(page, "lasso")
+    corners, rows = rectangle(page)
+    draw_lasso(page, corners)
+    expect_selected(page, rows)
+    assert page.locator("#map-plot").bounding_box() == before  # a selection moves nothing
+    expect(page.locator("#selected-summary tbody tr").first).to_be_visible()
+    assert len(downloaded(page, "#selected-csv")) == len(rows)
+    page.get_by_role("tab", name="Pairs and duplicates").click()
+    page.click("#repeats-go")
+    expect(page.locator("#repeats-status caption")).to_contain_text("duplicates, the largest first")
+    assert len(downloaded(page, "#repeats-csv")) < 95
+
+
+def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
+    page = new_project()
+    page.locator("#label-name").get_by_role("textbox").fill("Two raters")
+    page.locator("#label-count input[type=number]").fill("15")
+    page.locator("#label-create").click()
+    for rater, judgements in (("Ann", "012345012345012"), ("Ben", "012345012345015")):
+        field = page.locator("#label-rater").get_by_role("textbox")
+        field.fill(rater)
+        field.press("Enter")
+        expect(page.locator("#label-card .scores button")).to_have_count(7)
+        expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 15")
+        for key in judgements:
+            press(page, key)
+    expect(page.locator("[data-jump]").first).to_be_attached()
+
+
+def test_the_names_of_a_map_that_was_drawn_in_a_hidden_tab_lie_where_their_points_are(open_page):
+    page = open_page("/explore?tab=clusters")
+    expect(page.locator("#clusters-table .group").first).to_be_visible()
+    page.get_by_role("tab", name="Map").click()
+    expect(page.locator("#map-plot .map-names span:visible").first).to_be_visible()
+    distances = page.locator("#map-plot .js-plotly-plot").evaluate(
+        """plot => {
+          const {xaxis: x, yaxis: y} = plot._fullLayout, frame = plot.getBoundingClientRect();
+          const {labels} = plot.querySelector(".map-names");
+          return labels.filter(({label}) => label.style.visibility === "visible").map(({at, label}) => {
+            const box = label.getBoundingClientRect();
+            const dx = box.x + box.width / 2 - frame.x - x._offset - x.l2p(at[0]);
+            return Math.hypot(dx, box.y + box.height / 2 - frame.y - y._offset - y.l2p(at[1]));
+          });
+        }"""
+    )
+    assert distances and max(distances) < 2

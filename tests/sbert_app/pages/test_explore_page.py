@@ -1,0 +1,35 @@
+"""The handlers of the Explore page without a browser: which sets a visitor may open."""
+
+from __future__ import annotations
+
+import gradio as gr
+import pytest
+from paths import linked_home
+
+from sbert_app.pages.explore.page import CorpusChoice, _ExplorePage
+from sbert_app.pages.explore.pairs import _PairsTab
+from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.settings import Settings
+from training.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ("hf:evil/set", "fetches no data sets"),
+        ("+".join(["stsb:train"] * 21), "at most 20 can be used here"),
+        ("/etc/passwd", "cannot be used here"),
+    ],
+)
+def test_a_link_opens_only_what_may_be_named_elsewhere(home, tmp_path, monkeypatch, data, sentence):
+    services = Services.start(Settings(home=linked_home(home, tmp_path), public=True))
+    monkeypatch.setattr(Corpus, "from_data", lambda *_: pytest.fail("it was opened"))
+    with gr.Blocks():
+        page = _ExplorePage(services)
+        choice = CorpusChoice("data", *[None] * 9, data, None)
+        with pytest.raises(InputError, match=sentence):
+            page.open(UNWATCHED, *choice, "scratch:1x32", "", [])
+        with pytest.raises(InputError, match=sentence):
+            _PairsTab(services, page.shared)._other(data, None, UNWATCHED)

@@ -1,0 +1,84 @@
+"""Clients of other people, unmodified, against a real server: Cohere, LiteLLM, LangChain, LlamaIndex."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from sbert_app.server import v1
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+from training.models.encoder import Encoder
+
+pytestmark = pytest.mark.slow
+MODEL, CROSS = "all-MiniLM-L6-v2", "minilm-stsb"
+QUERY, DOCUMENTS = "a sleeping cat", ["Prices rose.", "A kitten is asleep.", "It rains."]
+TEXTS = ["A cat sleeps.", "", "Prices rose in March."]
+
+
+@pytest.fixture(scope="module")
+def address(home) -> Iterator[str]:
+    app = FastAPI(openapi_url=None)
+    app.include_router(v1.router(Services.start(Settings(home=home))))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def expected(home) -> np.ndarray:
+    return Encoder.load(MODEL, home=home).encode(TEXTS)
+
+
+@pytest.mark.parametrize("client", ["ClientV2", "Client"])
+def test_cohere(address, client):
+    cohere = pytest.importorskip("cohere")
+    answer = getattr(cohere, client)(api_key="any", base_url=address).rerank(
+        model=CROSS, query=QUERY, documents=DOCUMENTS, top_n=2
+    )
+    assert answer.results[0].index == 1
+    assert len(answer.results) == 2
+
+
+@pytest.mark.parametrize("provider", ["cohere", "jina_ai", "hosted_vllm", "infinity"])
+def test_litellm_ranks(address, provider):
+    # It is installed by hand: it would bring boto3 and an older python-dateutil.
+    litellm = pytest.importorskip("litellm")
+    documents = [DOCUMENTS[0], {"text": DOCUMENTS[1]}, DOCUMENTS[2]]
+    base = f"{address}/v1/rerank" if provider == "jina_ai" else address
+    # Of a server of infinity it reads documents as texts, and of vLLM's, at the same address, as objects.
+    options = {"return_documents": provider != "infinity", "api_base": base, "api_key": "any", "top_n": 1}
+    answer = litellm.rerank(model=f"{provider}/{CROSS}", query=QUERY, documents=documents, **options)
+    assert answer.results[0]["index"] == 1
+
+
+@pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
+def test_litellm_embeds(address, expected, provider):
+    # It is installed by hand: it would bring boto3 and an older python-dateutil.
+    litellm = pytest.importorskip("litellm")
+    answer = litellm.embedding(model=f"{provider}/{MODEL}", input=TEXTS, api_base=f"{address}/v1", api_key="any")
+    assert np.allclose([item["embedding"] for item in answer.data], expected, atol=2e-3)
+
+
+def test_langchain(address, expected):
+    langchain = pytest.importorskip("langchain_openai")
+    embed = langchain.OpenAIEmbeddings(
+        model=MODEL, base_url=f"{address}/v1", api_key="any", check_embedding_ctx_length=False
+    ).embed_documents
+    assert np.allclose(embed(TEXTS), expected, atol=2e-3)
+
+
+def test_llama_index(address, expected):
+    llama_index = pytest.importorskip("llama_index.embeddings.openai")
+    model = llama_index.OpenAIEmbedding(model_name=MODEL, api_base=f"{address}/v1", api_key="any")
+    assert np.allclose(model.get_text_embedding_batch([TEXTS[0], TEXTS[2]]), expected[[0, 2]], atol=2e-3)

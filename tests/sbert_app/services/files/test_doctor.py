@@ -1,0 +1,56 @@
+"""The faults of a data set, and the file without them."""
+
+from __future__ import annotations
+
+from bag_encoder import BagEncoder
+from command_line import read_csv
+
+from sbert_app.services.files.doctor import clean, examine
+from training.data.dataset import Dataset
+from training.data.load import load_data
+from training.data.tables.table import open_table
+
+TEXT = """sentence1,sentence2,label
+A cat.,A tiger.,yes
+a  cat.,A TIGER.,yes
+A tiger.,A cat.,yes
+A dog.,A wolf.,yes
+A wolf.,A dog.,no
+A sea.,A sea.,yes
+Known.,🚀,no
+Tested.,Before.,yes
+,Nothing.,no
+Good.,Well.,yes
+"""
+
+
+class Reader(BagEncoder):
+    """An encoder that knows ASCII."""
+
+    def is_unknown(self, sentences):
+        return [not sentence.isascii() for sentence in sentences]
+
+
+def test_a_file_is_examined_and_written_without_its_faults(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text(TEXT, encoding="utf-8")
+    data = load_data(str(path))
+    findings = examine(data, Reader(), {"tests": Dataset.from_pairs(["BEFORE."], ["Tested."])})
+    assert {finding.what: finding.rows for finding in findings} == {
+        "rows whose equals have other labels": [4, 5],
+        "rows that repeat an earlier one": [2, 3],
+        "rows of a sentence and itself": [6],
+        "rows that are in tests": [8],
+        "rows with text of which bag-of-words knows no token": [7],
+    }
+    assert str(findings[0]) == "2 rows whose equals have other labels: row 4, 5"
+    output = tmp_path / "clean.csv"
+    assert clean(open_table(path), output, data, findings) == 2
+    assert [row["sentence1"] for row in read_csv(output)] == ["A cat.", "Good."]
+
+
+def test_scores_of_equal_pairs_may_differ_a_little_and_classes_may_be_out_of_balance():
+    near = Dataset.from_pairs(["a", "a", "b", "b"], ["c", "c", "d", "d"], [4.0, 4.5, 0.0, 5.0])
+    assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
+    [finding] = examine(Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"]))[1:]
+    assert (str(finding), finding.is_left_out) == ("9 of 10 labels are no", False)

@@ -1,0 +1,137 @@
+"""Columns of scores and labels: how their cells are read, and how else the user can say that they are."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.catalogue import LABELLED, NLI_LABELS, SCORED
+from training.data.dataset import Dataset, parse_dataset
+from training.data.gold import GoldColumn, scale_of
+from training.data.transforms import match_labels
+from training.errors import InputError
+
+
+def labelled(cells: list) -> Dataset:
+    n = len(cells)
+    return parse_dataset("x", {"sentence1": ["a"] * n, "sentence2": ["b"] * n, "label": cells})
+
+
+def scored(cells: list, pair: tuple = ("sentence1", "sentence2"), **read_as: str) -> Dataset:
+    n = len(cells)
+    return parse_dataset("x", {pair[0]: ["a"] * n, pair[1]: ["b"] * n, "score": cells}, **read_as)
+
+
+@pytest.mark.parametrize(
+    ("scores", "gold", "note"),
+    [
+        ([0, 5, 2.5], [0, 5, 2.5], ""),
+        ([0.2, 1.0], [1.0, 5.0], "read as: scores from 0 to 1 stretched to 0–5"),
+        ([-1, 0, 1], [0, 2.5, 5], "read as: scores from -1 to 1 stretched to 0–5"),
+        (["-1", "0.5", "1"], [0, 3.75, 5], "read as: scores from -1 to 1 stretched to 0–5"),
+        (["-1", "0", "5"], [0, 5], ""),
+        ([10, 0], [5, 0], "read as: scores from 0 to 10 stretched to 0–5"),
+        ([1, 4, 7], [0, 2.5, 5], "read as: scores from 1 to 7 stretched to 0–5; ?scale=0-10 reads them otherwise"),
+        ([1, 5], [1, 5], "read as: scores from 0 to 5; ?scale=1-5 reads them otherwise"),
+        ([0, 1, 2], [0, 1, 2], "read as: scores from 0 to 5; ?scale=0-2 reads them otherwise"),
+        ([100, 40], [5, 2], "read as: scores from 0 to 100 stretched to 0–5"),
+    ],
+)
+def test_scores_become_gold_scores_on_the_scale_that_they_fit(scores, gold, note):
+    data = scored(scores)
+    assert (data.scores, data.notes[-1] if data.notes and "read as" in data.notes[-1] else "") == (gold, note)
+
+
+def test_a_named_scale_and_named_labels_come_before_the_evidence():
+    assert scored([0, 1, 2], scale="0-2").scores == [0, 2.5, 5]
+    assert scored([1, 5], scale="1-5").scores == [0, 5]
+    assert scored([-3, 3], scale="-3..3").scores == [0, 5]
+    assert scored(["low", "high", "?"], labels="low:0,high:1").label_names == ("0", "1")
+    assert scored(["low", "mid", "high"], labels="low:0,mid:2.5,high:5").scores == [0, 2.5, 5]
+    with pytest.raises(InputError, match=r"row 2, column score: .7. is not in 1 to 5"):
+        scored([1, 7], scale="1-5")
+    for read_as in ({"scale": "5-1"}, {"scale": "often"}, {"labels": "high"}):
+        with pytest.raises(InputError, match=r"is no scale|names no labels"):
+            scored([1, 5], **read_as)
+
+
+def test_grades_beside_a_query_rise_with_relevance():
+    for pair in (("query", "passage"), ("question", "answer")):
+        n = {pair[0]: ["a"] * 3, pair[1]: ["b"] * 3, "label": [0, 1, 2]}
+        assert parse_dataset("x", n).scores == [0, 2.5, 5]
+    assert parse_dataset("x", {"premise": ["a"] * 3, "hypothesis": ["b"] * 3, "label": [0, 1, 2]}).kind == LABELLED
+    assert labelled([1, 2, 3, 4]).scores == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [
+        ("WAHR", "FALSCH"),
+        ("vrai", "faux"),
+        ("да", "нет"),
+        ("t", "f"),
+        ("match", "no match"),
+        ("Match", "Non-Match"),
+        ("similar", "dissimilar"),
+        ("duplicate", "not_duplicate"),
+        ("related", "unrelated"),
+        ("1.0", "0.0"),
+        (1, -1),
+    ],
+)
+def test_labels_say_in_many_words_what_is_a_match(yes, no):
+    data = labelled([no, yes, "", no])
+    matches, _ = match_labels(data)
+    assert (matches.tolist(), len(data)) == ([False, True, False], 3)
+
+
+def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them():
+    with pytest.raises(
+        InputError, match=r"the labels of x \(ham, spam\) do not say which pairs are matches; .*labels="
+    ):
+        match_labels(labelled(["ham", "spam"]))
+    assert labelled(["ham", "spam"]).notes == (
+        "read as: labels (ham, spam) that do not say which pairs are matches; ?labels=ham:1,spam:0 says it",
+    )
+
+
+@pytest.mark.parametrize("cell", [math.nan, math.inf, 1e308, "1e999"])
+def test_a_number_that_is_no_score_is_none(cell):
+    column = GoldColumn.of("score", [1, cell, 4.5])
+    values, bad = column.read([1, cell, 4.5])
+    assert (column.scale, np.isnan(values).tolist()) == ((0, 5), [False, True, False])
+    assert list(bad) == ([] if cell != cell else [1])
+
+
+@given(st.lists(st.floats(-1, 100, allow_subnormal=False), min_size=1))
+def test_stretching_keeps_the_order_and_the_bounds(scores):
+    if scale_of(min(scores), max(scores)) is None:
+        assert min(scores) < 0
+        return
+    gold = GoldColumn.of("score", scores)
+    gold = gold.gold(gold.read(scores)[0]).tolist()
+    assert all(math.isnan(score) or 0 <= score <= 5 for score in gold)
+    order = [i for i in sorted(range(len(scores)), key=lambda i: scores[i]) if not math.isnan(gold[i])]
+    assert all(gold[i] <= gold[j] for i, j in pairwise(order))
+
+
+def test_labels_are_numbered_in_order_and_fractions_are_scores():
+    assert labelled(["neutral", "Contradiction", "entailment"]).labels == [1, 2, 0]
+    numbered = labelled([2, 0, 1])
+    assert (numbered.labels, numbered.label_names) == ([2, 0, 1], NLI_LABELS)
+    assert numbered.notes == (
+        "read as: entailment (0), neutral (1), contradiction (2); ?scale=0-2 reads them as scores",
+    )
+    assert labelled(["spam", "ham", "spam"]).labels == [1, 0, 1]
+    many = labelled([10, 9, "9", 10.0])
+    assert (many.labels, many.label_names) == ([1, 0, 0, 1], ("9", "10"))
+    similar = labelled([0.5, 1.0, 0.0])
+    assert (similar.kind, similar.scores) == (SCORED, [2.5, 5.0, 0.0])
+    assert similar.notes == ("read as: scores from 0 to 1 stretched to 0–5",)
+    with pytest.raises(InputError, match="1,001 different labels"):
+        labelled([f"label {i}" for i in range(1001)])

@@ -1,0 +1,69 @@
+"""The names of sentence-transformers on our encoder, and the usual types as arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import evaluation
+from tiny_models import make_model
+
+from training import Encoder, InputError, evaluate, load_data
+
+FIRST = ["A cat.", "A dog barks.", "Cars drive.", "He eats."]
+SECOND = ["A kitten.", "A dog.", "Trees grow.", "She sleeps."]
+EVALUATORS = [
+    evaluation.EmbeddingSimilarityEvaluator(FIRST, SECOND, [0.9, 0.8, 0.1, 0.2]),
+    evaluation.EmbeddingSimilarityEvaluator(FIRST, SECOND, [0.9, 0.8, 0.1, 0.2], precision="int8", truncate_dim=16),
+    evaluation.TripletEvaluator(FIRST, SECOND, SECOND[::-1]),
+    evaluation.InformationRetrievalEvaluator({"q": "pets"}, {"d": "A cat.", "e": "Cars."}, {"q": {"d"}}),
+    evaluation.BinaryClassificationEvaluator(FIRST, SECOND, [1, 1, 0, 0]),
+    evaluation.ParaphraseMiningEvaluator(dict(zip("abcd", FIRST, strict=True)), [("a", "b")]),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "plain")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder: Path) -> Encoder:
+    return Encoder(folder, dtype=torch.float32, device=torch.device("cpu"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("evaluator", EVALUATORS, ids=lambda evaluator: evaluator.description)
+def test_the_evaluators_of_sentence_transformers_give_the_figures_of_their_own_model(evaluator, encoder, folder):
+    theirs = evaluator(SentenceTransformer(str(folder), device="cpu"))
+    assert evaluator(encoder) == pytest.approx(theirs, abs=5e-3)
+
+
+def test_the_names_of_sentence_transformers_mean_the_same(encoder: Encoder, folder: Path, tmp_path: Path):
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    assert encoder.max_seq_length == theirs.max_seq_length
+    assert encoder.get_embedding_dimension() == theirs.get_embedding_dimension()
+    vectors = encoder.encode(FIRST, normalize_embeddings=False)
+    np.testing.assert_allclose(encoder.similarity(vectors, vectors), theirs.similarity(vectors, vectors), atol=1e-6)
+    for precision in ("uint8", "int8", "binary", "ubinary"):
+        ours = encoder.encode(FIRST, precision=precision, normalize_embeddings=False)
+        codes = theirs.encode(FIRST, precision=precision)
+        assert ours.dtype == codes.dtype
+        assert np.abs(ours.astype(int) - codes).max() <= 1 or "binary" in precision
+    assert all(isinstance(row, torch.Tensor) for row in encoder.encode(FIRST, convert_to_numpy=False))
+    encoder.to("cpu").save_pretrained(tmp_path / "copy")
+    np.testing.assert_array_equal(Encoder(tmp_path / "copy", dtype="float32").encode(FIRST), encoder.encode(FIRST))
+    with pytest.raises(InputError, match="precision 'int4' is unknown; choose float32, int8"):
+        encoder.encode(FIRST, precision="int4")
+
+
+def test_a_name_or_a_path_does_where_a_model_or_data_is_expected(folder: Path, tmp_path: Path):
+    file = tmp_path / "pairs.csv"
+    rows = zip(FIRST, SECOND, (5, 4, 0, 1), strict=True)
+    file.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
+    assert len(load_data(file)) == 4
+    named, opened = evaluate(folder, file), evaluate(Encoder(folder), file)
+    assert named["spearman"] == opened["spearman"]

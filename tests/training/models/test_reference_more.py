@@ -1,0 +1,197 @@
+"""Rerankers and adapters of less usual kinds, and networks whose vectors depend on padding, against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from test_reference import (
+    BERT,
+    GENERAL,
+    PAIRS,
+    PROMPTS,
+    QUERY,
+    SMALL,
+    TEXTS,
+    TOLERANCE,
+    adapter,
+    assert_equal_scores,
+    chat,
+    make,
+    other,
+    pairs,
+    written,
+)
+from tiny_models import make_model
+
+from sbert_app.services.models.cache import ModelCache
+from training.errors import InputError
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
+from training.models.late_interaction import LateInteraction
+from training.models.model import Model, VectorModel
+from training.models.sparse import SparseEncoder
+
+
+def decoder(path: Path, template: str = "", words: Sequence[str] = ("yes", "no")) -> Path:
+    """A plain language model with tokens for these words, and without modules.json."""
+    folder = make_model(path / "plain", "qwen3")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([*words])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        network = transformers.AutoModelForCausalLM.from_pretrained(folder)
+        network.resize_token_embeddings(len(tokenizer))
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return chat(folder, template) if template else folder
+
+
+@pytest.mark.parametrize("template", ["", QUERY])
+def test_a_plain_language_model_scores_by_yes_and_no(tmp_path: Path, template: str):
+    assert_equal_scores(decoder(tmp_path, template))
+
+
+def test_a_plain_language_model_is_an_encoder_or_a_cross_encoder_as_it_is_asked_for(tmp_path: Path):
+    models, name = ModelCache(tmp_path / "home"), str(decoder(tmp_path))
+    assert isinstance(models.get(name, Model), Encoder)
+    assert isinstance(models.get(name, CrossEncoder), CrossEncoder)
+    assert isinstance(models.get(name, VectorModel), Encoder)
+    with pytest.raises(InputError, match="is a bi-encoder"):
+        models.get(str(make_model(tmp_path / "bert")), CrossEncoder)
+
+
+def test_a_language_model_without_yes_and_no_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="answers with the tokens None"):
+        CrossEncoder.load(str(decoder(tmp_path, words=())))
+
+
+def test_a_prompt_in_the_name_of_a_cross_encoder(tmp_path: Path):
+    from sentence_transformers import CrossEncoder as Reference
+
+    folder = pairs(GENERAL, prompts=PROMPTS["prompts"])(tmp_path)
+    reference = Reference(str(folder), device="cpu")
+    for setting, options in {
+        "prompt_name=query": {"prompt_name": "query"},
+        "prompt=the+dog+": {"prompt": "the dog "},
+    }.items():
+        expected = np.concatenate([reference.predict([pair], **options) for pair in PAIRS])
+        opened = CrossEncoder.load(f"{folder}?{setting}", dtype="float32", device="cpu")
+        np.testing.assert_allclose(opened.predict(PAIRS), expected, **TOLERANCE)
+        cached = ModelCache(tmp_path).get(f"{folder}?{setting}&dtype=float32", Model)
+        np.testing.assert_allclose(cached.score(PAIRS), expected, **TOLERANCE)
+    with pytest.raises(InputError, match="has no prompt named 'zork'; its folder names: query, dog"):
+        CrossEncoder.load(f"{folder}?prompt_name=zork")
+    with pytest.raises(InputError, match="reads no prompt"):
+        CrossEncoder.load("minilm-stsb?prompt=x")
+
+
+@pytest.mark.parametrize("saved", [["pooler"], ["word_embeddings"], ["output.dense"]])
+def test_modules_that_an_adapter_has_whole_replace_those_of_its_base(tmp_path: Path, saved: list[str]):
+    from sentence_transformers import SentenceTransformer
+
+    folder, merged = adapter(tmp_path, "AutoModel", modules_to_save=saved)
+    expected = SentenceTransformer(str(written(tmp_path / "whole", merged)), device="cpu").encode(TEXTS)
+    vectors = Encoder.load(str(folder), dtype="float32", device="cpu").encode(TEXTS, normalize=None)
+    np.testing.assert_allclose(vectors, expected, **TOLERANCE)
+
+
+CALL = {"text": {"max_length": 8, "truncation": True, "truncation_side": "left"}}
+
+
+def test_a_text_is_cut_on_the_side_of_the_tokenizer_whatever_a_call_says(tmp_path: Path):
+    from sentence_transformers import SentenceTransformer
+
+    folder = make(BERT, processing_kwargs=CALL)(tmp_path / "encoder")
+    vectors = Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None)
+    reference = SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(vectors, np.concatenate([reference.encode([text]) for text in TEXTS]), **TOLERANCE)
+    assert_equal_scores(pairs(BERT, processing_kwargs=CALL)(tmp_path / "pairs"))
+
+
+LENGTHS: dict[str, dict[str, Any]] = {
+    "max_seq_length": {"max_seq_length": 6},
+    "processing_kwargs": {"processing_kwargs": CALL},
+    "processor_kwargs": {"processor_kwargs": {"model_max_length": 6, "truncation_side": "left"}},
+    "do_lower_case": {"do_lower_case": True},
+}
+
+
+@pytest.mark.parametrize("setting", LENGTHS)
+def test_sparse_and_token_vectors_are_cut_as_in_the_reference(tmp_path: Path, setting: str):
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers import SparseEncoder as Reference
+    from sentence_transformers.base.modules import Dense, Transformer
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    plain = make_model(tmp_path / "plain", "roberta")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        transformers.AutoModelForMaskedLM.from_pretrained(plain).save_pretrained(plain)
+        dense = Dense(32, 8, bias=False, activation_function=None, module_input_name="token_embeddings")
+    settings = LENGTHS[setting]
+    masked = Transformer(str(plain), transformer_task="fill-mask", **settings)
+    Reference(modules=[masked, SpladePooling()], device="cpu").save(str(tmp_path / "sparse"))
+    sparse = SparseEncoder.load(str(tmp_path / "sparse"), dtype="float32").encode_sparse(TEXTS).toarray()
+    reference = Reference(str(tmp_path / "sparse"), device="cpu")
+    expected = np.concatenate([reference.encode([text]).to_dense().numpy() for text in TEXTS])
+    np.testing.assert_allclose(sparse, expected, **TOLERANCE)
+    MultiVectorEncoder(modules=[Transformer(str(plain), **settings), dense], device="cpu").save(str(tmp_path / "late"))
+    late = LateInteraction.load(str(tmp_path / "late"), dtype="float32").token_vectors(TEXTS)
+    theirs = MultiVectorEncoder(str(tmp_path / "late"), device="cpu")
+    for text, ours in zip(TEXTS, late, strict=True):
+        np.testing.assert_allclose(ours.hidden, theirs.encode_document([text])[0], **TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", ["ConvBert", "Nystromformer"])
+def test_a_network_that_reads_padding_gets_none(tmp_path: Path, architecture: str):
+    more = {"embedding_size": 32} if architecture == "ConvBert" else {}
+    folder = other(tmp_path, architecture, max_position_embeddings=64, **SMALL, **more)
+    encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
+    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), alone, **TOLERANCE)
+
+
+def test_a_network_with_positions_without_an_end(tmp_path: Path):
+    folder = other(tmp_path, "XLNet", d_model=32, n_layer=2, n_head=2, d_inner=32)
+    assert np.isfinite(Encoder.load(str(folder), dtype="float32").encode(TEXTS)).all()
+
+
+@pytest.mark.parametrize("has_layers", [False, True])
+def test_a_text_without_words_of_a_table_has_no_vector(tmp_path: Path, has_layers: bool):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import LSTM, Pooling, WordEmbeddings
+    from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
+    words = ["the", "cat", "dog", "guitar"]
+    table = WordEmbeddings(WhitespaceTokenizer(words), np.random.default_rng(0).normal(size=(4, 12)))
+    modules = [table, *([LSTM(12, 6)] if has_layers else []), Pooling(12)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
+    encoder = Encoder.load(str(tmp_path / "model"))
+    texts, reference = ["the cat", "nothing known here", ""], SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    expected = np.concatenate([reference.encode([text]) for text in texts])
+    assert not expected[1].any()
+    np.testing.assert_allclose(encoder.encode(texts, normalize=None), expected, **TOLERANCE)
+    encoder.save(tmp_path / "saved")
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(["the cat"])[0]
+    np.testing.assert_allclose(again, expected[0], **TOLERANCE)
+
+
+def test_the_whole_embedding_gemma_2_has_its_sizes_below(tmp_path: Path):
+    sizes = {**SMALL, "head_dim": 16, "num_key_value_heads": 1, "max_position_embeddings": 96, "vocab_size": 300}
+    folder = make_model(tmp_path, "gemma3")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = transformers.EmbeddingGemma2Model(transformers.EmbeddingGemma2Config(text_config=sizes)).eval()
+    network.save_pretrained(folder)
+    encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
+    assert encoder.max_length == 96
+    for text in TEXTS[:3]:
+        with torch.no_grad():
+            states = network(input_ids=torch.tensor(encoder.tokenize([text]))).last_hidden_state
+        np.testing.assert_allclose(encoder.encode([text], normalize=None), states.mean(1), **TOLERANCE)

@@ -1,0 +1,104 @@
+"""Lists in cells as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
+
+A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
+two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
+{"texts": ["…", "…"]}, are pairs or triplets.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import Any
+
+from training.data.tables.columns import NEGATIVES, PAIR_COLUMN_NAMES, SENTENCES, normalize_name
+from training.data.tables.rows import OpenedTable, RowBatch
+
+# The names of lists that hold a whole row, and the columns that two or three texts become.
+WHOLE_ROWS = (*(name for name in SENTENCES if name != "sentence1"), "set", "pair", "triplet")
+PARTS = {2: ("sentence1", "sentence2"), 3: ("anchor", "positive", "negative")}
+OF_LISTS = {*NEGATIVES, *WHOLE_ROWS, *(name for _, name in PAIR_COLUMN_NAMES if name.startswith("pos"))}
+
+
+@dataclass(frozen=True)
+class ListsTable(OpenedTable):
+    """A table in which the lists of another one are rows."""
+
+    inner: OpenedTable
+    # The columns that each column of lists becomes.
+    lists: Mapping[str, tuple[str, ...]]
+
+    @property
+    def description(self) -> str:
+        return f"{self.inner.description}, lists as rows"
+
+    @property
+    def is_plain(self) -> bool:
+        return self.inner.is_plain
+
+    def fields(self) -> list[Any]:
+        import pyarrow as pa
+
+        fields = {field.name: field for field in self.inner.fields()}
+        texts = set(chain.from_iterable(self.lists.values()))
+        return [pa.field(name, pa.string()) if name in texts else fields[name] for name in self.columns]
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        first_row = 1
+        for batch in self.inner.batches(size):
+            rows: list[tuple[Any, ...]] = []
+            notes: dict[int, str] = {}
+            for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
+                parts = [self._parts(name, cell) for name, cell in zip(batch.rows, cells, strict=True)]
+                if note := batch.notes.get(at):
+                    notes[len(rows)] = note
+                rows += (tuple(chain.from_iterable(row)) for row in product(*parts))
+            columns = map(list, zip(*rows, strict=True))
+            yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
+            first_row += len(rows)
+
+    def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
+        """The cells of each row that a cell gives."""
+        if name not in self.lists:
+            return [(cell,)]
+        texts, width = list(map(_text, _items(cell))), len(self.lists[name])
+        if width == 1:
+            return [(text,) for text in texts] or [(None,)]
+        return [(*texts, *[None] * width)[:width]]
+
+
+def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
+    """The table, or one in which its lists are rows if the names of its columns say what they hold."""
+    lists: dict[str, tuple[str, ...]] = {}
+    for name, cells in table.sample.items():
+        key, items = normalize_name(name), [_items(cell) for cell in cells if cell is not None]
+        if key not in OF_LISTS or all(part == [cell] for part, cell in zip(items, filter(None, cells), strict=False)):
+            continue
+        sizes = set(map(len, items))
+        is_whole = key in WHOLE_ROWS and len(sizes) == 1
+        lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
+    columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
+    if not lists or len(set(columns)) < len(columns):
+        return table
+    remarks = (*table.remarks, f"The lists of {' and '.join(lists)} are read as rows of their own.")
+    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, version=table.version)
+
+
+def _items(cell: Any) -> list[Any]:
+    """The items of a list, which may be written as text; a cell that is none is its only item."""
+    if isinstance(cell, str) and cell.startswith("[") and cell.rstrip().endswith("]"):
+        try:
+            value = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return [cell]
+        return value if isinstance(value, list) and all(isinstance(item, str | dict) for item in value) else [cell]
+    return cell if isinstance(cell, list) else [cell]
+
+
+def _text(item: Any) -> Any:
+    """The text of an item, which may be a document with a title and a text."""
+    if not isinstance(item, dict):
+        return item
+    return " ".join(str(item[key]) for key in ("title", "text", "content") if item.get(key)) or None

@@ -1,0 +1,105 @@
+"""The names of sentence-transformers for what an encoder has, so that code for its models, such as evaluators, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import nn
+
+from training.catalogue import read_asset
+from training.device import pick_device
+from training.errors import InputError
+from training.inference.runner import InferenceRunner
+from training.models.model import VectorModel, log
+from training.quantization import quantize
+from training.search import similarity
+from training.sources.hub import push_folder
+
+# Each of its precisions by ours, and what is added to our codes.
+PRECISIONS: Mapping[str, tuple[str, int, type]] = {
+    "int8": ("int8", 0, np.int8),
+    "uint8": ("int8", 128, np.uint8),
+    "binary": ("binary", -128, np.int8),
+    "ubinary": ("binary", 0, np.uint8),
+}
+
+
+class SentenceTransformerNames(VectorModel):
+    """The base of `Encoder`, with names of `sentence_transformers.SentenceTransformer` for it."""
+
+    backbone: Any
+    head: nn.Sequential
+    _runner: InferenceRunner[Any] | None
+
+    def save(self, folder: str | Path) -> None:
+        raise NotImplementedError
+
+    def save_pretrained(self, path: str | Path) -> None:
+        """Writes the model's folder, as ``save``."""
+        self.save(path)
+
+    def push_to_hub(
+        self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
+    ) -> str:
+        """Uploads what ``save`` writes, with a model card, as `training.sources.hub.push_folder`, to org/name."""
+
+        def write(folder: Path) -> None:
+            self.save(folder)
+            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+        return push_folder(write, repo_id, token, private, commit_message)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Moves the weights to a device, in place. InputError if this machine does not have it."""
+        place = pick_device(device)
+        self.backbone.to(place)
+        self.head.to(place)
+        self._runner = None
+        return self
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The tokens that are read of a sentence."""
+        return self.max_length
+
+    def get_embedding_dimension(self) -> int:
+        """The length of a vector."""
+        return self.dimension
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def similarity(self, u: Any, v: Any) -> Any:
+        """The similarity of each vector with each, (N, D), (M, D) -> (N, M), by that of the model's folder."""
+        return similarity(u, v, self.similarity_fn_name)
+
+    @property
+    def model_card_data(self) -> Self:
+        """The place where evaluators leave their figures: the model itself, see `set_evaluation_metrics`."""
+        return self
+
+    def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, Any], *_: Any) -> None:
+        """Logs the figures of an evaluator, which returns them too."""
+        log.info("%s: %s", type(evaluator).__name__, dict(metrics))
+
+
+def converted(
+    vectors: np.ndarray, precision: str | None, to_numpy: bool, to_tensor: bool, device: torch.device
+) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
+    """Vectors (N, D) in a precision of sentence-transformers, as an array, a tensor, or a list of tensors.
+
+    InputError if there is no such precision.
+    """
+    if precision not in (None, "float32"):
+        if precision not in PRECISIONS:
+            raise InputError(f"precision {precision!r} is unknown; choose float32, {', '.join(PRECISIONS)}")
+        ours, offset, kind = PRECISIONS[precision]
+        vectors = (quantize(vectors, ours).astype(np.int16) + offset).astype(kind)
+    if to_numpy and not to_tensor:
+        return vectors
+    tensor = torch.from_numpy(vectors).to(device)
+    return tensor if to_tensor else list(tensor)
