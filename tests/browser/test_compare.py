@@ -251,6 +251,7 @@ def test_five_hundred_sentences_fit_a_telephone(open_page):
     page.locator("#lines textarea").fill("\n".join(lines))
     page.locator("#compare-all").click()
     expect(page.locator("#times")).to_contain_text("500 encodings took")
+    expect(page.locator("#cosine-matrix .xtick").first).to_be_attached()
     assert 2 <= page.locator("#cosine-matrix .xtick").count() <= 12  # numbers that can be read
     second = page.locator("#ranked tbody tr").first.locator("td").last.bounding_box()
     assert second["x"] + second["width"] <= 390

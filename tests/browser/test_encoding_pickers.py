@@ -42,7 +42,7 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
 
 def test_explore_reads_the_file_in_the_encoding_that_was_picked(open_page: Callable[..., Page]):
     page = open_page("/explore")
-    expect(page.locator("#corpus-status")).to_contain_text("an example")
+    expect(page.locator("#corpus-status")).to_contain_text("example ·")
     page.locator("#corpus-choice > button").click()
     page.get_by_label("File", exact=True).check()
     check_picker(page, "#corpus-encoding", "#corpus-file", LABELLED)

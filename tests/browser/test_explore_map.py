@@ -185,7 +185,7 @@ def test_where_a_map_makes_no_sense_there_are_words_and_all_fits_a_phone(open_pa
     pick(page, "#corpus-source", "Data set")
     page.locator("#corpus-data input").fill("nonsense")
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status .problem")).to_contain_text("'nonsense' is no data set that is known by name")
+    expect(page.locator("#corpus-status .problem")).to_contain_text("'nonsense' cannot be used here")
 
 
 def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):

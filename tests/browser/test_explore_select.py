@@ -164,6 +164,7 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
 @pytest.mark.slow
 def test_two_sentences_go_to_bulk_as_one_pair(open_page):
     page = opened(open_page)
+    page.get_by_role("tab", name="Selected").click()
     page.locator("#map-words input, #map-words textarea").fill("interest rate")
     page.locator("#map-words input, #map-words textarea").press("Enter")
     expect(page.locator("#selected-summary .lead b").first).to_be_visible()
@@ -196,6 +197,7 @@ def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
     expect(page.locator("#selected")).to_be_hidden()
     page.reload()
     expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
+    page.get_by_role("tab", name="Selected").click()
     choose(page, "#map-group", f"to check <b> ({len(rows)})")
     expect_selected(page, rows)
     page.click("#group-delete")
@@ -258,6 +260,7 @@ def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
 @pytest.mark.slow
 def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
     page = opened(open_page, width=390, dark=True)
+    page.get_by_role("tab", name="Selected").click()
     words = page.locator("#map-words input, #map-words textarea")
     words.focus()
     page.keyboard.type("bank")

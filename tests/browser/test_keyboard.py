@@ -12,9 +12,9 @@ MOST_STOPS = 200  # of a page; more would be a trap
 # page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
 MOST_TO_ACTION = {
     "/": ("#sentence-a textarea", 2),
-    "/bulk": ("#score", 6),
+    "/bulk": ("#score", 7),
     "/train": ("#start", 2),
-    "/ablation": ("#start-sweep", 13),
+    "/ablation": ("#start-sweep", 15),
     "/evaluate": ("#measure", 11),
     "/explore": ("#map-colour input", 7),
     "/learn?lesson=3": ("#learn-train-pairs input", 3),

@@ -20,7 +20,7 @@ MOST_CONTROLS = {
     "/train": 20,
     "/ablation": 18,
     "/evaluate": 18,
-    "/explore": 18,
+    "/explore": 20,
     "/label": 18,
     "/learn?lesson=3": 32,
 }

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 LOW_CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 # page -> what has to be there before it is complete
 PAGES = {
-    "/": "#answer .place.wrong",  # the small orange
+    "/": "#answer .card.first .place.wrong",  # the small orange
     "/?tab=many": "#times .lead",
     "/bulk": "#histogram .js-plotly-plot",
     "/train": "#run-status .card",
