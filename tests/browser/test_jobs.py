@@ -64,8 +64,9 @@ def test_an_analyst_goes_from_a_file_with_labels_to_one_without_duplicates(open_
     rows += [(f"How do I reset password {n}?", f"The office in town {n} is closed.", "no") for n in range(20)]
     path = tmp_path / "questions.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("question", "other", "same"), *rows])
+        csv.writer(file).writerows([("question1", "question2", "duplicate"), *rows])
     page = open_page("/bulk")
+    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
     page.set_input_files("#upload input[type=file]", path)
     expect(page.locator("#file-line")).to_contain_text("questions.csv")
     page.click("#score")
@@ -84,7 +85,8 @@ def test_a_teacher_shows_an_ablation_and_makes_a_class_link(open_page):
     assert figure.bounding_box()["y"] < 450
     page.goto(page.url.replace(re.search(r"/ablation.*", page.url)[0], "/learn"))
     page.locator("#teacher button").first.click()
-    page.locator("#class-lessons input[type=checkbox]").first.check()
+    page.locator("#class-title").get_by_role("textbox").fill("NLP 101")
+    page.locator("#class-lessons").get_by_label("4 Collapse").check()
     page.locator("#make-class").click()
     expect(page.locator("#class-links a[data-class]")).to_be_visible()
 

@@ -14,10 +14,10 @@ MOST_TO_ACTION = {
     "/": ("#sentence-a textarea", 2),
     "/bulk": ("#score", 7),
     "/train": ("#start", 2),
-    "/ablation": ("#start-sweep", 15),
+    "/ablation": ("#start-sweep", 18),
     "/evaluate": ("#measure", 11),
     "/explore": ("#map-colour input", 7),
-    "/learn?lesson=3": ("#learn-train-pairs input", 3),
+    "/learn?lesson=3": ("#learn-train-pairs input", 5),
 }
 # The element with the focus: what it is, whether a ring is drawn around it, whether it is the page's last link.
 FOCUSED = """() => {

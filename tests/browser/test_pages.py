@@ -113,6 +113,7 @@ def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, 
     fold, chosen = CHOSEN[path]
     page = open_page(path)
     expect(page.locator(PAGES.get(path, "#result-4 .measured")).first).to_be_visible()
+    page.wait_for_timeout(3_000)  # until the address is restored, it does not follow
     if fold:
         page.locator(fold).click()
     for control, value in chosen.items():
