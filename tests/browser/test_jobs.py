@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from test_explore_select import drag, draw_lasso, expect_selected, rectangle
 from test_label import press
 from test_pages import PAGES
 
@@ -113,37 +112,6 @@ def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(open
     expect(page.locator("#answer .card")).to_have_count(3)
     expect(page).to_have_url(re.compile("second=scratch"))
     end_workers(home)
-
-
-def test_an_explorer_opens_a_corpus_selects_and_saves_and_takes_it_home_without_duplicates(open_page, tmp_path):
-    path = tmp_path / "notes.csv"
-    topics = ("The bread is in the oven", "The match ended in a draw", "The court heard the case")
-    lines = [f"{topic}, says note {n}." for n in range(30) for topic in topics]
-    path.write_text("text\n" + "\n".join(f'"{line}"' for line in [*lines, *lines[:5]]) + "\n", encoding="utf-8")
-    page = open_page("/explore")
-    expect(page.locator("#map-plot .nsewdrag").first).to_be_visible()
-    before = page.locator("#map-plot").bounding_box()
-    assert before["height"] >= 520
-    assert before["y"] <= 190
-    page.locator("#corpus-choice > button").click()
-    page.get_by_label("File").check()
-    page.set_input_files("#corpus-file input[type=file]", path)
-    expect(page.locator("#corpus-described")).to_contain_text("notes.csv")
-    page.click("#corpus-open")
-    expect(page.locator("#corpus-status .file")).to_have_text("notes.csv")
-    expect(page.locator("#map-status")).to_contain_text("95 sentences")
-    before = page.locator("#map-plot").bounding_box()
-    drag(page, "lasso")
-    corners, rows = rectangle(page)
-    draw_lasso(page, corners)
-    expect_selected(page, rows)
-    assert page.locator("#map-plot").bounding_box() == before  # a selection moves nothing
-    expect(page.locator("#selected-summary tbody tr").first).to_be_visible()
-    assert len(downloaded(page, "#selected-csv")) == len(rows)
-    page.get_by_role("tab", name="Pairs and duplicates").click()
-    page.click("#repeats-go")
-    expect(page.locator("#repeats-status caption")).to_contain_text("duplicates, the largest first")
-    assert len(downloaded(page, "#repeats-csv")) < 95
 
 
 def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
