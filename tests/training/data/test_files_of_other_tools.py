@@ -1,0 +1,153 @@
+"""Files as other tools write them: the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from openpyxl import Workbook
+
+from training.catalogue import LABELLED, PAIRS, SCORED, TRIPLETS
+from training.data.load import load_data
+from training.errors import InputError
+
+PAIR = [("A cat sleeps.", "A cat is asleep."), ("It rains.", "The sun shines."), ("He sings.", "He reads.")]
+
+
+def lines(path: Path, *rows: dict[str, object]) -> str:
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return str(path)
+
+
+def workbook(
+    path: Path, *rows: tuple[object, ...], changes: Mapping[str, tuple[str, str]] = MappingProxyType({})
+) -> str:
+    """A workbook; in the parts that ``changes`` names a pattern is replaced."""
+    book, plain = Workbook(), path.with_suffix(".plain")
+    for row in rows:
+        book.worksheets[0].append(row)
+    book.save(plain)
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            text = old.read(name)
+            if name in changes:
+                pattern, replacement = changes[name]
+                text, count = re.subn(pattern.encode(), replacement.encode(), text)
+                assert count, f"{pattern} is not in {name}"
+            new.writestr(name, text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "label_names"),
+    [
+        (["similar", "different"], ["similar", "different", "different"], ("different", "similar")),
+        (
+            ["contradiction", "entailment", "neutral"],
+            ["contradiction", "entailment", "entailment"],
+            ("entailment", "neutral", "contradiction"),
+        ),
+    ],
+)
+def test_the_names_of_classes_in_a_parquet_file_decide_what_its_numbers_mean(tmp_path, names, labels, label_names):
+    features = {"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}}
+    columns = [[a for a, _ in PAIR], [b for _, b in PAIR], [0, 1, 1]]
+    table = pa.table(columns, ["sentence1", "sentence2", "label"])
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), path)
+    data = load_data(str(path))
+    assert data.label_names == label_names
+    assert [data.label_names[label] for label in data.labels] == labels
+
+
+def test_lists_of_positives_and_negatives_are_rows(tmp_path):
+    row = {"query": "q", "pos": ["p"], "neg": ["n1", "n2"]}
+    flag = load_data(lines(tmp_path / "a.jsonl", row))
+    assert (flag.kind, flag.columns) == (TRIPLETS, (["q", "q"], ["p", "p"], ["n1", "n2"]))
+    mined = load_data(lines(tmp_path / "b.jsonl", {"anchor": "q", "positive": "p", "negatives": ["n1", "n2"]}))
+    assert mined.columns == flag.columns
+    texts = load_data(
+        lines(tmp_path / "c.jsonl", *({"texts": list(pair), "label": 1.0 * at} for at, pair in enumerate(PAIR[:2])))
+    )
+    assert texts.columns == ([a for a, _ in PAIR[:2]], [b for _, b in PAIR[:2]])
+
+
+def test_the_rows_of_all_splits_are_read_with_a_note_and_those_of_one_by_its_name(tmp_path):
+    path = tmp_path / "all.tsv"
+    rows = [
+        f"{split}\t{a}\t{b}\t{score}"
+        for split, (a, b), score in zip(("train", "dev", "test"), PAIR, (5, 1, 0), strict=True)
+    ]
+    path.write_text("\n".join(["split\tsentence1\tsentence2\tscore", *rows]) + "\n", encoding="utf-8")
+    data = load_data(str(path))
+    assert len(data) == 3
+    assert "the column split holds 1 train, 1 dev, 1 test: all rows are read; ?split= takes one" in data.notes
+    assert load_data(f"{path}?split=test").columns == (["He sings."], ["He reads."])
+    with pytest.raises(InputError, match="no rows of the split 'final'; it has train, dev, test"):
+        load_data(f"{path}?split=final")
+
+
+def test_columns_as_pandas_writes_them_to_json(tmp_path):
+    columns = {
+        name: {str(at): pair[side] for at, pair in enumerate(PAIR)}
+        for side, name in enumerate(("sentence1", "sentence2"))
+    }
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(columns), encoding="utf-8")
+    assert load_data(str(path)).columns == ([a for a, _ in PAIR], [b for _, b in PAIR])
+
+
+def test_a_workbook_with_an_empty_style_of_fills_is_read(tmp_path):
+    empty = {"xl/styles.xml": (r"<fill>\s*<patternFill */>\s*</fill>", "<fill/>")}
+    data = load_data(workbook(tmp_path / "a.xlsx", ("sentence1", "sentence2"), *PAIR, changes=empty))
+    assert (data.kind, len(data)) == (PAIRS, 3)
+
+
+def test_formulas_without_a_value_and_error_cells_are_no_text(tmp_path):
+    rows = [
+        ("sentence1", "sentence2", "score"),
+        (*PAIR[0], 4),
+        ("A dog.", '=CONCAT("a","b")', 2),
+        ("It snows.", "#N/A", 1),
+    ]
+    data = load_data(workbook(tmp_path / "a.xlsx", *rows))
+    assert (data.kind, data.columns) == (SCORED, ([PAIR[0][0]], [PAIR[0][1]]))
+    assert any("formulas without a stored value: open the file in Excel" in note for note in data.notes)
+
+
+def test_an_escaped_escape_in_a_cell_is_its_text(tmp_path):
+    change = {"xl/worksheets/sheet1.xml": ("PLACE", "_x005F_x000D_ code")}
+    data = load_data(workbook(tmp_path / "a.xlsx", ("sentence1", "sentence2"), ("A cat.", "PLACE"), changes=change))
+    assert data.columns[1] == ["_x000D_ code"]
+
+
+def test_titles_above_the_header_are_left_out_with_a_note(tmp_path):
+    path = tmp_path / "report.csv"
+    rows = [f"{a},{b},{score}" for (a, b), score in zip(PAIR, (5, 1, 0), strict=True)]
+    path.write_text("\n".join(["Ratings of May,,", ",,", "sentence1,sentence2,score", *rows]) + "\n", encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.kind, data.scores) == (SCORED, [5, 1, 0])
+    assert any("The header seems to be in row 3" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "xlsx"])
+def test_a_pointer_of_git_lfs_is_named(tmp_path, suffix):
+    path = tmp_path / f"data.{suffix}"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n")
+    with pytest.raises(InputError, match="is a Git LFS pointer and not the data: run git lfs pull"):
+        load_data(str(path))
+
+
+def test_labels_as_pandas_writes_them_beside_a_gap(tmp_path):
+    path = tmp_path / "pairs.csv"
+    rows = [f"{a},{b},{label}" for (a, b), label in zip(PAIR, ("1.0", "0.0", ""), strict=True)]
+    path.write_text("\n".join(["sentence1,sentence2,label", *rows]) + "\n", encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.kind, [data.label_names[label] for label in data.labels]) == (LABELLED, ["1", "0"])
