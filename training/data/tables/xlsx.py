@@ -168,7 +168,7 @@ def _rows(sheet: Any, formulas: Iterator[Sequence[Any]]) -> Iterator[Record]:
 def _text(cell: Any) -> str | None:
     """The text of a cell; a date is written as its format says."""
     value = cell.value
-    if isinstance(value, str) and "_x" in value:
+    if isinstance(value, str) and ("_x" in value or UNDERSCORE in value):
         # Excel writes a control character as _x000D_.
         from openpyxl.utils.escape import unescape
 
