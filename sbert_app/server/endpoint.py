@@ -26,6 +26,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.rows import quoted
 from training.errors import InputError, NotFoundError, UserFacingError
+from training.trainer.config import SETTINGS
 
 # An HTTP answer is no file: for more sentences there is the command line.
 MOST_SENTENCES = 10_000
@@ -235,3 +236,22 @@ def register(function: Callable[..., Any], services: Services, **options: Any) -
     own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
     endpoints[function.__name__] = Endpoint(bound, signature.replace(parameters=own))
     gr.api(bound, api_name=function.__name__, **options)
+
+
+def run_endpoint(start_run: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes an endpoint whose arguments that are fields of `RunConfig` have their ranges and descriptions."""
+    arguments: list[str] = []
+    ranges: dict[str, Any] = {}
+    for name, argument in inspect.signature(start_run).parameters.items():
+        if (setting := SETTINGS.get(name)) is None:
+            continue
+        words = f"; {', '.join(setting.choices)}" if name == "objective" else ""
+        if argument.default in (0, "") and setting.words not in ("", "0"):
+            words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
+        arguments.append(f"{name}: {setting.sentence()}{words}.")
+        if setting.range is not None:
+            # 0 stands for an argument that is left out; `RunConfig` refuses it elsewhere.
+            low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
+            ranges[name] = Between(low, setting.range.high)
+    start_run.__doc__ = (start_run.__doc__ or "").format(arguments="\n        ".join(arguments))
+    return endpoint(**ranges)(start_run)

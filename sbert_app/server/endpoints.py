@@ -3,7 +3,6 @@
 Annotations are not postponed here, as Gradio reads the types of the arguments from them.
 """
 
-import inspect
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import gradio as gr
 
 from sbert_app.formats import json_values
 from sbert_app.process import is_ending
-from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register
+from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register, run_endpoint
 from sbert_app.services.access import visitor_of
 from sbert_app.services.compare.comparison import compare_by_name, explain
 from sbert_app.services.compare.token_score import score_tokens
@@ -205,26 +204,7 @@ def public_run(run: Run, **more: Any) -> dict[str, Any]:
     return values
 
 
-def _with_words(start_run: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes an endpoint whose arguments that are fields of `RunConfig` have their ranges and descriptions."""
-    arguments: list[str] = []
-    ranges: dict[str, Any] = {}
-    for name, argument in inspect.signature(start_run).parameters.items():
-        if (setting := SETTINGS.get(name)) is None:
-            continue
-        words = f"; {', '.join(setting.choices)}" if name == "objective" else ""
-        if argument.default in (0, "") and setting.words not in ("", "0"):
-            words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
-        arguments.append(f"{name}: {setting.sentence()}{words}.")
-        if setting.range is not None:
-            # 0 stands for an argument that is left out; `RunConfig` refuses it elsewhere.
-            low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
-            ranges[name] = Between(low, setting.range.high)
-    start_run.__doc__ = (start_run.__doc__ or "").format(arguments="\n        ".join(arguments))
-    return endpoint(**ranges)(start_run)
-
-
-@_with_words
+@run_endpoint
 def start_run(
     services: Services,
     objective: str = "regression",

@@ -18,8 +18,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.gold import NUMBER, GoldColumn, label_text
 from training.data.tables.columns import (
@@ -274,36 +272,6 @@ def join(parts: Sequence[Dataset]) -> Dataset:
 def folded(text: str) -> str:
     """The text without differences of case and white space, by which texts count as equal."""
     return " ".join(text.casefold().split())
-
-
-def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
-    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
-
-    Args:
-        columns: K lists of N sentences.
-        related: further pairs of rows that belong together.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(columns[0])
-    first: dict[str, int] = {}
-    same = [(row, first.setdefault(text, row)) for column in columns for row, text in enumerate(column)]
-    links = np.array([*same, *related], dtype=np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
-    return connected_components(graph, directed=False)[1]
-
-
-def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
-    """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
-    random, groups = np.random.default_rng(seed), sentence_groups(columns)
-    sizes = np.bincount(groups)
-    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
-    # Groups of equal size are in random order.
-    for group in sorted(random.permutation(len(sizes)), key=lambda group: -sizes[group]):
-        fold_of[group] = filled.argmin()
-        filled[fold_of[group]] += sizes[group]
-    return fold_of[groups]
 
 
 # ---------------------------------------------------------------- columns to a data set

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 
@@ -343,3 +343,33 @@ EXAMPLES = {
     LABELLED: Dataset("example", (_ONE, _OTHER), labels=[0, 1, 2], label_names=NLI_LABELS),
     TRIPLETS: Dataset("example", (_ONE, _OTHER, ["f", "g", "h"])),
 }
+
+
+def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
+    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
+
+    Args:
+        columns: K lists of N sentences.
+        related: further pairs of rows that belong together.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(columns[0])
+    first: dict[str, int] = {}
+    same = [(row, first.setdefault(text, row)) for column in columns for row, text in enumerate(column)]
+    links = np.array([*same, *related], dtype=np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
+
+
+def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
+    """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
+    generator, groups = np.random.default_rng(seed), sentence_groups(columns)
+    sizes = np.bincount(groups)
+    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
+    # Groups of equal size are in random order.
+    for group in sorted(generator.permutation(len(sizes)), key=lambda group: -sizes[group]):
+        fold_of[group] = filled.argmin()
+        filled[fold_of[group]] += sizes[group]
+    return fold_of[groups]

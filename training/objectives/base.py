@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from training.catalogue import SCORED, TRIPLETS
-from training.data.dataset import Dataset, join, sentence_folds
+from training.data.dataset import Dataset, join
 from training.data.load import load_one
-from training.data.transforms import FORMS, Rows, as_it_is, transform_for
+from training.data.transforms import FORMS, Rows, as_it_is, sentence_folds, transform_for
 from training.errors import InputError
 from training.names import DataName
 

@@ -23,7 +23,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.results import Difference, Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
-from training.data.dataset import sentence_groups
+from training.data.transforms import sentence_groups
 from training.errors import InputError
 from training.evaluation.bootstrap import correlation, sentence_keys
 from training.evaluation.metrics import krippendorff_alpha, spearman

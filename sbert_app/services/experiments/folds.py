@@ -18,9 +18,10 @@ from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experim
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.results.grid import overlap_with
 from training.catalogue import SCORED
-from training.data.dataset import Dataset, sentence_folds
+from training.data.dataset import Dataset
 from training.data.tables.columns import listed
 from training.data.tables.table import opened_file
+from training.data.transforms import sentence_folds
 from training.errors import InputError
 from training.names import DataName, ModelName
 from training.trainer.config import RunConfig

@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_limits
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
-from training.data.dataset import sentence_groups
 from training.data.gold import MISSING
 from training.data.tables.columns import canonical_names
 from training.data.tables.table import open_table
+from training.data.transforms import sentence_groups
 from training.errors import InputError
 from training.evaluation.scoring import sentence_vectors
 from training.models.lexical import SparseModel
