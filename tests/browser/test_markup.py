@@ -1,6 +1,7 @@
 """HTML and JavaScript in sentences, columns, names of files, runs and raters: none runs, none becomes an element."""
 
 import csv
+import re
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -98,6 +99,7 @@ def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
     page.locator("#label-count input[type=number]").fill("15")
     page.locator("#label-create").click()
     expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 15")
+    expect(page.locator("#label-card blockquote").first).to_contain_text(re.compile(r" one \d"))  # not the one before
     rater = page.locator("#label-rater").get_by_role("textbox")
     rater.fill(MARKUP[0])
     rater.press("Enter")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import gradio as gr
@@ -51,6 +52,10 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
 
 
+# So many answers to a page may be on their way at a time.
+MOST_ANSWERS = 16
+_answers = count()
+
 # The answer of a handler: component -> its new value.
 Update = dict[Any, Any]
 # The last question of a visitor about each topic.
@@ -84,17 +89,26 @@ def follow(
     Returns:
         A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
     """
-    # The versions that the browser has.
-    sent = gr.State({})
+    # Answers may cross on their way. The page names the one that it shows, and is sent what differs from that.
+    shown, questions = gr.HTML("", visible="hidden"), gr.State({})
+    # The versions that the page has after each of the last answers.
+    answered = gr.State({})
 
-    def show(versions: dict[Any, Any], *values: Any) -> Update:
+    def show(asked: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
         # A look that began earlier may end later, with an older state.
-        is_newest = ask(versions)
-        now = look(*values)
-        return {outputs[0]: gr.skip(), **(changes(now, versions) if is_newest() else {})}
+        is_newest = ask(asked)
+        now, sent = look(*values), dict(answers.get(last, {}))
+        updates = changes(now, sent) if is_newest() else {}
+        if not updates:
+            return {shown: gr.skip()}
+        name = str(next(_answers))
+        answers[name] = sent
+        for old in list(answers)[:-MOST_ANSWERS]:
+            answers.pop(old, None)
+        return {shown: name, **updates}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
-        return event(show, [sent, *inputs], outputs, **{**UNQUEUED, **options})
+        return event(show, [questions, answered, shown, *inputs], [shown, *outputs], **{**UNQUEUED, **options})
 
     show_on(timer.tick)
     return show_on

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import gradio as gr
@@ -72,24 +74,45 @@ def test_a_question_is_the_newest_one_until_the_next_about_the_same():
     assert (first(), second(), other()) == (False, True, True)
 
 
+def follower(look: Callable[[gr.HTML], dict[gr.HTML, Output]]) -> Callable[[str], dict[str, Any]]:
+    """The handler of `follow` for a page: show(the answer that the page shows) -> the values of its answer."""
+    with gr.Blocks() as page:
+        status = gr.HTML()
+        follow(gr.Timer(), lambda: look(status), [], [status])
+    (listener,) = page.fns.values()
+    show, shown, questions, answers = listener.fn, listener.outputs[0], {}, {}
+    assert show is not None
+
+    def answer(last: str) -> dict[str, Any]:
+        found = show(questions, answers, last)
+        return {"name": found[shown], "status": found.get(status)}
+
+    return answer
+
+
 def test_a_look_that_was_overtaken_shows_nothing_old():
     """The page would stay at it for good when the work has ended and the later look has stopped the timer."""
     states = iter(["running", "finished"])
 
-    def look() -> dict[gr.HTML, Output]:
+    def look(status: gr.HTML) -> dict[gr.HTML, Output]:
         state = next(states)
         if state == "running":
-            assert show(versions) == {status: "finished"}, "a later look, which ends first"
+            assert show("")["status"] == "finished", "a later look, which ends first"
         return {status: Output(state)}
 
-    with gr.Blocks() as page:
-        status = gr.HTML()
-        follow(gr.Timer(), look, [], [status])
-    (listener,) = page.fns.values()
-    show, versions = listener.fn, dict[object, object]()
-    assert show is not None
-    assert show(versions) == {status: gr.skip()}
-    assert versions[status] == hash("finished")
+    show = follower(look)
+    assert show("") == {"name": gr.skip(), "status": None}
+
+
+def test_answers_that_cross_on_their_way_leave_nothing_old():
+    """Two answers are sent, and the page shows the older one last."""
+    states = iter(["stopping", "stopped", "stopped", "stopped"])
+    show = follower(lambda status: {status: Output(next(states))})
+    older, newer = show(""), show("")
+    assert (older["status"], newer["status"]) == ("stopping", "stopped")
+    corrected = show(older["name"])
+    assert corrected["status"] == "stopped"
+    assert show(corrected["name"]) == {"name": gr.skip(), "status": None}, "nothing that the page has is sent again"
 
 
 @pytest.mark.parametrize("fails", [False, True])
