@@ -35,6 +35,8 @@ FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
 ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
 OWN_ATTENTION = ("eager", "sdpa", None)
 NESTED = ("text_config", "encoder", "vision_config")
+# No folder of a model is named like that.
+FILE_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
 
 _LAYER_INDEX = re.compile(r"(?:^|[._])(?:layers?|h|blocks?)\.(\d+)\.")
 
@@ -51,7 +53,7 @@ class WeightShapes:
 def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     """InputError if config.json or the weights' headers cannot be those of a transformer."""
     for entry in folder.iterdir():
-        if not entry.is_file() and not entry.is_dir():
+        if not entry.is_file() and (not entry.is_dir() or entry.suffix in FILE_SUFFIXES):
             raise InputError(f"{entry} is no file; fetch the model again")
     index = read_object(folder / "model.safetensors.index.json", {}).get("weight_map")
     for name in index.values() if isinstance(index, dict) else ():

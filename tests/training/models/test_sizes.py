@@ -117,11 +117,13 @@ def test_tokens_that_the_model_does_not_know(folder, is_special):
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt", "other.json"])
-@pytest.mark.parametrize("target", ["/dev/zero", "pipe"])
-def test_devices_and_pipes_are_refused_at_once(folder, file, target):
+@pytest.mark.parametrize("target", ["/dev/zero", "pipe", "folder"])
+def test_devices_pipes_and_folders_in_place_of_files_are_refused_at_once(folder, file, target):
     (folder / file).unlink(missing_ok=True)
     if target == "pipe":
         os.mkfifo(folder / file)
+    elif target == "folder":
+        (folder / file).mkdir()
     else:
         (folder / file).symlink_to(target)
     started = time.perf_counter()
