@@ -19,12 +19,22 @@ from training.names import DataName
 ALWAYS = (TFIDF, BM25)
 
 
-def models(home: options.Home = None, as_json: options.Json = False) -> None:
-    """List the models that can be named.
+def models(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
+    ] = None,
+    home: options.Home = None,
+    offline: options.Offline = False,
+    as_json: options.Json = False,
+) -> None:
+    """List the models that can be named, or show one.
 
     They are built in, in the home folder, or of runs. Any model of the Hub can be named, too.
     """
-    place = options.prepare(home, offline=False)
+    place = options.prepare(home, offline)
+    if name is not None:
+        _show_model(name, place, as_json)
+        return
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.store import PICKED, RunStore
     from sbert_app.services.store.temp_folder import folder_size
@@ -51,6 +61,32 @@ def models(home: options.Home = None, as_json: options.Json = False) -> None:
         lines.append(f"{row['name']:36} {row['kind']:18} {state:14} {takes:>8}  {row.get('called', '')}".rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
     print_result({"models": rows}, as_json, "\n".join(lines))
+
+
+def _show_model(name: str, place: Path, as_json: bool) -> None:
+    """What a model says of itself once it is open; how it is read differently than expected is a warning on stderr."""
+    from training.models.model import VectorModel, open_model
+
+    model = open_model(name, home=place)
+    value: dict[str, Any] = {
+        "name": model.name,
+        "kind": model.kind,
+        "dimension": model.dimension,
+        "pooling": model.pooling,
+        "longest text": model.max_length and f"{model.max_length} tokens",
+        "texts are sent to": model.sent_to,
+    }
+    if isinstance(model, VectorModel):
+        prompts = {f"prompt {key!r}": repr(prompt) for key, prompt in model.prompts.items()}
+        value |= {"compared by": model.similarity_fn_name, "settings": model.settings, **prompts}
+        value |= {"prompt of every text": model.prompt and repr(model.prompt), "advice": model.prompt_advice}
+    value |= {
+        key: str(part).removeprefix("torch.")
+        for key in ("dtype", "device")
+        if (part := getattr(model, key, None)) is not None
+    }
+    lines = [f"{key:22} {part}" for key, part in value.items() if part not in (None, "")]
+    print_result(value, as_json, "\n".join(lines))
 
 
 SHOWN = 3

@@ -162,6 +162,14 @@ def test_models_and_data_are_listed(run: Run, folder: Path, tmp_path: Path, home
     assert "row 1: the man  |  a man  |  4.5" in run("data", "pairs.csv").out
 
 
+def test_a_model_is_shown(run: Run, model: Path, home: Path):
+    bi_encoder = run("models", model, "--home", home, "--json").json
+    assert (bi_encoder["kind"], bi_encoder["pooling"], bi_encoder["dimension"]) == ("bi-encoder", "mean", 32)
+    assert (bi_encoder["compared by"], bi_encoder["longest text"]) == ("cosine", "64 tokens")
+    assert "kind                   cross-encoder" in run("models", "minilm-stsb", "--home", home).out
+    assert "nowhere was not found" in run("models", "nowhere", "--home", home, "--offline").complaint
+
+
 def test_the_doctor_says_what_is_here(run: Run, folder: Path, home: Path):
     said = run("doctor", "--home", home, "--offline", "--json").json
     assert said["failed"] == []
