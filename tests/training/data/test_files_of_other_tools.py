@@ -128,10 +128,11 @@ def test_an_escaped_escape_in_a_cell_is_its_text(tmp_path):
     assert data.columns[1] == ["_x000D_ code"]
 
 
-def test_titles_above_the_header_are_left_out_with_a_note(tmp_path):
+@pytest.mark.parametrize("blank", [",,", ""])
+def test_titles_above_the_header_are_left_out_with_a_note(tmp_path, blank):
     path = tmp_path / "report.csv"
     rows = [f"{a},{b},{score}" for (a, b), score in zip(PAIR, (5, 1, 0), strict=True)]
-    path.write_text("\n".join(["Ratings of May,,", ",,", "sentence1,sentence2,score", *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(["Ratings of May,,", blank, "sentence1,sentence2,score", *rows]) + "\n", encoding="utf-8")
     data = load_data(str(path))
     assert (data.kind, data.scores) == (SCORED, [5, 1, 0])
     assert any("The header seems to be in row 3" in note for note in data.notes)

@@ -97,8 +97,8 @@ class DelimitedTable(TextTable):
                 yield record, note, sum(map(len, record_lines))
 
     def first_records(self) -> list[list[str]]:
-        """The first records with anything in them."""
-        return list(islice((list(record) for record, _, _ in self.records() if record), HEADER_ROWS))
+        """The first records from one that is not empty on."""
+        return list(islice((list(record) for record, _, _ in from_first(self.records())), HEADER_ROWS))
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
