@@ -16,7 +16,7 @@ from pydantic import IPvAnyNetwork
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 # A browser opens six, and a class may share an address.
-MOST_OF_ADDRESS, MOST = 512, 4_096
+MOST_OF_ADDRESS, MOST = 1_024, 4_096
 # Those that are accepted before the next one is looked at.
 BACKLOG = 64
 HEADER_SECONDS = 10.0
