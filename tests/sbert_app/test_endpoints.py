@@ -170,7 +170,7 @@ class TestScoreFile:
         assert summary["columns"]["score"] == "rank"
         json.dumps(summary, allow_nan=False)
         with Path(scored).open(newline="", encoding="utf-8") as file:
-            assert list(csv.DictReader(file))[1]["note"] == "no text in right"
+            assert list(csv.DictReader(file, delimiter=";"))[1]["note"] == "no text in right"
 
     @pytest.mark.parametrize(("keep", "format"), [(False, "xlsx"), (True, "jsonl")])
     def test_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(self, client, tmp_path, keep, format):
