@@ -50,6 +50,7 @@ def evaluate(
             help="Fit “x of 5” of Compare on --data, and check it on these pairs.",
         ),
     ] = None,
+    keep_unknown: options.KeepUnknown = False,
     computing: options.Computing,
 ) -> None:
     """Measure a model on a data set.
@@ -66,11 +67,16 @@ def evaluate(
         if calibrate is not None:
             _calibrate(name, calibrate, model, computing)
         else:
-            _evaluate(name, model, threshold, match_from, computing)
+            _evaluate(name, model, threshold, match_from, keep_unknown, computing)
 
 
 def _evaluate(
-    data: str, model: _ModelOptions, threshold: str | None, match_from: float | None, computing: options.Computing
+    data: str,
+    model: _ModelOptions,
+    threshold: str | None,
+    match_from: float | None,
+    keep_unknown: bool,
+    computing: options.Computing,
 ) -> None:
     place = computing.prepare()
     from sbert_app.services.results.grid import overlap_with
@@ -82,7 +88,7 @@ def _evaluate(
     result: dict[str, Any]
     with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
         if threshold is not None:
-            result = _decide(data, threshold, match_from, model, computing, place, bar)
+            result = _decide(data, threshold, match_from, model, keep_unknown, computing, place, bar)
         elif (name := DataName.parse(data).mteb_task) is not None:
             # Here and below, what is wrong with the data is reported before the model is loaded.
             task = find_task(name)
@@ -99,10 +105,14 @@ def _evaluate(
         else:
             dataset = load_data(data, place, split="test")
             scorer = options.load_model(model, computing)
-            result = measure(scorer, dataset, place, on_progress=bar)
+            result = measure(scorer, dataset, place, on_progress=bar, keep_unknown=keep_unknown)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
             result |= {} if read is None else {"overlap": read.to_dict()}
-            for note in (*dataset.notes, *([] if read is None else [f"of what {model.name} was trained on: {read}"])):
+            for note in (
+                *dataset.notes,
+                *result["notes"],
+                *([] if read is None else [f"of what {model.name} was trained on: {read}"]),
+            ):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
     table = next(table for key, table in by_key.items() if key in result)
@@ -132,6 +142,7 @@ def _decide(
     threshold: str,
     match_from: float | None,
     model: _ModelOptions,
+    keep_unknown: bool,
     computing: options.Computing,
     home: Path,
     bar: ProgressBar,
@@ -150,10 +161,10 @@ def _decide(
     match_from = POSITIVE_FROM if match_from is None else match_from
     match_labels(dataset, match_from)
     dataset, notes = unread_pairs(ModelName.parse(model.name), dataset, home, match_from)
-    for note in notes:
-        print(note, file=sys.stderr)
     scorer = options.load_model(model, computing)
-    decisions = decide_data(scorer, dataset, criteria, match_from, bar)
+    decisions = decide_data(scorer, dataset, criteria, match_from, bar, keep_unknown=keep_unknown)
+    for note in filter(None, (*notes, decisions.left_out)):
+        print(note, file=sys.stderr)
     return {
         "model": scorer.name,
         "pooling": getattr(scorer, "pooling", None),

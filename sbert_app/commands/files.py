@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -209,8 +209,9 @@ class _Matching:
         with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=output.absolute().parent) as inside:
             yield Path(inside) / "scored.parquet"
 
-    def apply(self, scored: Path, summary: ScoreSummary) -> MatchSummary:
+    def apply(self, scored: Path, summary: ScoreSummary, table: OpenedTable) -> MatchSummary:
         """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
+        from sbert_app.services.files.layout import Layout
         from sbert_app.services.files.matches import apply_threshold, threshold_of
 
         try:
@@ -218,9 +219,8 @@ class _Matching:
         except InputError as error:
             [output] = self.outputs.matched
             raise InputError(f"{error}; the scores without a column match are in {output}") from error
-        return apply_threshold(
-            scored, summary.columns, summary.added["cosine"], threshold, self.outputs, gold=summary.gold
-        )
+        outputs = replace(self.outputs, layout=Layout.of(table))
+        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, gold=summary.gold)
 
 
 @options.grouped
@@ -232,7 +232,8 @@ def score(
     output: Annotated[
         str,
         typer.Argument(
-            metavar="OUT", help="IN with scores: .csv, .tsv, .jsonl or .parquet; a folder, for Parquet in parts; or -."
+            metavar="OUT",
+            help="IN with scores: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, for Parquet in parts; or -.",
         ),
     ],
     *,
@@ -248,11 +249,11 @@ def score(
     ] = None,
     deduplicated: Annotated[
         Path | None,
-        typer.Option("--deduplicated", metavar="FILE", help="Write the sentences without duplicates here too."),
+        typer.Option(
+            "--deduplicated", metavar="FILE", help="Write the rows of the sentences without duplicates here too."
+        ),
     ] = None,
-    keep_unknown: Annotated[
-        bool, typer.Option("--keep-unknown", help="Score sentences of which the model knows no token, too.")
-    ] = False,
+    keep_unknown: options.KeepUnknown = False,
     pipe: options.Pipe,
     parts: PartsOptions,
     computing: options.Computing,
@@ -277,6 +278,7 @@ def score(
             cross_encoder=cross_encoder,
             columns=split_names(file.columns),
             encoding=file.encoding,
+            keep_unknown=keep_unknown,
         )
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
@@ -323,7 +325,7 @@ def _score(
             )
             if summary.stopped_at is not None:
                 raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
-            matches = applied.apply(copy, summary) if applied and copy else None
+            matches = applied.apply(copy, summary, table) if applied and copy else None
     summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
     values = summary.to_dict()
     # This and the next are for figures.

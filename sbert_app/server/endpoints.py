@@ -109,6 +109,7 @@ def evaluate(
     pooling: str = "",
     threshold: str = "",
     match_from: float = 4.0,
+    keep_unknown: bool = False,
 ) -> dict[str, Any]:
     """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches.
 
@@ -121,6 +122,7 @@ def evaluate(
         threshold: best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not
             chosen on, in place of the correlations.
         match_from: the gold score (0 to 5) from which a pair counts as a match.
+        keep_unknown: whether pairs count that have a text of which the model knows no token.
     """
     from sbert_app.services.results.decisions import unread_pairs
     from training.data.load import load_data, load_retrieval
@@ -143,10 +145,11 @@ def evaluate(
     scorer, rows = services.models.get(model, Model, pooling or None), load_data(data, home, split="test")
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
-        return measure(scorer, rows, home) | read
+        return measure(scorer, rows, home, keep_unknown=keep_unknown) | read
     rows, notes = unread_pairs(ModelName.parse(model), rows, home, match_from)
-    decided = decide_data(scorer, rows, threshold.split(","), match_from)
-    return json_values({"model": scorer.name, "data": rows.name, **decided.to_dict(), "notes": notes, **read})
+    decided = decide_data(scorer, rows, threshold.split(","), match_from, keep_unknown=keep_unknown)
+    answer = {"model": scorer.name, "data": rows.name, **decided.to_dict(), **read}
+    return json_values({**answer, "notes": [*notes, *answer["notes"]]})
 
 
 @endpoint(at_once=MOST_AT_ONCE)
@@ -157,9 +160,10 @@ def score_file(
     model: str = DEFAULT_MODEL,
     pooling: str = "",
     cross_encoder: str = "none",
-    format: Literal["csv", "parquet"] = "csv",
+    format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = "csv",
     encoding: str = "",
     threshold: str = "",
+    keep_unknown: bool = False,
     request: gr.Request = None,
 ) -> tuple[dict[str, Any], gr.FileData]:
     """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
@@ -170,9 +174,10 @@ def score_file(
         model: a bi-encoder: short name, Hub id, run:<id>.
         pooling: mean, max or cls; empty = the model's own.
         cross_encoder: a cross-encoder's name, or "none".
-        format: of the scored file: csv or parquet.
+        format: of the scored file: csv, tsv, jsonl, parquet or xlsx.
         encoding: of a text file: windows-1251, shift_jis, …; empty = found out.
         threshold: adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels.
+        keep_unknown: score sentences of which the model knows no token, too.
     """
     criterion = Criterion.parse(threshold) if threshold.strip() else None
     path = Path(file.path).resolve()
@@ -186,6 +191,7 @@ def score_file(
         cross_encoder=cross_encoder if cross_encoder not in ("", "none") else None,
         formats=(f".{format}", ".parquet") if criterion and format != "parquet" else (f".{format}",),
         criteria=(str(criterion),) if criterion else CRITERIA,
+        keep_unknown=keep_unknown,
     )
     job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])
@@ -325,6 +331,7 @@ def search(
     pooling: str = "",
     k: int = 10,
     cross_encoder: str = "none",
+    keep_unknown: bool = False,
 ) -> dict[str, Any]:
     """Search: the k sentences nearest to a query, best first, with cosines, scores and milliseconds.
 
@@ -336,6 +343,7 @@ def search(
         pooling: mean, max or cls; empty = the model's own.
         k: how many, 1 to 100.
         cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".
+        keep_unknown: whether sentences may be near of which the model knows no token.
     """
     check_query(query, k)
     model = model or DEFAULT_MODEL
@@ -347,7 +355,7 @@ def search(
         encoder = services.models.get(model, VectorModel, pooling or None, "document")
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
     asking = services.models.get(model, VectorModel, pooling or None, "query")
-    result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder))
+    result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder), keep_unknown)
     read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
     return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
 

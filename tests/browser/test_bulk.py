@@ -77,7 +77,7 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
     expect(page.locator("#status li")).to_have_text(["row 2: no text in right"])
 
     with downloaded(page, "#csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(file, delimiter=";"))
     assert [row["what"] for row in rows] == ["x", "y", "z"]
     assert [row["note"] for row in rows] == ["", "no text in right", ""]
     assert rows[2]["right"] == "'=1+1"
@@ -99,7 +99,7 @@ def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     page.reload()
     expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
     expect(page.locator("#column-1 input")).to_have_value("left")
-    assert downloaded(page, "#csv").read_text().startswith("left,right,rank,what,cosine")
+    assert downloaded(page, "#csv").read_text().startswith("left;right;rank;what;cosine")
 
     page.goto(page.url.partition("?")[0])
     expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")

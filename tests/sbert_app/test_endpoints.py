@@ -170,7 +170,16 @@ class TestScoreFile:
         assert summary["columns"]["score"] == "rank"
         json.dumps(summary, allow_nan=False)
         with Path(scored).open(newline="", encoding="utf-8") as file:
-            assert list(csv.DictReader(file))[1]["note"] == "no text in right"
+            assert list(csv.DictReader(file, delimiter=";"))[1]["note"] == "no text in right"
+
+    @pytest.mark.parametrize(("keep", "format"), [(False, "xlsx"), (True, "jsonl")])
+    def test_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(self, client, tmp_path, keep, format):
+        path = tmp_path / "unknown.csv"
+        path.write_text("sentence1,sentence2\n🚀,🐱\nA cat.,A dog.\n", encoding="utf-8")
+        answer, scored = client.predict(
+            handle_file(path), keep_unknown=keep, format=format, threshold="0.5", api_name="/score_file"
+        )
+        assert (answer["scored"], Path(scored).suffix) == (1 + keep, f".{format}")
 
     @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
     def test_only_uploaded_files_are_read(self, app_url, pairs, meta):

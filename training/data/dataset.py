@@ -167,6 +167,9 @@ class Dataset:
         cells = table.in_memory(names | ({splits: "split"} if splits else {}))
         own_names = {role: column for column, role in names.items()}
         data = parse_dataset(name, cells, str(table.path), table.remarks, own_names, scale, labels)
+        unread = [column for column in table.columns if column not in names and column != splits]
+        if unread and data.scores is None and data.labels is None:
+            data = data.with_note(f"not read: {listed(unread)}; ?columns= says which columns are")
         if splits is None:
             return data
         of_rows = [label_text(cells["split"][row - 1]) for row in data.rows]
@@ -203,6 +206,11 @@ class Dataset:
         if self.scores is not None:
             return SCORED
         return LABELLED if self.labels is not None else PAIRS
+
+    def text(self, row: int) -> str:
+        """The texts of the row with this number in the source, in one line."""
+        at = self.rows.index(row)
+        return "  |  ".join(column[at] for column in self.columns)
 
     def select(self, keep: Iterable[int], *notes: str) -> Dataset:
         """The rows at these positions, in this order, with ``notes`` added."""
@@ -333,6 +341,9 @@ def parse_dataset(
         left_out |= which
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:
+        nested = [role for role, column in cells.items() if any(isinstance(cell, dict | list) for cell in column)]
+        own = [(own_names or {}).get(role, role) for role in nested]
+        remarks += [f"objects or lists in place of texts and numbers are in {listed(own)}"] if own else []
         raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
     if gold is not None and not gold.is_sure:
         remarks.append(f"read as: {gold.read_as}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,10 @@ def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     """The labels that are matches, and a sentence on them; no labels where their names do not tell."""
     labels = list(labels)
     matches, rest = ([label for label in labels if (side_of(label) is True) == is_match] for is_match in (True, False))
-    if not matches:
+    # "very similar" is no match by its name alone, and not the contrary of one either; nor is 2 that of 1.
+    others = [label for label in rest if side_of(label) is None]
+    is_unclear = any(parse_number(label) is not None or any(map(side_of, label.split())) for label in others)
+    if not matches or is_unclear:
         return frozenset(), ""
     text = f"{' and '.join(matches)} {'are matches' if matches[1:] else 'is a match'}"
     return frozenset(matches), text + (f", {' and '.join(rest[:3])} {'are' if rest[1:] else 'is'} not" if rest else "")
@@ -104,6 +107,18 @@ def parse_labels(text: str) -> dict[str, float]:
     if not values or "" in values or None in values.values():
         raise InputError(f"{text[:60]!r} names no labels; write each with its value, such as similar:1,different:0")
     return {label: value for label, value in values.items() if value is not None}
+
+
+def parse_reading(text: str | None) -> tuple[str | None, str | None]:
+    """The scale or the labels that a user has typed into one field, such as "1-7" or "yes:1, no:0". InputError else."""
+    text = (text or "").strip()
+    if not text:
+        return None, None
+    if ":" in text:
+        parse_labels(text)
+        return None, text
+    parse_scale(text)
+    return text, None
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,9 @@ class GoldColumn:
             low, high = parse_scale(scale)
             missing = (*MISSING, "-1") if low >= 0 else MISSING
             return cls(name, NUMBER, (low, high), missing=missing, read_as=f"scores {_stretched(low, high)}")
+        if texts == {"+"}:
+            # Beside it "-" is no missing value.
+            return replace(cls._with_labels(name, {"+": 1.0, "-": 0.0}, None), missing=("",))
         role, pair = normalize_name(name), tuple(map(normalize_name, pair))
         has_query = pair != () and (pair[0].startswith(("query", "search")) or pair[0] == "question")
         is_nli, missing = pair == NLI_PAIR, MISSING
@@ -223,7 +241,8 @@ class GoldColumn:
             )
         matches, meaning = matching_labels(sorted(texts))
         some = sorted(texts)[:5]
-        example = ",".join(f"{label}:{int(at == 0)}" for at, label in enumerate(some))
+        alike = [label for label in some if side_of(label)] or some[:1]
+        example = ",".join(f"{label}:{int(label in alike)}" for label in some)
         text = meaning
         if not matches:
             text = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"

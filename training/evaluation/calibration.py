@@ -24,7 +24,7 @@ from training.data.gold import TOP_SCORE
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.bootstrap import Interval, wilson_interval
-from training.evaluation.scoring import row_scores
+from training.evaluation.scoring import row_scores, without_score
 from training.names import DataName
 from training.progress import Progress, ShouldStop
 
@@ -117,7 +117,10 @@ def calibrate(
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)
     [by_similarity] = row_scores(scorer, pairs.columns, on_progress=on_progress, should_stop=should_stop)
-    return fit_pairs(pairs, next(iter(by_similarity.values())))
+    is_left_out, note = without_score(scorer, pairs.columns, [by_similarity])
+    if note:
+        pairs = pairs.select(np.flatnonzero(~is_left_out).tolist(), note)
+    return fit_pairs(pairs, next(iter(by_similarity.values()))[~is_left_out])
 
 
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:

@@ -96,6 +96,36 @@ def row_scores(
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
 
 
+def without_score(
+    model: Model, columns: Sequence[Sequence[str]], scores: Sequence[dict[str, np.ndarray]], keep_unknown: bool = False
+) -> tuple[np.ndarray, str]:
+    """The rows whose scores say nothing, bool (N,), and a sentence that counts them, "" if there are none.
+
+    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not a finite number.
+    InputError if all rows are of that kind.
+    """
+    is_finite = np.all([np.isfinite(values) for part in scores for values in part.values()], axis=0)
+    is_unknown = np.zeros(len(is_finite), dtype=bool)
+    if not keep_unknown:
+        for column in columns:
+            is_unknown |= model.is_unknown(column)
+    is_left_out = is_unknown | ~is_finite
+    if not is_left_out.any():
+        return is_left_out, ""
+    parts = [
+        f"in {count:,} {why}"
+        for count, why in (
+            (is_unknown.sum(), f"there is a text of which {model.name} knows no token"),
+            ((~is_finite & ~is_unknown).sum(), f"the score by {model.name} is not a finite number"),
+        )
+        if count
+    ]
+    note = f"{is_left_out.sum():,} of {len(is_left_out):,} rows are left out: {', '.join(parts)}"
+    if is_left_out.all():
+        raise InputError(f"nothing can be measured: {note}")
+    return is_left_out, note
+
+
 def evaluate(
     encoder: Model | Retriever | Path | str,
     data: Data,
@@ -103,6 +133,7 @@ def evaluate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
     relevant_from: float = 0.0,
+    keep_unknown: bool = False,
 ) -> dict[str, Any]:
     """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
@@ -118,13 +149,16 @@ def evaluate(
         on_progress: called with (sentences done, in all if known).
         should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
         relevant_from: the grade from which a document is relevant, in all figures of retrieval but nDCG.
+        keep_unknown: whether rows count with a text of which the model knows no token. Others, and rows whose scores
+            are not finite, are left out.
 
     Returns:
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
-        "interval": {"low", "high", "method"}, "seconds"}`` with correlations in -1..1, the interval being that
-        of the first similarity's Spearman; for triplets ``"accuracy": {…}`` in 0..1 in place of the correlations; for
-        labelled pairs ``"average_precision"``, ``"f1"``, ``"threshold"``, ``"precision"`` and ``"recall"`` (see
-        `training.evaluation.metrics`) and ``"positives"``, the number of pairs that belong together.
+        "interval": {"low", "high", "method"}, "notes", "seconds"}`` with correlations in -1..1, the interval being that
+        of the first similarity's Spearman, and in ``"notes"`` a sentence on rows that are left out; for triplets
+        ``"accuracy": {…}`` in 0..1 in place of the correlations; for labelled pairs ``"average_precision"``, ``"f1"``,
+        ``"threshold"``, ``"precision"`` and ``"recall"`` (see `training.evaluation.metrics`) and ``"positives"``, the
+        number of pairs that belong together.
         A cross-encoder and late interaction have one ``score`` in place of the four similarities. Retrieval data has
         figures of its own, see `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10",
         "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
@@ -152,12 +186,17 @@ def evaluate(
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
     scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    is_left_out, note = without_score(encoder, data.columns, scores, keep_unknown)
+    if note:
+        data = data.select(np.flatnonzero(~is_left_out).tolist())
+        scores = [{name: values[~is_left_out] for name, values in part.items()} for part in scores]
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
         "data": data.name,
         "n": len(data),
         **MEASURES[data.kind](scores, data),
+        "notes": [note] if note else [],
         "seconds": round(time.perf_counter() - started, 3),
     }
 

@@ -43,7 +43,7 @@ from training.evaluation.bootstrap import (
 )
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores, average_precision
 from training.evaluation.metrics import precision_recall
-from training.evaluation.scoring import row_scores
+from training.evaluation.scoring import row_scores, without_score
 from training.progress import Progress, ShouldStop
 
 if TYPE_CHECKING:
@@ -129,9 +129,12 @@ class DataDecision(NamedTuple):
     similarity: str
     meaning: str
     decision: Decision
+    # A sentence on pairs that are left out; "" if there are none.
+    left_out: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        return {"similarity": self.similarity, "match": self.meaning, **self.decision.to_dict()}
+        notes = [self.left_out] if self.left_out else []
+        return {"similarity": self.similarity, "match": self.meaning, **self.decision.to_dict(), "notes": notes}
 
 
 def decide_data(
@@ -141,19 +144,23 @@ def decide_data(
     match_from: float = POSITIVE_FROM,
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
+    keep_unknown: bool = False,
 ) -> DataDecision:
     """Scores the pairs of a data set, and decides from which score on they are matches (`match_labels`).
 
-    InputError if the data has neither labels nor gold scores, or a criterion is none.
+    Pairs with a text of which the model knows no token, unless ``keep_unknown``, and pairs whose score is not finite
+    are left out. InputError if the data has neither labels nor gold scores, or a criterion is none.
     """
     # A mistake is reported before anything is scored.
     parse_criteria(criteria)
     matches, meaning = match_labels(data, match_from)
     [by_similarity] = row_scores(scorer, data.columns, on_progress=on_progress, should_stop=should_stop)
     similarity, scores = next(iter(by_similarity.items()))
-    if not np.isfinite(scores).all():
-        raise InputError(f"{scorer.name} gives scores that are not finite numbers on {data.name}")
-    return DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=sentence_keys(data.columns)))
+    is_left_out, note = without_score(scorer, data.columns, [{similarity: scores}], keep_unknown)
+    scores, matches, keys = (values[~is_left_out] for values in (scores, matches, sentence_keys(data.columns)))
+    if note and (matches.all() or not matches.any()):
+        raise InputError(f"{note}; the others are of one kind, so that no threshold can be chosen by them")
+    return DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys), note)
 
 
 def decide(

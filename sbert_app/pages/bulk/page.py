@@ -22,12 +22,13 @@ from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, h
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import ColumnPicker, encoding_dropdown
+from sbert_app.pages.components.upload_options import ColumnPicker, FileDoctor, encoding_dropdown
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import State
 from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
+from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
 from training.catalogue import DEFAULT_MODEL, asset
@@ -91,8 +92,7 @@ class _Page:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         self.columns = ColumnPicker("column")
-        label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
-        self.read_as = gr.Textbox(label=label, placeholder=example, max_lines=1, visible=False, elem_id="read-as")
+        self.doctor = FileDoctor(services, "bulk")
         title = _models(DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
         with gr.Accordion(title, open=False, elem_id="bulk-models") as self.models:
             self.model, self.pooling = model_and_pooling(services, "bulk")
@@ -106,7 +106,7 @@ class _Page:
         self.encoding = encoding_dropdown("encoding")
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
-            self.as_csv = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
+            self.as_file = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
             self.as_parquet = gr.DownloadButton("Download Parquet", visible=False, elem_id="parquet", min_width=140)
         self.cards = gr.HTML(elem_id="agreement")
         with gr.Row():
@@ -118,13 +118,14 @@ class _Page:
 
     def wire(self) -> None:
         models = [self.model, self.pooling, self.cross]
-        columns = [self.table, *self.columns.columns, self.read_as]
+        columns = [self.table, *self.columns.columns, self.columns.read_as]
         results = [
-            *(self.status, self.as_csv, self.as_parquet, self.cards, self.histogram, self.scatter),
+            *(self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter),
             *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
         ]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
-        fields = [*self.columns.outputs, self.read_as, *models, self.file_line, self.encoding]
+        self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
+        fields = [*self.columns.outputs, *self.doctor.outputs, *models, self.file_line, self.encoding]
         everything = [self.table, self.address_threshold, *fields, *started]
         self.everything = everything
         visited = on_open().then(self.visit, [*models, self.job_ids], everything, concurrency_limit=8, **PRIVATE)
@@ -270,7 +271,9 @@ class _Page:
         model, pooling, cross = models
         cross_encoder = None if cross == NO_CROSS_ENCODER else cross
         task = ScoreRequest(
-            table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder, read_as=read_as.strip()
+            *(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder),
+            formats=(suffix_like(table), ".parquet"),
+            read_as=read_as.strip(),
         )
         try:
             job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
@@ -331,7 +334,7 @@ class _Page:
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: results.preview(table, picked),
             **self.columns.of(table, columns),
-            self.read_as: gr.update(value="", visible=bool(in_use and in_use.target)),
+            **self.doctor.offered(job is not None),
             **self._buttons(running=False),
         }
 
@@ -369,7 +372,7 @@ class _Page:
         }
 
     def _cleared(self) -> Update:
-        hidden = (self.as_csv, self.as_parquet, self.histogram, self.scatter)
+        hidden = (self.as_file, self.as_parquet, self.histogram, self.scatter)
         empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
         return {**empty, **self.duplicates.hidden()}
 
@@ -380,11 +383,11 @@ class _Page:
         if report and report.scatter and not (summary.gold and summary.gold.kind != NUMBER):
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
-        by_suffix = {Path(output).suffix: output for output in summary.outputs}
+        own, parquet = summary.outputs
         return {
             self.status: results.outcome(summary, table.row_estimate, job),
-            self.as_csv: gr.DownloadButton(value=by_suffix[".csv"], visible=True),
-            self.as_parquet: gr.DownloadButton(value=by_suffix[".parquet"], visible=True),
+            self.as_file: gr.DownloadButton(f"Download {Path(own).suffix[1:].upper()}", value=own, visible=True),
+            self.as_parquet: gr.DownloadButton(value=parquet, visible=True),
             self.cards: results.agreements(summary),
             **plots,
             self.rows: results.scored_rows(summary),

@@ -40,10 +40,10 @@ INTRO = (
     "duplicates. Of each group the first sentence is kept."
 )
 DOWNLOADS = {
-    "matched_csv": "All rows with a match column, CSV",
+    "matched_csv": "All rows with a match column",
     "matched_parquet": "All rows, Parquet",
-    "groups": "Groups, CSV",
-    "deduplicated": "Deduplicated, CSV",
+    "groups": "Groups",
+    "deduplicated": "Deduplicated rows",
 }
 
 

@@ -1,7 +1,7 @@
 """Builds the pickers of an upload: its encoding, its sheet, and the columns of its sentences and scores or labels.
 
     file = gr.File(…)
-    options = UploadOptions(file, "errors")
+    options = UploadOptions(services, file, "errors")
     start.click(handler, [file, *options.inputs], …)
 
     def handler(path, *options): name = chosen_name(services, path, *options)
@@ -11,7 +11,7 @@ The picker of encodings is visible if a text file is not plainly UTF-8, with wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -20,17 +20,24 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import LATEST, Update
-from sbert_app.pages.components.messages import error_message
+from sbert_app.formats import format_count
+from sbert_app.pages.components.events import EVERY, LATEST, Update
+from sbert_app.pages.components.messages import error_message, waiting
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
+from sbert_app.services.files.doctor import EXAMPLES, clean, examine
+from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_scores, has_triplets, named_columns
+from training.catalogue import DEFAULT_MODEL
+from training.data.gold import parse_reading
+from training.data.load import load_data
 from training.data.tables.columns import as_text, listed
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
 from training.data.tables.text import SPOKEN, UnknownEncodingError
 from training.data.tables.xlsx import UnknownSheetError
 from training.errors import InputError, UserFacingError
+from training.models.model import VectorModel
 from training.names import DataName
 
 # The number of uploads that stay open.
@@ -41,20 +48,26 @@ NONE, CHOOSE = "", "choose a column"
 
 
 class ColumnPicker:
-    """The dropdowns below an upload, hidden until there is a file: the sheet of a workbook, and the roles of columns.
+    """The controls below an upload, hidden until there is a file: the sheet of a workbook, the roles of columns, and
+    the scale of the scores or the values of the labels.
 
-    ``inputs``, the sheet and then the columns, are inputs of the handlers of the page.
+    ``inputs``, the sheet, the columns and the scale, are inputs of the handlers of the page.
     """
 
     def __init__(self, elem_id: str) -> None:
-        """Builds the row inside the open Blocks; the ids are ``elem_id`` followed by -sheet, -1, -2 and -target."""
+        """Builds the row inside the open Blocks; the ids are ``elem_id`` and -sheet, -1, -2, -target and -read-as."""
         with gr.Row(visible=False, elem_id=elem_id) as self.row:
             self.sheet = gr.Dropdown(label="Sheet", visible=False, min_width=200, elem_id=f"{elem_id}-sheet")
             self.columns = [
                 gr.Dropdown(label=label, min_width=200, elem_id=f"{elem_id}-{end}") for end, label in COLUMNS.items()
             ]
-        self.inputs = [self.sheet, *self.columns]
+            label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
+            options = {"max_lines": 1, "min_width": 200, "visible": False, "elem_id": f"{elem_id}-read-as"}
+            self.read_as = gr.Textbox("", label=label, placeholder=example, **options)
+        self.inputs = [self.sheet, *self.columns, self.read_as]
         self.outputs = [self.row, *self.inputs]
+        target = self.columns[-1]
+        target.change(lambda name: gr.update(visible=bool(name)), target, self.read_as, **EVERY)
 
     def show(self, files: str | Sequence[str] | None, encoding: str = "", sheet: str | None = None) -> Update:
         """Shows the columns of the first file; those that names or contents suggest are selected."""
@@ -85,6 +98,7 @@ class ColumnPicker:
             self.row: gr.update(visible=True),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
             **{picker: gr.update(choices=[(none, NONE), *names], value=name or NONE) for picker, none, name in pickers},
+            self.read_as: gr.update(value="", visible=bool(values[-1])),
         }
 
 
@@ -108,16 +122,66 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
     )
 
 
-class UploadOptions:
-    """The pickers of an upload: its encoding, its sheet and its columns. ``inputs`` belong to the page's handlers."""
+class FileDoctor:
+    """The fold with the faults of a file and the file without them, which is examined when the fold is opened."""
 
-    def __init__(self, upload: Any, prefix: str) -> None:
+    def __init__(self, services: Services, prefix: str) -> None:
+        """Builds the hidden fold inside the open Blocks; the ids of its parts begin with ``prefix``."""
+        self.services = services
+        with gr.Accordion("What is in this file?", open=False, visible=False, elem_id=f"{prefix}-doctor") as self.fold:
+            self.findings = gr.HTML(elem_id=f"{prefix}-findings")
+            self.download = gr.DownloadButton(visible=False, size="sm", elem_id=f"{prefix}-clean")
+        self.outputs = [self.fold, self.findings, self.download]
+
+    def wire(self, file: Any, pickers: Sequence[Any]) -> None:
+        """Takes the file from an upload or a state, and how it is read from the encoding, the sheet and the columns."""
+        self.fold.expand(self.diagnose, [file, *pickers], [self.findings, self.download], **LATEST)
+        # Another encoding or sheet is described anew.
+        _, _, *columns = pickers
+        gr.on([column.input for column in columns], lambda: self.offered(), None, self.outputs, **EVERY)
+
+    def offered(self, is_visible: bool = True) -> Update:
+        """The closed fold of another file."""
+        hidden = gr.update(visible=False)
+        return {self.fold: gr.update(visible=is_visible, open=False), self.findings: "", self.download: hidden}
+
+    def diagnose(self, files: str | Sequence[str] | OpenedTable | None, *how: str) -> Iterator[Update]:
+        """Lists the faults of the first file, and offers the file without the rows at fault."""
+        paths = [str(files.path)] if isinstance(files, OpenedTable) else _paths(files)
+        if not paths:
+            return
+        yield {self.findings: waiting("Reading the file …")}
+        try:
+            data = load_data(chosen_name(self.services, paths[0], *how), self.services.settings.home)
+            findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
+            download = gr.update(visible=False)
+            if any(finding.is_left_out for finding in findings):
+                table, folder = open_upload(paths[0], *how[:2]), self.services.temp.new_folder("exports")
+                output = folder / f"{Path(paths[0]).stem}-clean{suffix_like(table)}"
+                rows = format_count(clean(table, output, data, findings), "row")
+                download = gr.update(value=str(output), label=f"Download the {rows} without fault", visible=True)
+        except UserFacingError as error:
+            yield {self.findings: error_message(error)}
+            return
+        examples = [(finding, [(row, data.text(row)) for row in finding.rows[:EXAMPLES]]) for finding in findings]
+        yield {self.findings: macro("file_findings")(data, examples), self.download: download}
+
+
+class UploadOptions:
+    """The pickers of an upload: its encoding, its sheet and its columns. ``inputs`` belong to the page's handlers.
+
+    Below them a fold tells what is wrong with its rows.
+    """
+
+    def __init__(self, services: Services, upload: Any, prefix: str) -> None:
         """Builds and wires the pickers inside the open Blocks; their ids begin with ``prefix``."""
         self.read = gr.HTML(visible=False, elem_id=f"{prefix}-encoding-read")
         self.encoding = encoding_dropdown(f"{prefix}-encoding")
         self.columns = ColumnPicker(f"{prefix}-columns")
         self.inputs = [self.encoding, *self.columns.inputs]
-        self.outputs = [self.read, self.encoding, *self.columns.outputs]
+        self.doctor = FileDoctor(services, prefix)
+        self.doctor.wire(upload, self.inputs)
+        self.outputs = [self.read, self.encoding, *self.columns.outputs, *self.doctor.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
         others = [output for output in self.outputs if output is not self.encoding]
         self.encoding.input(self.describe_picked, [upload, self.encoding], others, **LATEST)
@@ -140,6 +204,7 @@ class UploadOptions:
             self.read: gr.HTML(words, visible=bool(words)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
             **self.columns.of(first),
+            **self.doctor.offered(first is not None),
         }
 
     def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
@@ -186,14 +251,17 @@ def how_it_reads(table: OpenedTable) -> Markup:
 
 
 def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *names: str | None) -> str:
-    """The name of an upload for the loaders of data, with its encoding, its sheet and its columns.
+    """The name of an upload for the loaders of data, with its encoding and its sheet.
 
-    InputError if the path is no upload of this app, or the columns do not fit.
+    ``names`` are its two sentences, its target, and the scale or the labels of that. InputError if the path is no
+    upload of this app, or they do not fit.
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
-    as_named = str(DataName(path, encoding)) if encoding and not table.is_plain else path
-    first, *others = (name or None for name in names)
+    first, *others, read_as = (name or None for name in (*names, *[None] * (4 - len(names))))
+    scale, labels = parse_reading(read_as)
+    named_encoding = encoding if encoding and not table.is_plain else None
+    as_named = str(DataName(path, named_encoding, scale=scale, labels=labels))
     columns = ChosenColumns(first, *others) if first else None
     if columns and not set(columns.names) <= set(table.columns):
         # This is another of several files, and its columns are found by their own names.
@@ -203,7 +271,7 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
             f"choose the column of sentence 1, below the file: {table.path.name} has {listed(table.columns)}"
         )
     services.check_kept_room(Path(path))
-    copy = named_columns(table, columns, services.settings.home)
+    copy = named_columns(table, columns, services.settings.home, scale, labels)
     if copy is None:
         return as_named
     return str(DataName(str(copy), scale=GOLD_SCALE if columns and has_scores(copy) else None))

@@ -88,6 +88,7 @@ class _ErrorAnalysisTab:
 
     def result(self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True) -> Update:
         """The lists of errors and the slices, without the words of a pair."""
+        result, pairs = result.measured(pairs)
         errors = analyze_errors(result, pairs)
         first = errors.over[0] if errors.over and explained else None
         return {

@@ -44,7 +44,7 @@ def build(services: Services) -> None:
         steps = gr.Number(
             DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
         )
-    how = UploadOptions(file, "folds")
+    how = UploadOptions(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
     error = gr.HTML(elem_id="folds-told")
     panel = ExperimentPanel(experiments, FOLDS, "folds", "Experiment", watches_always=False)

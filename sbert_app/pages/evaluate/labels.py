@@ -63,7 +63,8 @@ def build(services: Services) -> None:
             # Pairs with scores become triplets, as in training.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
         result = score_labels(services.models.get(model, Model), data, watch)
-        facts = {"model": model.label, "data": data.name, "notes": data.notes, "result": result}
+        notes = [*data.notes, *filter(None, [result.left_out])]
+        facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
         figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
         return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
 
@@ -79,7 +80,7 @@ def build_transfer(services: Services) -> None:
             TASKS, value=GENRES, label="Task", info="Or your own file", min_width=240, elem_id="transfer-data"
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
-    options = UploadOptions(file, "transfer")
+    options = UploadOptions(services, file, "transfer")
     ids = ("score-transfer", "stop-transfer", "transfer-status")
     tab = MeasureTab.build(services, "transfer", "Score", ids, "")
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")

@@ -70,7 +70,7 @@ class ModelAndData:
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
             named = open_dropdown("Data set", data, OR_HUB, value=value, elem_id=f"{prefix}-data")
             file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
-        self.inputs = [model, named, file, *UploadOptions(file, prefix).inputs]
+        self.inputs = [model, named, file, *UploadOptions(services, file, prefix).inputs]
 
     def named(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
         """The model, and the name of the data for the loaders. InputError if a visitor may not name them."""

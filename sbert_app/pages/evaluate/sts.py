@@ -118,7 +118,7 @@ class _SimilarityTab:
                 min_width=280,
                 elem_id="evaluate-files",
             )
-        self.how = UploadOptions(self.files, "evaluate")
+        self.how = UploadOptions(services, self.files, "evaluate")
         ids, stopped = (
             ("measure", "stop-measure", "evaluate-status"),
             "stopped: the table has what was measured until then",
@@ -272,6 +272,7 @@ def _scatter(results: Results, table: ResultTable) -> Any:
 
 def score_table(results: Results, table: ResultTable) -> Markup:
     """The table, the origin of its figures, and notes on how to read them."""
+    left_out = [f"{sentence}." for sentence in results.left_out] if isinstance(results, ResultGrid) else []
     return render(
         "evaluate/templates/score_table.html",
         results=results,
@@ -283,7 +284,7 @@ def score_table(results: Results, table: ResultTable) -> Markup:
         mark=MARK,
         paper_source=PAPER,
         speed_tooltip=SPEED_TOOLTIP,
-        notes=_notes(table),
+        notes=[*_notes(table), *left_out],
         failures=_failures(table),
         ranking=_ranking(results, table),
     )

@@ -141,7 +141,7 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
     """A function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:
-        encoding, sheet, *columns = how
+        encoding, sheet, *columns = how[:5]
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
         query |= dict(zip(("column-1", "column-2", "column-target"), columns, strict=True))
 

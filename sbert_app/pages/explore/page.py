@@ -125,7 +125,7 @@ class _ExplorePage:
             label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
         )
         self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
-        self.reading = UploadOptions(self.upload, "corpus")
+        self.reading = UploadOptions(self.services, self.upload, "corpus")
         self.described = gr.HTML(visible=False, elem_id="corpus-described")
         self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
         label = "Vectors of your own (.npy), a row for each row of the file"

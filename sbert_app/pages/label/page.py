@@ -100,7 +100,7 @@ class _LabelPage:
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
             gr.on(changed, hide, self.file, self.data, **EVERY)
-        self.how_read = UploadOptions(self.file, "label")
+        self.how_read = UploadOptions(services, self.file, "label")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
             self.second = cross_encoder_picker()

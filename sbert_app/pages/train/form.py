@@ -20,6 +20,7 @@ from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LA
 from sbert_app.pages.components.upload_options import (
     DETECTED,
     ColumnPicker,
+    FileDoctor,
     chosen_name,
     encoding_dropdown,
     how_it_reads,
@@ -289,7 +290,10 @@ class DataUpload:
         self.columns = ColumnPicker(f"{name}-columns")
         # The upload itself; the picker may name a copy with other columns.
         self.original = gr.State(None)
-        self.outputs = [self.data, self.read, self.encoding, self.original, *self.columns.outputs]
+        self.doctor = FileDoctor(services, name)
+        self.doctor.wire(self.original, [self.encoding, *self.columns.inputs])
+        pickers = [*self.columns.outputs, *self.doctor.outputs]
+        self.outputs = [self.data, self.read, self.encoding, self.original, *pickers]
 
     def keep(self, file: str) -> Update:
         """Stores and selects an upload, and shows its columns, and the picker of encodings if there is a doubt."""
@@ -314,6 +318,7 @@ class DataUpload:
             name = chosen_name(self.services, original, encoding, *columns)
         return {
             **pickers,
+            **self.doctor.offered(bool(pickers)),
             self.data: self._named(name, original),
             self.read: gr.update(value=reads, visible=bool(reads)),
             self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),
@@ -361,10 +366,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
         update = train.name_columns(*values)
         return update if is_by_hand else with_objective(update)
 
-    def hide_unless_upload(name: str | None) -> tuple[Any, Any, Any]:
+    def hide_unless_upload(name: str | None) -> tuple[Any, ...]:
         """Hides the pickers of the upload when a named data set is selected."""
         is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
-        return (gr.skip(),) * 3 if is_upload else (gr.update(visible=False),) * 3
+        return (gr.skip(),) * 4 if is_upload else (gr.update(visible=False),) * 4
 
     outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     inputs = [train.button, dev.data]
@@ -375,11 +380,13 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
         for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
             outputs = [part for part in upload.outputs if part is not picker]
             estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
-        for column in upload.columns.columns:
+        read_as = upload.columns.read_as
+        for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
             name_columns: Callable[..., Update] = upload.name_columns
             inputs, outputs = [*read, *upload.columns.inputs], [upload.data]
             if upload is train:
                 name_columns, inputs = name_train_columns, [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
-            estimate_after(column.input(name_columns, inputs, outputs, **EVERY))
-        upload.data.input(hide_unless_upload, upload.data, [upload.read, upload.encoding, upload.columns.row], **EVERY)
+            estimate_after(event(name_columns, inputs, outputs, **EVERY))
+        parts = [upload.read, upload.encoding, upload.columns.row, upload.doctor.fold]
+        upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)

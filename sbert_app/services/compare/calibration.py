@@ -150,4 +150,5 @@ def _scored(
         raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, EvalResultCache(home), watch)
+    result, pairs = result.measured(pairs)
     return encoder, pairs, result.scores_by("cosine")

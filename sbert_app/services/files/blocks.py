@@ -32,7 +32,8 @@ class ShardJob:
     """The scoring of pairs or the encoding of sentences, as plain data for another machine.
 
     ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; by default the
-    names in each file decide. ``encoding`` is that of text files; None detects it.
+    names in each file decide. ``encoding`` is that of text files; None detects it. ``keep_unknown`` scores sentences of
+    which the model knows no token.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class ShardJob:
     offline: bool = False
     block_rows: int = BLOCK_ROWS
     encoding: str | None = None
+    keep_unknown: bool = False
 
     def description(self, files: list[str]) -> dict[str, Any]:
         """The settings on which the results depend, and which a resumed job has to share."""

@@ -8,12 +8,15 @@ Texts are equal if they differ in case and white space alone, as mteb's cleaning
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbert_app.services.files.writers import discarded_on_error, open_writers
+from sbert_app.services.files.layout import Layout
+from sbert_app.services.files.writers import discarded_on_error, open_writers, writers_of
+from sbert_app.services.models.function_words import other_language
 from training.catalogue import LABELLED, SCORED, SENTENCES
 from training.data.dataset import Dataset, folded
 from training.data.gold import TOP_SCORE
@@ -26,6 +29,9 @@ MOST_APART = TOP_SCORE / 5
 # The share of the largest class from which on classes are out of balance.
 IMBALANCE = 0.9
 EXAMPLES = 5
+MARKUP = re.compile(r"&(?:[a-z]+|#\d+);|</?[a-z]+[ >]", re.I)
+# The texts that show the language.
+LANGUAGE_TEXTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,14 @@ class Finding:
     rows: list[int]
     is_left_out: bool = True
 
+    @property
+    def summary(self) -> str:
+        return f"{len(self.rows):,} {self.what}" if self.rows else self.what
+
     def __str__(self) -> str:
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
         more = " …" if len(self.rows) > EXAMPLES else ""
-        return f"{len(self.rows):,} {self.what}: row {some}{more}" if self.rows else self.what
+        return f"{self.summary}: row {some}{more}" if self.rows else self.what
 
 
 def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None) -> list[Finding]:
@@ -77,12 +87,22 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}
         faults[f"{noun} with text of which {model.name} knows no token"] = _rows_with(data, unknown)
     findings = [Finding(what, [data.rows[at] for at in sorted(places)]) for what, places in faults.items() if places]
-    if isinstance(model, Encoder) and model.max_length:
-        lengths = zip(texts, model.tokenize(texts), strict=True)
-        cut = _rows_with(data, {text for text, ids in lengths if len(ids) >= model.max_length})
-        if cut:
+    symbols = {text for column in data.columns for text in column if not any(map(str.isalnum, text))}
+    markup = {text for column in data.columns for text in column if MARKUP.search(text)}
+    remarks = {f"{noun} with a text without a letter or digit": symbols, f"{noun} with tags or entities": markup}
+    if isinstance(model, Encoder):
+        tokens = model.tokenize(texts)
+        if model.max_length:
             what = f"{noun} as long as {model.name} reads ({model.max_length:,} tokens) or longer"
-            findings.append(Finding(what, [data.rows[at] for at in cut], False))
+            remarks[what] = {text for text, ids in zip(texts, tokens, strict=True) if len(ids) >= model.max_length}
+        some = " ".join(texts[:LANGUAGE_TEXTS])
+        # A special token stands at each end.
+        subwords = sum(len(ids) - 2 for ids in tokens[:LANGUAGE_TEXTS])
+        if language := other_language(some, subwords, model.vocabulary_size):
+            findings.append(Finding(f"the texts look like {language}; {model.name} was trained on English", [], False))
+    for what, cells in remarks.items():
+        if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
+            findings.append(Finding(what, numbers, False))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
         if count >= IMBALANCE * len(data):
@@ -97,7 +117,7 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     """
     left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
     keep = set(data.rows) - left_out
-    [writer] = open_writers([output], table.path, table.fields(), {})
+    [writer] = open_writers([output], table.path, table.fields(), {}, writers_of(Layout.of(table)))
     with discarded_on_error([writer]):
         for batch in table.batches():
             for at in range(len(batch)):

@@ -27,12 +27,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sbert_app.services.access import Quota
 from sbert_app.services.background.tasks import TaskProgress, TaskRunner, run_apart
 from sbert_app.services.background.watch import AT_WORK, UNWATCHED, State, Watch
+from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.documents import DocumentStore, read_document
 from sbert_app.services.store.temp_folder import keep_copy
+from training.data.gold import parse_reading
 from training.data.tables.columns import PairColumns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
@@ -66,6 +68,7 @@ class ScoreRequest:
     criteria: tuple[str, ...] = CRITERIA
     # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find out.
     read_as: str = ""
+    keep_unknown: bool = False
 
     @property
     def path(self) -> Path:
@@ -251,9 +254,12 @@ class ScoreJobs:
         if job_id == self._adopted:
             # Others read it meanwhile, perhaps with another threshold.
             job = self._copy(job.folder, job.path)
-        names = ("matches.csv", "matches.parquet", "groups.csv", "deduplicated.csv")
-        csv, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
-        outputs, cosine = MatchOutputs([csv, parquet], groups, deduplicated), summary.added["cosine"]
+        table = open_table(job.path, job.encoding, job.sheet)
+        own = next((path.suffix for path in map(Path, summary.outputs) if path.suffix != ".parquet"), ".csv")
+        names = (f"matches{own}", "matches.parquet", f"groups{own}", f"deduplicated{own}")
+        matched, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
+        outputs = MatchOutputs([matched, parquet], groups, deduplicated, Layout.of(table))
+        cosine = summary.added["cosine"]
         return apply_threshold(scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold)
 
     def delete(self, job_id: str) -> None:
@@ -316,7 +322,7 @@ class ScoreJobs:
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
             scoring, columns = watch.stage("Scoring"), request.columns
-            read_as, names_labels = request.read_as or None, ":" in request.read_as
+            scale, labels = parse_reading(request.read_as)
             return score_file(
                 request.source,
                 outputs,
@@ -325,8 +331,9 @@ class ScoreJobs:
                 columns,
                 scoring,
                 request.criteria,
-                scale=None if names_labels else read_as,
-                labels=read_as if names_labels else None,
+                scale=scale,
+                labels=labels,
+                keep_unknown=request.keep_unknown,
             )
 
     def _save(self, job: ScoreJob) -> None:

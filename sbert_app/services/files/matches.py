@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.layout import USUAL, Layout
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers
+from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers, writers_of
 from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
 from training.data.tables.rows import OpenedTable, RowBatch
@@ -28,21 +29,20 @@ from training.evaluation.thresholds import FIXED, Criterion
 
 # The groups in the summary, and the sentences of each.
 EXAMPLES, EXAMPLE_SENTENCES = 10, 5
-# The rows of a list that are written at a time.
-WRITTEN = 10_000
 # The matching rows among which false ones are listed.
 LOOKED_AT = 2_000
 
 
 @dataclass(frozen=True)
 class MatchOutputs:
-    """The files to write: .csv, .tsv or .parquet."""
+    """The files to write, .csv, .tsv, .jsonl, .parquet or .xlsx, and the layout of text."""
 
     matched: Sequence[Path] = ()
     # The sentences of every group of at least two: group, size, sentence.
     groups: Path | None = None
-    # One sentence of each group, and all others: sentence, row, group, stands_for.
+    # One sentence of each group, and all others: the columns of its row, then sentence, row, group, stands_for.
     deduplicated: Path | None = None
+    layout: Layout = USUAL
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def apply_threshold(
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
     column = free_name("match", table.columns)
-    matched = open_writers(outputs.matched, scored, table.fields(), {column: "bool"}) if outputs.matched else []
+    formats, added = writers_of(outputs.layout), {column: "bool"}
+    matched = open_writers(outputs.matched, scored, table.fields(), added, formats) if outputs.matched else []
     with discarded_on_error(matched):
         judged = _Judged(columns, gold or GoldColumn.in_table(table, columns))
         keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
@@ -239,31 +240,33 @@ def _write_lists(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[DuplicateGroup]:
     """Write the groups and the sentences without duplicates. Returns the largest groups."""
-    paths = [path for path in (outputs.groups, outputs.deduplicated) if path]
-    kinds = {
-        outputs.groups: {"group": "int64", "size": "int64", "sentence": "string"},
-        outputs.deduplicated: {"sentence": "string", "row": "int64", "group": "int64", "stands_for": "int64"},
-    }
-    writers = {path: open_writers([path], table.path, [], kinds[path])[0] for path in paths}
+    formats, writers = writers_of(outputs.layout), dict[str, Writer]()
     members: list[tuple[int, int, str]] = []
-    with discarded_on_error(list(writers.values())):
-        singles: list[tuple[Any, ...]] = []
-        for place, group, text in _first_occurrences(table, sentences, graph, watch):
-            size = int(graph.sizes[group])
-            if size > 1:
-                members.append((group, place, text))
-            if graph.places[group] == place:
-                singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
-            if outputs.deduplicated and len(singles) >= WRITTEN:
-                _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], singles)
-                singles = []
+    names = [free_name(name, table.columns) for name in ("sentence", "row", "group", "stands_for")]
+    kinds = dict(zip(names, ("string", "int64", "int64", "int64"), strict=True))
+    columns = {"group": "int64", "size": "int64", "sentence": "string"}
+    if outputs.groups:
+        writers["groups"] = open_writers([outputs.groups], table.path, [], columns, formats)[0]
+    if outputs.deduplicated:
+        writers["kept"] = open_writers([outputs.deduplicated], table.path, table.fields(), kinds, formats)[0]
+    with discarded_on_error([*writers.values()]):
+        for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
+            singles: list[tuple[str, int, int | None, int]] = []
+            for place, group, text in occurrences:
+                size = int(graph.sizes[group])
+                if size > 1:
+                    members.append((group, place, text))
+                if graph.places[group] == place:
+                    singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
+            if singles and outputs.deduplicated:
+                added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
+                writers["kept"].write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
         members.sort()
-        if outputs.deduplicated:
-            _write_rows(writers[outputs.deduplicated], kinds[outputs.deduplicated], singles)
         if outputs.groups:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            for start in range(0, len(rows), WRITTEN):
-                _write_rows(writers[outputs.groups], kinds[outputs.groups], rows[start : start + WRITTEN])
+            if rows:
+                cells = map(list, zip(*rows, strict=True))
+                writers["groups"].write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
         for writer in writers.values():
             writer.finish()
     return [
@@ -276,22 +279,14 @@ def _write_lists(
 
 def _first_occurrences(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, watch: Watch
-) -> Iterator[tuple[int, int, str]]:
-    """Yields place, group and text of each distinct sentence in the order of the file; a row has two places."""
+) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
+    """Yields each batch, and place, group and text of the distinct sentences in it; a row has two places."""
     order = np.argsort(graph.first)
-    upcoming = iter(zip(graph.first[order].tolist(), graph.group_of[order].tolist(), strict=True))
-    expected = next(upcoming, None)
-    start = 0
+    places, groups = graph.first[order], graph.group_of[order]
     for batch in table.batches():
         watch.check()
-        while expected is not None and expected[0] < 2 * (start + len(batch)):
-            place, group = expected
-            cell = batch.rows[sentences[place % 2]][place // 2 - start]
-            yield place, group, as_text(cell) or ""
-            expected = next(upcoming, None)
-        start += len(batch)
-
-
-def _write_rows(writer: Writer, columns: dict[str, str], rows: Sequence[tuple[Any, ...]]) -> None:
-    if rows:
-        writer.write(RowBatch(1, {}), dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+        start = batch.first_row - 1
+        here = slice(*np.searchsorted(places, (2 * start, 2 * (start + len(batch)))))
+        numbered = zip(places[here].tolist(), groups[here].tolist(), strict=True)
+        cells = ((place, group, batch.rows[sentences[place % 2]][place // 2 - start]) for place, group in numbered)
+        yield batch, [(place, group, as_text(cell) or "") for place, group, cell in cells]

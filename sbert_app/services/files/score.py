@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
-from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers
+from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers, writers_of
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns, split_column
@@ -68,7 +69,8 @@ def score_file(
 
     Args:
         source: a file, or a table that is already open.
-        outputs: .csv, .tsv or .parquet files; all are written at the same time.
+        outputs: .csv, .tsv, .jsonl, .parquet or .xlsx files; all are written at the same time. Text has the layout of
+            the input.
         encoder: the score is the cosine of its embeddings.
         cross_encoder: adds a second score.
         columns: the two columns with sentences, and a third with gold scores or labels if there are any; by default
@@ -104,7 +106,7 @@ def score_file(
     if not is_block and (splits := split_column(table)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
-    writers = open_writers(outputs, table.path, table.fields(), types)
+    writers = open_writers(outputs, table.path, table.fields(), types, writers_of(Layout.of(table)))
     scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
     with discarded_on_error(writers):
         scoring.run(None if is_block else outputs[0].parent, criteria)

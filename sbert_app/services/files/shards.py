@@ -133,7 +133,11 @@ class Worker:
                 if isinstance(block.picked, str):
                     done = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
                 else:
-                    done = score_file(table, [path], encoder, cross_encoder, block.picked, watch, is_block=True).rows
+                    done = score_file(
+                        *(table, [path], encoder, cross_encoder, block.picked, watch),
+                        is_block=True,
+                        keep_unknown=job.keep_unknown,
+                    ).rows
         except InputError as error:
             return replace(outcome, error=str(error))
         return replace(outcome, done=done)

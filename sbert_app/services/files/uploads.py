@@ -73,12 +73,14 @@ def has_triplets(columns: Sequence[str]) -> bool:
     return {"anchor", "positive", "negative"} <= set(roles_of(columns))
 
 
-def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path) -> Path | None:
+def named_columns(
+    table: OpenedTable, columns: ChosenColumns | None, home: Path, scale: str | None = None, labels: str | None = None
+) -> Path | None:
     """Copy some columns of a file under their usual names. Returns None if readers find them without a copy.
 
     The copy is Parquet under the name of the file, as readers detect it by its first bytes; scores are on the scale
-    0–5 there. ``columns`` is None for triplets, whose columns all stay. InputError if the file cannot be read, or two
-    of the columns are the same or do not exist.
+    0–5 there, from the ``scale`` or by the ``labels`` that the user has named. ``columns`` is None for triplets, whose
+    columns all stay. InputError if the file cannot be read, or two of the columns are the same or do not exist.
     """
     if columns in (None, ChosenColumns.by_name(table)) and table.is_default_sheet:
         return None
@@ -91,11 +93,13 @@ def named_columns(table: OpenedTable, columns: ChosenColumns | None, home: Path)
     roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
     gold = None
     if columns and columns.target:
-        gold = GoldColumn.in_table(table, PairColumns(columns.first, columns.second or "", columns.target))
+        gold = GoldColumn.in_table(
+            table, PairColumns(columns.first, columns.second or "", columns.target), scale, labels
+        )
         roles = [*roles, "score" if gold and gold.kind == NUMBER else "label"]
     further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
     names, roles = names + further, roles + [normalize_name(name) for name in further]
-    copy = _place(table.path, home, table.path.name, repr((names, roles, table.description)))
+    copy = _place(table.path, home, table.path.name, repr((names, roles, table.description, scale, labels)))
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
         writer = ParquetWriter(copy, [], dict.fromkeys(roles, "string"))

@@ -1,4 +1,4 @@
-"""Writers of scored rows and vectors: CSV, TSV, JSON Lines, Parquet and NumPy files, whole or not at all.
+"""Writers of scored rows and vectors: CSV, TSV, JSON Lines, Parquet, XLSX and NumPy files, whole or not at all.
 
 A writer moves its file to the destination when it is finished. It copies the columns of the input. Only in CSV and TSV
 a cell that a spreadsheet would run as a formula gets an apostrophe in front (a plain number such as -1.5 does not), and
@@ -12,12 +12,14 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sbert_app.formats import json_values
+from sbert_app.services.files.layout import USUAL, Layout
 from training.atomic import AtomicFile
 from training.data.tables.columns import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
@@ -28,6 +30,8 @@ _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "free some space or write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
 GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20
+# The rows of a sheet of Excel with its header, and the characters of a cell.
+MOST_EXCEL_ROWS, LONGEST_EXCEL_CELL = 1_048_576, 32_767
 # Marks a column of Parquet whose numbers are text of six digits in CSV.
 DIGITS = {b"digits": b"6"}
 
@@ -82,36 +86,38 @@ class Writer:
 
 
 class DelimitedWriter(Writer):
-    """CSV or TSV in UTF-8, quoted where it must be, lines ending with a line feed.
+    """CSV or TSV in UTF-8, in the layout of the input, quoted where it must be, lines ending with a line feed."""
 
-    (csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.)
-    """
-
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any], delimiter: str) -> None:
-        self._delimiter = delimiter
-        self._special = re.compile(f'["\r\n{delimiter}]')
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any], layout: Layout) -> None:
+        self._layout, self._delimiter = layout, layout.delimiter
+        self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
         self._header = [*(field.name for field in fields), *added]
         self._rounded = {field.name for field in fields if DIGITS.items() <= (field.metadata or {}).items()}
         super().__init__(path)
 
     def _open(self, temporary: Path) -> None:
-        self._file = temporary.open("x", encoding="utf-8", newline="")
+        self._file = temporary.open("x", encoding=self._layout.encoding, newline="")
         self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         columns = [
-            numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
+            self._numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
             for name, values in batch.rows.items()
         ]
         columns += [
-            numbers(values) if isinstance(values, np.ndarray) else self._texts(values) for values in added.values()
+            self._numbers(values) if isinstance(values, np.ndarray) else self._texts(values)
+            for values in added.values()
         ]
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join(lines) + "\n")
 
+    def _numbers(self, values: np.ndarray) -> list[str]:
+        return [text.replace(".", self._layout.decimal) for text in numbers(values)]
+
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
         texts = [value if type(value) is str else cell_text(value) for value in values]
+        # csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.
         for at, text in enumerate(texts):
             if (safe := without_formula(text)) is not text:
                 texts[at] = text = safe
@@ -132,11 +138,7 @@ class JsonLinesWriter(Writer):
         self._file = temporary.open("x", encoding="utf-8", newline="\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        cells = [
-            _plain(column) if isinstance(column, np.ndarray) else column
-            for column in (*batch.rows.values(), *added.values())
-        ]
-        for row in zip(*cells, strict=True):
+        for row in _plain_rows(batch, added):
             values = json_values(dict(zip(self._names, row, strict=True)))
             self._file.write(json.dumps(values, ensure_ascii=False, default=cell_text) + "\n")
 
@@ -181,6 +183,45 @@ class ParquetWriter(Writer):
             self._waiting = []
 
 
+class XlsxWriter(Writer):
+    """A workbook of one sheet. Cells are text or numbers, and never formulas."""
+
+    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
+        self._header, self._rows = [*(field.name for field in fields), *added], 0
+        super().__init__(path)
+
+    def _open(self, temporary: Path) -> None:
+        from openpyxl import Workbook
+
+        self._file, self._temporary = Workbook(write_only=True), temporary
+        self._sheet = self._file.create_sheet("scored")
+        self._sheet.append([self._cell(name) for name in self._header])
+
+    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+        for row in _plain_rows(batch, added):
+            self._rows += 1
+            if self._rows >= MOST_EXCEL_ROWS:
+                raise InputError(f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV")
+            self._sheet.append([self._cell(value) for value in row])
+
+    def _cell(self, value: Any) -> Any:
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+        if value is None or isinstance(value, int | float):
+            return None if value != value else value
+        text = ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
+        if len(text) > LONGEST_EXCEL_CELL:
+            raise InputError(f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV")
+        cell = WriteOnlyCell(self._sheet, text)
+        # Text that begins with an equals sign stays text.
+        cell.data_type = "s"
+        return cell
+
+    def _complete(self) -> None:
+        self._file.save(self._temporary)
+
+
 class NpyWriter(Writer):
     """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
 
@@ -209,12 +250,21 @@ class NpyWriter(Writer):
 
 WriterClass = Callable[[Path, Sequence[Any], dict[str, Any]], Writer]
 PARQUET: dict[str, WriterClass] = {".parquet": ParquetWriter}
-WRITERS: dict[str, WriterClass] = {
-    ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, ","),
-    ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, "\t"),
-    ".jsonl": JsonLinesWriter,
-    **PARQUET,
-}
+
+
+def writers_of(layout: Layout) -> dict[str, WriterClass]:
+    """The writers of tables by the ending of a file; CSV and TSV have this layout."""
+    tabs = replace(layout, delimiter="\t")
+    return {
+        ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, layout),
+        ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, tabs),
+        ".jsonl": JsonLinesWriter,
+        **PARQUET,
+        ".xlsx": XlsxWriter,
+    }
+
+
+WRITERS = writers_of(USUAL)
 VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 
 
@@ -300,6 +350,11 @@ def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Col
 def numbers(values: np.ndarray) -> list[str]:
     """Scores as text with six digits, empty where there is none."""
     return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
+
+
+def _plain_rows(batch: RowBatch, added: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
+    columns = (*batch.rows.values(), *added.values())
+    return zip(*(_plain(column) if isinstance(column, np.ndarray) else column for column in columns), strict=True)
 
 
 def _plain(values: np.ndarray) -> list[Any]:

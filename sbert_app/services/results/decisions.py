@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import EvalResultCache, evaluate_one, overlap_with, with_scores
@@ -32,7 +33,7 @@ from training.errors import InputError, summary_of
 from training.evaluation.bootstrap import Interval, Statistic, bootstrap_interval, sentence_keys, wilson_interval
 from training.evaluation.match_scores import PRECISION, Criterion, average_precision
 from training.evaluation.metrics import spearman
-from training.evaluation.scoring import row_scores
+from training.evaluation.scoring import row_scores, without_score
 from training.evaluation.thresholds import (
     CRITERIA,
     Choice,
@@ -94,6 +95,8 @@ class Decisions:
     overlaps: Mapping[str, Overlap]
     is_unread: bool = True
     margin: float = MARGIN
+    # A sentence on each model that cannot score some pairs, which are left out for all models.
+    left_out: Sequence[str] = ()
 
     @cached_property
     def best(self) -> ModelDecision:
@@ -202,9 +205,19 @@ def decide_results(
     """
     matches, meaning = match_labels(data, match_from)
     read = frozenset[int]().union(*(overlap.read for overlap in (overlaps or {}).values()))
-    rows = [row for row in range(len(data)) if row not in read]
-    is_unread = len(set(matches[rows].tolist())) == 2
-    if read and is_unread:
+    gaps = {model.label: result.left_out for model, result in results.items() if result.left_out}
+    rows = sorted(set(range(len(data))).difference(*gaps.values()))
+    unread = [row for row in rows if row not in read]
+    if is_unread := len(set(matches[unread].tolist())) == 2:
+        rows = unread
+    left_out = [
+        f"{format_count(len(pairs), 'pair')} left out for all models: {label} knows no token of a text or gives no "
+        "finite score"
+        for label, pairs in gaps.items()
+    ]
+    if gaps and len(set(matches[rows].tolist())) < 2:
+        raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
+    if len(rows) < len(data):
         data, matches, results = data.select(rows), matches[rows], {m: r.select(rows) for m, r in results.items()}
     keys, decisions = sentence_keys(data.columns), []
     for model, result in results.items():
@@ -213,7 +226,7 @@ def decide_results(
         rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
         decisions.append(ModelDecision(model, decision, rho, speed, average_precision(scores, matches, keys)))
     decisions.sort(key=lambda model: -model.average_precision.value)
-    return Decisions(decisions, {}, overlaps or {}, is_unread)
+    return Decisions(decisions, {}, overlaps or {}, is_unread, left_out=left_out)
 
 
 def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float) -> tuple[Dataset, list[str]]:
@@ -241,6 +254,8 @@ class TripletScore:
     accuracy: dict[str, float]
     interval: Interval
     ties: int
+    # A sentence on rows that are left out; "" if there are none.
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -251,6 +266,7 @@ class LabelScore:
     rho: float
     interval: Interval
     by_label: dict[str, np.ndarray]
+    left_out: str = ""
 
 
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
@@ -259,11 +275,13 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
     Raises InputError if the data is of neither kind.
     """
     if data.kind == TRIPLETS:
-        positive, negative = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
+        scores = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
+        is_left_out, note = without_score(scorer, data.columns, scores)
+        positive, negative = ({name: values[~is_left_out] for name, values in part.items()} for part in scores)
         accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
         near, far = next(iter(positive.values())), next(iter(negative.values()))
         interval = wilson_interval(int((near > far).sum()), len(near))
-        return TripletScore(len(near), accuracy, interval, int((near == far).sum()))
+        return TripletScore(len(near), accuracy, interval, int((near == far).sum()), note)
     if data.kind != LABELLED:
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
     order = LABEL_VALUES
@@ -277,12 +295,14 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
             )
         order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
     (by_similarity,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
-    scores = next(iter(by_similarity.values()))
-    values = np.array([order[data.label_names[label]] for label in data.labels or ()])
-    by_label = {label: scores[values == value] for label, value in order.items() if (values == value).any()}
+    is_left_out, note = without_score(scorer, data.columns, [by_similarity])
+    of_pairs = next(iter(by_similarity.values()))[~is_left_out]
+    values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
+    by_label = {label: of_pairs[values == value] for label, value in order.items() if (values == value).any()}
     return LabelScore(
         len(values),
-        spearman(scores, values),
-        bootstrap_interval(scores, values, keys=sentence_keys(data.columns)),
+        spearman(of_pairs, values),
+        bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out]),
         by_label,
+        note,
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import fingerprint
 from sbert_app.services.models.cache import ModelCache
@@ -40,7 +41,7 @@ from training.data.transforms import match_labels
 from training.errors import InputError, UserFacingError, summary_of
 from training.evaluation.bootstrap import Statistic, sentence_keys
 from training.evaluation.metrics import why_undefined
-from training.evaluation.scoring import SCORE, ScoreReport, row_scores
+from training.evaluation.scoring import SCORE, ScoreReport, row_scores, without_score
 from training.models.folder import ModelFolder
 from training.models.model import Model, VectorModel, default_encode, find_opener
 from training.names import DataName, ModelName
@@ -80,9 +81,20 @@ class ResultGrid:
         return None if statistic is None else statistic.estimate(100)
 
     def unread(self, data: str) -> list[int] | None:
-        """The pairs of a data set that no model of the grid was trained on; None where that is all of them."""
+        """The pairs that no model of the grid was trained on and all can score; None where that is all of them."""
         read = set().union(*(overlap.read for (_, name), overlap in self.overlaps.items() if name == data))
+        read.update(*(result.left_out for (_, name), result in list(self.results.items()) if name == data))
         return [row for row in range(self.sizes[data]) if row not in read] if read else None
+
+    @property
+    def left_out(self) -> list[str]:
+        """A sentence on the pairs that a model cannot score, for each result that has some."""
+        return [
+            f"{ModelName.parse(model).label} on {data_label(name)}: {format_count(len(result.left_out), 'pair')} left "
+            "out, of which it knows no token of a text or gives no finite score"
+            for (model, name), result in list(self.results.items())
+            if result.left_out
+        ]
 
     def speed(self, model: str) -> float | None:
         """Distinct sentences per second, over the row."""
@@ -145,7 +157,8 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
                 continue
-            if why := why_undefined(next(iter(result.scores.values())), result.gold):
+            scored, _ = result.measured(data)
+            if why := why_undefined(next(iter(scored.scores.values())), scored.gold):
                 grid.failures[model, name] = why
             else:
                 grid.results[model, name] = result
@@ -184,16 +197,23 @@ def with_scores(data: Dataset) -> Dataset:
 def evaluate_one(
     spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
 ) -> EvalResult:
-    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded."""
+    """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
+
+    Pairs with a text of which the model knows no token, or a score that is not finite, have NaN.
+    """
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
     key = model_key, data_fingerprint(data)
     if (cached := cache.get(*key)) is not None:
         return replace(cached, keys=sentence_keys(data.columns))
-    result = timed_scores(models.get(spec, Model), data, watch)
-    if all(np.isfinite(scores).all() for scores in result.scores.values()):
-        cache.put(*key, result)
-        return result
-    raise InputError(f"{spec.label} gives scores that are not finite numbers on {data.name}")
+    model = models.get(spec, Model)
+    result = timed_scores(model, data, watch)
+    is_left_out, _ = without_score(model, data.columns, [result.scores])
+    scores = {name: np.where(is_left_out, np.float32(np.nan), values) for name, values in result.scores.items()}
+    measured = replace(result, scores=scores)
+    # A failure of an endpoint may pass.
+    if all(np.isfinite(values).all() for values in result.scores.values()):
+        cache.put(*key, measured)
+    return measured
 
 
 def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
@@ -209,7 +229,7 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
 
 
 # Increase it when the same model would give other scores, such as after a change of a baseline's tokens.
-VERSION = "1"
+VERSION = "2"
 # About 2,000 results.
 MAX_BYTES = 100 << 20
 

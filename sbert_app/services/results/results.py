@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from math import isnan
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from training.data.dataset import Dataset
 from training.data.overlap import Overlap
 from training.evaluation.bootstrap import (
     ALPHA,
@@ -55,6 +57,23 @@ class EvalResult:
     keys: np.ndarray | None = None
     _statistics: dict[Metric, Statistic] = field(default_factory=dict, repr=False)
 
+    @cached_property
+    def left_out(self) -> list[int]:
+        """The pairs without a score, NaN: the model knows no token of a text, or gives no finite number."""
+        return np.flatnonzero(np.isnan(next(iter(self.scores.values())))).tolist()
+
+    def measured(self, data: Dataset) -> tuple[EvalResult, Dataset]:
+        """The result and its pairs without those that have no score."""
+        return (self._scored, data.select(self._rows)) if self.left_out else (self, data)
+
+    @cached_property
+    def _rows(self) -> list[int]:
+        return np.delete(np.arange(len(self.gold)), self.left_out).tolist()
+
+    @cached_property
+    def _scored(self) -> EvalResult:
+        return self.select(self._rows)
+
     def select(self, rows: Sequence[int]) -> EvalResult:
         """The result of some of the pairs."""
         scores = {similarity: values[rows] for similarity, values in self.scores.items()}
@@ -68,8 +87,10 @@ class EvalResult:
     def statistic(self, metric: Metric) -> Statistic:
         """The correlation in -1..1, NaN where the scores or the gold scores are constant.
 
-        Resample r is the same for every model.
+        Resample r is the same for every model. Pairs without a score are left out.
         """
+        if self.left_out:
+            return self._scored.statistic(metric)
         if SCORE in self.scores:
             metric = metric._replace(similarity=SCORE)
         if metric not in self._statistics:
@@ -79,6 +100,8 @@ class EvalResult:
 
     def estimate(self, metric: Metric) -> Estimate:
         """The correlation with its bootstrap interval (`bootstrap_interval`), ×100."""
+        if self.left_out:
+            return self._scored.estimate(metric)
         statistic = self.statistic(metric)
         if metric.statistic == "spearman":
             return statistic.estimate(100)

@@ -86,7 +86,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert "1 is a match, 0 is not" in scored[page.duplicates.decision].lower()
     seen = merged(visit(page, job=job))
     assert seen[page.status] == scored[page.status]
-    assert seen[page.as_csv].value == scored[page.as_csv].value
+    assert seen[page.as_file].value == scored[page.as_file].value
     assert [seen[each]["value"] for each in page.columns.columns] == ["sentence1", "sentence2", "label"]
 
     other = merged(visit(page, job=job, **{"bulk-model": "other", "bulk-cross": "overlap"}))  # chosen, not scored yet
@@ -125,7 +125,7 @@ def test_what_cannot_be_used_is_said_and_leaves_nothing_behind(page, tmp_path):
         )
     )
     assert "two different columns" in same[page.status]
-    assert same[page.as_csv]["visible"] is False
+    assert same[page.as_file]["visible"] is False
 
 
 def test_every_update_is_among_the_outputs_of_its_event(page, pairs):

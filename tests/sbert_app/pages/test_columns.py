@@ -114,3 +114,14 @@ def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tm
     foreign.write_text("left,right\na,b\n")
     with pytest.raises(InputError, match="cannot be used here"):
         chosen_name(services, str(foreign), "", None, "right", "left", "")
+
+
+@pytest.mark.parametrize("columns", [("left", "right", "rank"), ("sentence1", "sentence2", "score")])
+@pytest.mark.parametrize(("read_as", "scores"), [("", [1.0, 5.0]), ("1-5", [0.0, 5.0]), ("1:2.5, 5:0", [2.5, 0.0])])
+def test_the_scale_and_the_labels_are_typed_beside_the_columns(services, upload, picker, columns, read_as, scores):
+    file = upload("rated.csv", f"{','.join(columns)}\na dog,a cat,1\na cow,a pig,5\n")
+    assert picker.show(file)[picker.read_as]["value"] == ""
+    data = load_data(chosen_name(services, file, "", None, *columns, read_as))
+    assert data.scores == scores
+    with pytest.raises(InputError, match="'often' is no scale"):
+        chosen_name(services, file, "", None, *columns, "often")

@@ -152,3 +152,61 @@ def test_labels_as_pandas_writes_them_beside_a_gap(tmp_path):
     path.write_text("\n".join(["sentence1,sentence2,label", *rows]) + "\n", encoding="utf-8")
     data = load_data(str(path))
     assert (data.kind, [data.label_names[label] for label in data.labels]) == (LABELLED, ["1", "0"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "values", "note"),
+    [
+        (["+", "-", "+"], ["1", "0", "1"], "read as: + is 1, - is 0; 1 is a match, 0 is not"),
+        (["1", "2", "1"], ["1", "2", "1"], "labels (1, 2) that do not say which pairs are matches"),
+        (
+            ["very similar", "similar", "different"],
+            ["very similar", "similar", "different"],
+            "?labels=different:0,similar:1,very similar:0 says it",
+        ),
+    ],
+)
+def test_labels_that_their_names_do_not_sort_surely_are_not_read_one_way_in_silence(tmp_path, labels, values, note):
+    rows = [{"sentence1": a, "sentence2": b, "label": label} for (a, b), label in zip(PAIR, labels, strict=True)]
+    data = load_data(lines(tmp_path / "a.jsonl", *rows))
+    assert [data.label_names[label] for label in data.labels] == values
+    assert note in data.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "note"),
+    [
+        ({"anchor": "a", "positive": "b", "negative_1": "c", "negative_2": "d"}, TRIPLETS, "the column negative_2"),
+        ({"sent0": "a", "sent1": "b", "hard_neg": "c"}, TRIPLETS, ""),
+        ({"sentence1": "a", "sentence2": "b", "rater1": 4, "rater2": 5}, PAIRS, "the columns rater1, rater2"),
+        ({"#1 String": "a", "#2 String": "b", "Quality": "1"}, LABELLED, ""),
+        ({"sentence1": "a", "sentence2": "b", "is_match": True}, LABELLED, ""),
+    ],
+)
+def test_columns_that_are_not_read_are_named(tmp_path, row, kind, note):
+    data = load_data(lines(tmp_path / "a.jsonl", row))
+    assert data.kind == kind
+    assert [remark for remark in data.notes if "not read" in remark] == (
+        [f"not read: {note}; ?columns= says which columns are"] if note else []
+    )
+
+
+def test_an_error_names_columns_of_objects(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {"text1": "a", "text2": "b", "rating": {"value": 4}})
+    with pytest.raises(InputError, match=r"no usable row; .*objects or lists .* are in the column rating"):
+        load_data(path)
+
+
+@pytest.mark.parametrize("second", ["text", "text.1", "text_2"])
+def test_the_second_of_two_columns_of_one_name_is_the_other_sentence(tmp_path, second):
+    path = tmp_path / "a.csv"
+    path.write_text(f"text,{second},score\na cat,a dog,1.5\n")
+    assert load_data(str(path)).scores == [1.5]
+
+
+def test_a_backslash_before_a_quote_is_an_escape_where_a_file_has_such_quotes(tmp_path):
+    path = tmp_path / "mysql.csv"
+    path.write_text('sentence1,sentence2,score\n"He said \\"hi, all\\" to me","A greeting",4.5\n"A dog","C:\\\\x",1\n')
+    data = load_data(str(path))
+    assert data.columns == (['He said "hi, all" to me', "A dog"], ["A greeting", "C:\\x"])
+    assert 'A backslash is read as an escape: \\" is a quotation mark.' in data.notes

@@ -23,6 +23,8 @@ PAIR_COLUMN_NAMES = (
     ("sentence1", "sentence2"),
     ("sentencea", "sentenceb"),
     ("sent1", "sent2"),
+    ("sent0", "sent1"),
+    ("#1string", "#2string"),
     ("senta", "sentb"),
     ("text1", "text2"),
     ("texta", "textb"),
@@ -44,9 +46,15 @@ PAIR_COLUMN_NAMES = (
     ("question", "passage"),
     ("source", "target"),
     ("sentence", "paraphrase"),
+    # The second of two columns of one name, as it is called here, and in pandas.
+    *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
     ("a", "b"),
 )
-NEGATIVES = ("negative", "hardnegative", "neg", "negatives", "hardnegatives", "negativepassages", "hardnegativectxs")
+# Of numbered ones the first is read.
+NEGATIVES = (
+    *("negative", "hardnegative", "neg", "hardneg", "negatives", "hardnegatives", "negativepassages"),
+    *("hardnegativectxs", "negative0", "negative1", "neg0", "neg1", "hardnegative1"),
+)
 SCORES = (
     "score",
     "similarityscore",
@@ -62,7 +70,10 @@ SCORES = (
     "grade",
     "sim",
 )
-LABELS = ("label", "goldlabel", "isduplicate", "labels", "class", "category")
+LABELS = (
+    *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
+    "category",
+)
 SPLIT = "split"
 SPLIT_COLUMNS = (SPLIT, "partition", "subset")
 SPLIT_NAMES = {

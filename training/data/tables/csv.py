@@ -47,6 +47,8 @@ class DelimitedTable(TextTable):
     header: int
     # Whether a space may stand between a delimiter and a quote.
     is_spaced: bool = False
+    # Whether a backslash stands before a quote inside of quotes, as MySQL and Spark write them.
+    is_escaped: bool = False
 
     @property
     def description(self) -> str:
@@ -103,7 +105,9 @@ class DelimitedTable(TextTable):
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
             return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
-        return csv.reader(lines, delimiter=self.delimiter, strict=strict, skipinitialspace=self.is_spaced)
+        escape = "\\" if self.is_escaped else None
+        spaced = self.is_spaced
+        return csv.reader(lines, delimiter=self.delimiter, strict=strict, skipinitialspace=spaced, escapechar=escape)
 
     def _without_spaces(self, line: str) -> list[str] | None:
         """The fields of a line in which a space stands between a quote and a delimiter; None for any other line."""
@@ -136,6 +140,8 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     is_quoted = delimiter != "\t" or not _is_never_quoted(text)
     draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), header=1)
+    if is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head):
+        draft = replace(draft, is_escaped=True)
     first = draft.first_records()
     if is_quoted and any(cell.startswith(" ") and cell.strip().startswith('"') for record in first for cell in record):
         draft = replace(draft, is_spaced=True)
@@ -148,6 +154,8 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     remarks += text.remarks
     if not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
+    if draft.is_escaped:
+        remarks.append('A backslash is read as an escape: \\" is a quotation mark.')
     # Lines are counted, so that the estimate is too high where quotes hold line ends.
     rows = text.lines - draft.skipped_lines - header
     return replace(draft, columns=columns, header=header, remarks=tuple(remarks), row_estimate=rows)

@@ -56,6 +56,11 @@ class RowBatch:
             arrow=None if self.arrow is None else self.arrow.slice(start, stop - start),
         )
 
+    def at(self, positions: Sequence[int]) -> RowBatch:
+        """The rows at some positions in this batch, which need not be consecutive, without their notes."""
+        rows = {name: [values[at] for at in positions] for name, values in self.rows.items()}
+        return RowBatch(self.first_row, rows, arrow=None if self.arrow is None else self.arrow.take(positions))
+
 
 @dataclass(frozen=True)
 class OpenedTable:

@@ -9,6 +9,7 @@ from sbert_app.services.files.doctor import clean, examine
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.tables.table import open_table
+from training.models.encoder import Encoder
 
 TEXT = """sentence1,sentence2,label
 A cat.,A tiger.,yes
@@ -42,6 +43,7 @@ def test_a_file_is_examined_and_written_without_its_faults(tmp_path):
         "rows of a sentence and itself": [6],
         "rows that are in tests": [8],
         "rows with text of which bag-of-words knows no token": [7],
+        "rows with a text without a letter or digit": [7],
     }
     assert str(findings[0]) == "2 rows whose equals have other labels: row 4, 5"
     output = tmp_path / "clean.csv"
@@ -54,3 +56,17 @@ def test_scores_of_equal_pairs_may_differ_a_little_and_classes_may_be_out_of_bal
     assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
     [finding] = examine(Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"]))[1:]
     assert (str(finding), finding.is_left_out) == ("9 of 10 labels are no", False)
+
+
+def test_texts_of_symbols_and_with_markup_are_named_and_stay():
+    findings = examine(Dataset.from_pairs(["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]))
+    assert [(str(finding), finding.is_left_out) for finding in findings] == [
+        ("1 rows with a text without a letter or digit: row 2", False),
+        ("1 rows with tags or entities: row 1", False),
+    ]
+
+
+def test_a_language_that_the_model_was_not_made_for_is_named(home):
+    german = ["Der Hund läuft über die Straße.", "Die Katze schläft auf dem Sofa.", "Wir gehen heute ins Kino."]
+    findings = examine(Dataset.from_pairs(german, german[::-1]), Encoder.load("all-MiniLM-L6-v2"))
+    assert "the texts look like German; all-MiniLM-L6-v2 was trained on English" in map(str, findings)

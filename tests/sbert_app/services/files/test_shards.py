@@ -63,6 +63,15 @@ def first_part(folder: str | Path) -> pa.Table:
     return next(iter(parts(folder).values()))
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_text_of_unknown_tokens_has_a_score_in_parts_if_it_is_asked_for(tmp_path: Path, job: ShardJob, keep: bool):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("sentence1,sentence2\nthe cat,the dog\n🚀,🐱\n", encoding="utf-8")
+    run_job(dataclasses.replace(job, keep_unknown=keep), str(tmp_path / "in"))
+    cosines = first_part(job.output)["cosine"].to_pylist()
+    assert [cosine is None for cosine in cosines] == [False, not keep]
+
+
 def test_every_row_is_in_one_block_and_has_an_id(inputs: Path, job: ShardJob):
     files = find_files(str(inputs))
     assert [Path(file).name for file in files] == ["a.parquet", "b.csv", "c.jsonl"]

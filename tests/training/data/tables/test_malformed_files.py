@@ -24,6 +24,7 @@ from depth import first
 
 from sbert_app.cli import main
 from sbert_app.commands import options
+from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.score import score_file
 from training.data.load import load_data
 from training.data.tables.table import open_table
@@ -242,8 +243,9 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
     assert (summary.rows, summary.scored) == (case.rows, case.scored)
 
     cosine, note = summary.added["cosine"], summary.added["note"]
-    with outputs[0].open(encoding="utf-8", newline="") as file:
-        written = list(csv.DictReader(file))
+    layout = Layout.of(open_table(path))
+    with outputs[0].open(encoding=layout.encoding, newline="") as file:
+        written = list(csv.DictReader(file, delimiter=layout.delimiter))
     assert len(written) == case.rows
     assert sum(row[cosine] != "" for row in written) == case.scored
     assert {at for at, row in enumerate(written, start=1) if row[note]} == set(case.notes)
@@ -252,7 +254,8 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
 
     typed = pq.read_table(outputs[1], columns=[cosine, note]).to_pydict()
     assert [value or "" for value in typed[note]] == [row[note] for row in written]
-    assert [f"{value:.6f}" if value is not None else "" for value in typed[cosine]] == [row[cosine] for row in written]
+    texts = [f"{value:.6f}".replace(".", layout.decimal) if value is not None else "" for value in typed[cosine]]
+    assert texts == [row[cosine] for row in written]
     assert path.read_bytes() == before
     json.dumps(summary.to_dict(), allow_nan=False)
 

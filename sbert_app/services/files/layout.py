@@ -1,0 +1,52 @@
+"""The layout of a file that a spreadsheet reads: what comes out of a file looks as the file did.
+
+German Excel opens a CSV file by semicolons, reads it as UTF-8 only behind a byte order mark, and takes 0,5 for a number
+and 0.5 for a date.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from training.data.tables.csv import DELIMITERS, DelimitedTable
+from training.data.tables.json import JsonTable
+from training.data.tables.lists import ListsTable
+from training.data.tables.rows import OpenedTable
+from training.data.tables.text import TextTable
+from training.data.tables.xlsx import XlsxTable
+
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+# Text in any other encoding comes from a program that needs the mark to read UTF-8.
+WITHOUT_MARK = ("ascii", "utf-8")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The delimiter of CSV, the encoding of text, and the decimal sign of scores."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+
+    @classmethod
+    def of(cls, table: OpenedTable) -> Layout:
+        """The layout of a text file; the usual one for other formats."""
+        encoding = "utf-8-sig" if isinstance(table, TextTable) and table.text.encoding not in WITHOUT_MARK else "utf-8"
+        if not isinstance(table, DelimitedTable) or table.delimiter not in DELIMITERS:
+            return cls(encoding=encoding)
+        cells = (cell for column in table.sample.values() for cell in column)
+        has_commas = table.delimiter != "," and any(DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells)
+        return cls(table.delimiter, encoding, "," if has_commas else ".")
+
+
+USUAL = Layout()
+
+
+def suffix_like(table: OpenedTable) -> str:
+    """The ending of a file for people in the format of a table; CSV where they cannot read that, Parquet."""
+    if isinstance(table, ListsTable):
+        return suffix_like(table.inner)
+    if isinstance(table, DelimitedTable) and table.delimiter == "\t":
+        return ".tsv"
+    return ".xlsx" if isinstance(table, XlsxTable) else ".jsonl" if isinstance(table, JsonTable) else ".csv"
