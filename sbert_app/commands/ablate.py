@@ -124,8 +124,9 @@ def run_experiment(
 
             result = execute(store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
         training.discard(run_id)
-        after = (result.final or {}).get("spearman")
-        print(f"{run.name}: {result.status}{'' if after is None else f', ρ {100 * after:.2f}'}", file=sys.stderr)
+        final = result.final or {}
+        after = final.get("undefined") if final.get("spearman") is None else f"{100 * final['spearman']:.2f}"
+        print(f"{run.name}: {result.status}{f', ρ {after}' if after else ''}", file=sys.stderr)
 
     # Runs on Ray are executed by threads, which end when they are told to.
     with stop_on_signal(lambda: cluster is None and not training) as should_end:

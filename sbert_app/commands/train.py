@@ -262,6 +262,8 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.test:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
+    if result.final and result.final.get("undefined"):
+        lines.append(f"spearman {result.final['undefined']}")
     if result.final and result.final.get("collapsed"):
         lines.append(result.final["collapsed"])
     lines += warnings

@@ -57,6 +57,12 @@ def why_undefined(scores: np.ndarray, gold: np.ndarray) -> str:
     return "undefined: fewer than two pairs" if len(gold) < 2 else ""
 
 
+def spearman_or_reason(scores: np.ndarray, gold: np.ndarray) -> dict[str, float | str | None]:
+    """Spearman's correlation of scores (N,) and gold scores (N,) as ``spearman``; or None, and why as ``undefined``."""
+    why = why_undefined(scores, gold)
+    return {"spearman": None, "undefined": why} if why else {"spearman": spearman(scores, gold)}
+
+
 class PairClassification(NamedTuple):
     """The figures of one similarity; all but the threshold in 0 to 1."""
 

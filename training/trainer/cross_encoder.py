@@ -30,7 +30,7 @@ from torch import nn
 from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
-from training.evaluation.metrics import precision_recall, spearman
+from training.evaluation.metrics import precision_recall, spearman_or_reason
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, write_tensors
@@ -217,5 +217,5 @@ class PairEvaluator:
         with torch.no_grad():
             loss = float(objective([torch.from_numpy(logits)[:, None]], gold))
         if data.scores is not None:
-            return {"spearman": spearman(logits, gold.numpy()), "loss": loss}
+            return {**spearman_or_reason(logits, gold.numpy()), "loss": loss}
         return {"average_precision": precision_recall(logits, gold.numpy()).average_precision, "loss": loss}

@@ -2,7 +2,8 @@
 
     ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
 
-    spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores
+    spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None where it is
+                  undefined, and ``undefined`` is the reason in words
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
     loss          the objective's loss on the eval data, if that data has the form that the objective needs; not for
                   simcse, whose loss needs dropout
@@ -27,7 +28,7 @@ from training.data.dataset import Dataset
 from training.data.load import RetrievalData
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
-from training.evaluation.metrics import spearman
+from training.evaluation.metrics import spearman_or_reason
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.encoder import Encoder
 from training.progress import ShouldStop
@@ -85,7 +86,8 @@ class Evaluator:
             figures |= _compare(self.data, columns)
             if self.dims and (name := main_metric(figures)):
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
-                figures["by_dimension"] = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
+                values = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
+                figures["by_dimension"] = {dim: value for dim, value in values.items() if value is not None}
         if self.loss is not None:
             of_loss = enumerate(self.loss.data.columns)
             columns = [self._of(column, vectors, self.role(number)) for number, column in of_loss]
@@ -114,7 +116,7 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
     if data.kind == SCORED:
         gold = np.asarray(data.scores)
         positive = gold >= POSITIVE_FROM
-        figures: Figures = {"spearman": spearman(cosine(columns[0], columns[1]), gold)}
+        figures: Figures = {**spearman_or_reason(cosine(columns[0], columns[1]), gold)}
         return figures | (
             {"alignment": alignment(columns[0][positive], columns[1][positive])} if positive.any() else {}
         )

@@ -71,6 +71,7 @@ class _Event(BaseModel):
     random_cosine: FiniteFloat | None = None
     plain_cosine: FiniteFloat | None = None
     collapsed: str | None = None
+    undefined: str | None = None
 
 
 class EventLog:
@@ -168,6 +169,7 @@ class EventPrinter:
             self._bar.set_postfix(loss=f"{event['loss']:.4f}")
         elif event["kind"] == "eval":
             figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
+            figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
             self._bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
         elif event["kind"] == "test":
             self._bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")

@@ -50,7 +50,7 @@ RUN_METRICS = {
 # The metric of a run is the first of these that its evaluations have; it chooses the best model.
 MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None}
 # The fields of an eval event that an evaluator of the caller's may not return: all but the figures of retrieval.
-RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "by_dimension"}
+RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
 RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
 
 

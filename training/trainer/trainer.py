@@ -289,8 +289,13 @@ class Trainer:
             measured |= self.own.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
             new, old = self._selection(figures), self._selection(progress.best)
-            # Without a selection metric the last evaluation is the best.
-            is_best = progress.step > 0 and (new is None or old is None or new[1] > old[1])
+            # Without a selection metric the last evaluation is the best. The loss takes the place of a correlation that
+            # is undefined; an evaluation with a correlation is better.
+            if new is None or old is None:
+                is_better = old is None
+            else:
+                is_better = new[1] > old[1] if new[0] == old[0] else old[0] == "loss"
+            is_best = progress.step > 0 and is_better
             if is_best:
                 progress.best = figures
             if is_best and self.folder is not None:

@@ -72,6 +72,8 @@ def status(run: Run, ahead: int) -> Markup:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
     if progress.collapsed:
         errors.append(f"{progress.collapsed}.")
+    if progress.undefined:
+        errors.append(f"Spearman’s ρ is {progress.undefined}.")
     errors += [f"{warning}." for warning in progress.warnings]
     compared = {"model": ModelName.of_run(run.id), "second": run.config.base}
     if run.config.pooling in PAPER_POOLINGS:

@@ -106,7 +106,8 @@ def _log_event(event: Event) -> None:
             for name, metric in MAIN_METRICS.items()
             if event.get(name) is not None
         )
-        log.info("step %s: %s%s", event["step"], figures, f"; {event['collapsed']}" if event.get("collapsed") else "")
+        reason = f"Spearman ρ {event['undefined']}" if event.get("undefined") else ""
+        log.info("step %s: %s", event["step"], "; ".join(filter(None, (figures, reason, event.get("collapsed")))))
     elif event["kind"] == "state" and event.get("state") == State.RUNNING:
         resumed = event.get("resumed_from")
         log.info("%s", f"resumed from step {resumed}" if resumed else "started")

@@ -124,6 +124,7 @@ class Run:
             **asdict(self.record),
             **asdict(self.progress),
             "collapsed": self.progress.collapsed,
+            "undefined": self.progress.undefined,
             "model": str(ModelName.of_run(self.id)) if self.has_model else None,
             "folder": str(self.folder),
             "config": self.config.to_dict(),
@@ -305,6 +306,11 @@ class RunProgress:
     def collapsed(self) -> str | None:
         """The reason, if the embeddings had collapsed in the last evaluation."""
         return (self.latest or {}).get("collapsed")
+
+    @property
+    def undefined(self) -> str | None:
+        """The reason, if the last evaluation had no Spearman's correlation."""
+        return (self.latest or {}).get("undefined")
 
     def figure(self, event: Event | None) -> float | None:
         """The metric of one evaluation on the scale of pages (ρ ×100)."""

@@ -226,6 +226,10 @@ def test_a_collapse_and_the_gain_over_the_base_are_said(services):
     write(store, run.id, evaluation(11, 0.4, collapsed="collapsed: random pairs have a mean cosine of 0.97"))
     shown = train_runs.status(store.get(run.id), 0)
     assert "Collapsed: random pairs have a mean cosine of 0.97." in shown
+    equal = "undefined: all gold scores are equal"
+    write(store, run.id, evaluation(12, None, loss=0.1, undefined=equal))
+    assert f"Spearman’s ρ is {equal}." in train_runs.status(store.get(run.id), 0)
+    assert store.get(run.id).to_json()["undefined"] == equal
 
 
 def test_the_list_marks_the_opened_run_and_those_whose_curves_are_drawn(services):

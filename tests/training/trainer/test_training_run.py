@@ -252,6 +252,32 @@ def test_without_eval_data_random_pairs_are_still_measured(config, tmp_path):
     assert (tmp_path / "r/model/model.safetensors").exists()
 
 
+@pytest.mark.parametrize("objective", ["regression", "cross-encoder"])
+def test_a_correlation_with_equal_gold_scores_is_undefined(config, tmp_path, capsys, objective):
+    """The loss chooses the best model in its place."""
+    data = load_data(config.eval_data)
+    equal = Dataset.from_pairs(*data.columns, [4.0] * len(data))
+    config = config.replace(objective=objective, **({"matryoshka_dims": (8,)} if objective == "regression" else {}))
+    result = train(config, folder=tmp_path / "run", eval_data=equal, progress=True)
+    events = of_kind(read_events(tmp_path / "run/events.jsonl"), "eval")
+    assert {event["undefined"] for event in events} == {"undefined: all gold scores are equal"}
+    assert {event["spearman"] for event in events} == {None}
+    assert result.metric == "loss"
+    assert result.best["loss"] == min(event["loss"] for event in events if event["step"])
+    printed = "".join(capsys.readouterr())
+    assert "spearman undefined: all gold scores are equal" in printed and "nan" not in printed
+    card = (tmp_path / "run/model/README.md").read_text()
+    assert "Spearman’s ρ is undefined: all gold scores are equal." in card and "nan" not in card
+    json.dumps([result.best, result.final], allow_nan=False)
+
+
+def test_an_evaluation_without_a_correlation_is_worse_than_one_with_it(config, tmp_path, monkeypatch):
+    figures = [{"loss": 9.0}, {"loss": 0.3}, {"spearman": 0.5, "loss": 0.4}, {"loss": 0.2}]
+    monkeypatch.setattr(Evaluator, "measure", lambda *_: {"spearman": None, **figures.pop(0)})
+    result, _ = run(config.replace(eval_every=1, max_steps=3), tmp_path / "run")
+    assert (result.best["step"], result.metric) == (2, "spearman")
+
+
 def test_triplets_are_evaluated_by_accuracy(config, tmp_path):
     """An anchor is nearest to itself under any weights: three triplets of four are right."""
     triplets = tmp_path / "t.csv"
