@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import gradio as gr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,6 +20,24 @@ KINDS: dict[Any, Any] = {
 WRONG = "the request holds values that this page does not send"
 
 
+class EventValues(BaseModel):
+    """The types of the values that the events of the pages carry; an event has some of them."""
+
+    model_config = ConfigDict(from_attributes=True, strict=True)
+    pair: int = 0
+    step: int = 0
+    score: int | str = 0
+    threshold: float = Field(0, allow_inf_nan=False)
+    run: str = ""
+    name: str = ""
+    on: bool = False
+    row: NonNegativeInt = 0
+    rows: list[NonNegativeInt] = []
+    # The row of a table that was clicked begins with its number.
+    row_value: Annotated[list[Any], Field(min_length=1), AfterValidator(lambda row: [float(str(row[0]))])] = []
+    add: bool = False
+
+
 class WholeSteps(gr.Blocks):
     """`gr.Blocks` whose generators send each step as a replacement of the one before.
 
@@ -28,15 +47,29 @@ class WholeSteps(gr.Blocks):
     ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
     """
 
-    async def call_function(self, block_fn: Any, processed_input: list[Any], *more: Any, **options: Any) -> Any:
+    async def call_function(
+        self,
+        block_fn: Any,
+        processed_input: list[Any],
+        iterator: Any = None,
+        requests: Any = None,
+        event_id: str | None = None,
+        event_data: gr.EventData | None = None,
+        *more: Any,
+        **options: Any,
+    ) -> Any:
         """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
         # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
         if block_fn.preprocess and not all(map(_fits, block_fn.inputs, processed_input)):
             raise gr.Error(WRONG, print_exception=False)
         try:
-            return await super().call_function(block_fn, processed_input, *more, **options)
-        except AttributeError as error:
-            if not isinstance(error.obj, gr.EventData):
+            if block_fn.collects_event_data:
+                EventValues.model_validate(event_data)
+            return await super().call_function(
+                block_fn, processed_input, iterator, requests, event_id, event_data, *more, **options
+            )
+        except (AttributeError, ValidationError) as error:
+            if not isinstance(error, ValidationError) and not isinstance(error.obj, gr.EventData):
                 raise
             raise gr.Error(WRONG, print_exception=False) from error
 

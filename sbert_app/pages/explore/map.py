@@ -317,7 +317,7 @@ class _MapTab:
         """Lists the sentences nearest to the point that was clicked."""
         return self._nearest(open_corpus, second, pooling, int(event.row)), gr.Tabs(selected=NEAREST_TO_POINT)
 
-    def show_row(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.SelectData) -> Any:
+    def show_row(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> Any:
         """Lists the sentences nearest to a row of the table, which has its number first."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row), gr.Tabs(selected=NEAREST_TO_POINT)

@@ -52,7 +52,9 @@ def test_values_that_no_page_sends_are_no_fault_of_the_app():
 
     assert call(["a", ["b"]], times=2)["prediction"] == "ABAB"
     wrong = [[5, {}], [["a"], []], [{"a": 1}, []], [True, []], ["a", [[1]]], ["a", {"a": 1}]]
-    for values, data in [*((values, {"times": 1}) for values in wrong), (["a", []], {})]:
+    events: list[dict[str, Any]] = [{}, {"times": 1, "row": "x"}, {"times": 1, "rows": [1e9, -1]}, {"pair": True}]
+    events += [{"threshold": "NaN"}, {"run": 5}, {"row_value": []}, {"row_value": [{}]}]
+    for values, data in [*((values, {"times": 1}) for values in wrong), *((["a", []], data) for data in events)]:
         with pytest.raises(gr.Error, match="values that this page does not send"):
             call(values, **data)
     with pytest.raises(TypeError):
