@@ -231,5 +231,5 @@ def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
 def _quantiles(name: str, times: list[float]) -> dict[str, float]:
     return {
         name: round(statistics.median(times), 2),
-        f"{name}_p95": round(statistics.quantiles(times, n=20)[-1], 2),
+        f"{name}_p95": round(statistics.quantiles(times, n=20, method="inclusive")[-1], 2),
     }

@@ -157,7 +157,7 @@ def _measure(url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: in
     good = sorted(time for time in times if time is not None)
     return {
         "p50_ms": round(statistics.median(good), 1),
-        "p95_ms": round(statistics.quantiles(good, n=20)[-1], 1),
+        "p95_ms": round(statistics.quantiles(good, n=20, method="inclusive")[-1], 1),
         "longest_ms": round(good[-1], 1),
         "answers_per_second": round(len(good) / seconds, 1),
         "failed": len(times) - len(good),

@@ -102,7 +102,7 @@ def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list
 
 
 def _quantiles(milliseconds: list[float]) -> dict[str, float]:
-    cuts = statistics.quantiles(milliseconds, n=20)
+    cuts = statistics.quantiles(milliseconds, n=20, method="inclusive")
     return {"p50": round(statistics.median(milliseconds), 1), "p95": round(cuts[-1], 1)}
 
 

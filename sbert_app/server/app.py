@@ -21,7 +21,7 @@ from sbert_app.hosts import AllowedHosts
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import documents, endpoints, login, v1
+from sbert_app.server import api, documents, endpoints, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits, UploadLimits
@@ -58,11 +58,13 @@ def create_app(services: Services) -> FastAPI:
     )
     if account:
         app.include_router(login.router(account, settings.root_path))
+    pages = build(services)
     app.include_router(v1.router(services))
+    app.include_router(api.router(settings.root_path))
     app.include_router(documents.router(services))
     return gr.mount_gradio_app(
         app,
-        build(services),
+        pages,
         path="/",
         root_path=settings.root_path or None,
         max_file_size=f"{settings.upload_limit_mb}mb",

@@ -107,7 +107,7 @@ class CountRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
-        endpoint = path.removeprefix(RUN)
+        endpoint = path.removeprefix(RUN).removeprefix("/api/")
         if endpoint not in endpoints and endpoint not in OPENAI:
             await self.app(scope, receive, send)
             return

@@ -1,7 +1,7 @@
 """Addresses that are no pages of Gradio's: health, metrics, the reference of the API, the sheet of a class.
 
 In ``/openapi.json`` the routes of ``/v1`` and a body for each example are written by hand, in an asset; the endpoints
-are described by their arguments and docstrings.
+are described by FastAPI (`sbert_app.server.api`).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
-from sbert_app.server.calls import RUN
-from sbert_app.server.endpoint import Endpoint, endpoints
+from sbert_app.server.api import API
 from sbert_app.services.access import exposition
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL, read_asset
@@ -40,8 +40,8 @@ def router(services: Services) -> APIRouter:
         return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
 
     @routes.get("/openapi.json")
-    def openapi() -> Response:
-        return JSONResponse(describe())
+    def openapi(request: Request) -> Response:
+        return JSONResponse(describe(request.app))
 
     @routes.get("/docs")
     def docs() -> Response:
@@ -70,29 +70,13 @@ def what_is_missing(services: Services) -> list[str]:
     return missing
 
 
-def describe() -> dict[str, Any]:
+def describe(app: FastAPI) -> dict[str, Any]:
     """The API as OpenAPI describes it."""
     document = json.loads(read_asset("openapi.json"))
     document["info"]["version"] = __version__
-    examples = document.pop("x-examples")
-    for name, endpoint in endpoints.items():
-        document["paths"][f"{RUN}{name}"] = {"post": _operation(name, endpoint, examples.get(name, {}))}
+    del document["x-examples"]
+    routes = [route for route in app.routes if getattr(route, "path", "").startswith(API)]
+    described = get_openapi(title="", version="", routes=routes)
+    document["paths"] |= described["paths"]
+    document["components"]["schemas"] |= described["components"]["schemas"]
     return document
-
-
-def _operation(name: str, endpoint: Endpoint, example: dict[str, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": endpoint.schema(), "example": example}}
-    return {
-        "tags": ["endpoints"],
-        "operationId": name,
-        "summary": endpoint.description.partition("\n")[0],
-        "description": endpoint.description,
-        "requestBody": {"required": True, "content": content},
-        "responses": {
-            "200": {"description": "data: a list whose first element is the answer.", "content": _ANSWER},
-            "4XX": {"$ref": "#/components/responses/Mistake"},
-        },
-    }
-
-
-_ANSWER = {"application/json": {"schema": {"type": "object", "properties": {"data": {"type": "array"}}}}}

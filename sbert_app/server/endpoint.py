@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import gradio as gr
 from pydantic import Field, TypeAdapter, ValidationError
+from starlette.requests import Request
 
 from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.services.access import Quota, TooMany, visitor_of
@@ -202,6 +203,19 @@ class Endpoint:
         if missing := [key for key, value in values.items() if value is inspect.Parameter.empty]:
             raise InputError(f"{name} needs {' and '.join(missing)}; it takes {takes}")
         return values
+
+    def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
+        """The answer to ``arguments`` as JSON values, in which a file is an address.
+
+        Raises:
+            InputError: an argument is unknown, or one is missing.
+            gr.Error: what is wrong with their values, or that the app has a fault.
+        """
+        answer = self.function(**self.complete(arguments), request=request)
+        if isinstance(answer, tuple):
+            answer, file = answer
+            answer["file"] = f"{request.base_url}".rstrip("/") + f"{root_path}/gradio_api/file={file.path}"
+        return answer
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, by name; their descriptions are those of the docstring."""

@@ -145,7 +145,8 @@ def evaluate(
     scorer, rows = services.models.get(model, Model, pooling or None), load_data(data, home, split="test")
     read = usage_of_rows(scorer, rows.columns)
     if not threshold:
-        return measure(scorer, rows, home, keep_unknown=keep_unknown) | read
+        # A correlation may be undefined.
+        return json_values(measure(scorer, rows, home, keep_unknown=keep_unknown)) | read
     rows, notes = unread_pairs(ModelName.parse(model), rows, home, match_from)
     decided = decide_data(scorer, rows, threshold.split(","), match_from, keep_unknown=keep_unknown)
     answer = {"model": scorer.name, "data": rows.name, **decided.to_dict(), **read}

@@ -83,8 +83,5 @@ def call(name: str, arguments: dict[str, Any], request: Request, root_path: str 
     """
     if name not in endpoints:
         raise InputError(f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}")
-    answer = endpoints[name].function(**endpoints[name].complete(arguments), request=request)
-    if isinstance(answer, tuple):
-        answer, file = answer
-        answer["file"] = f"{request.base_url}".rstrip("/") + f"{root_path}/gradio_api/file={file.path}"
+    answer = endpoints[name].answer(arguments, request, root_path)
     return answer if isinstance(answer, dict) else {"result": answer}

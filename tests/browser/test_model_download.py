@@ -29,9 +29,11 @@ def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture
 def page(address: str, chromium: Browser) -> Iterator[Page]:
-    """A page opened by a link whose model is being downloaded."""
+    """A page opened by a link, whose model is being downloaded after a press of a button."""
     page = chromium.new_context().new_page()
     page.goto(f"{address}/?a=A+dog.&b=A+cat.&model=org/large&cross=none")
+    expect(page.locator("#answer")).to_contain_text("Not on this machine yet: org/large (102 MB)")
+    page.locator("#start-loading").click()
     expect(page.locator("#answer")).to_contain_text(DOWNLOADING)
     yield page
     page.context.close()

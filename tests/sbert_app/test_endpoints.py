@@ -10,9 +10,11 @@ import openai
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
+from pydantic import TypeAdapter
 from running_app import RunningApp
 
 from sbert_app import __version__
+from sbert_app.server.api import ANSWERS
 
 SENTENCES = [f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)]
 
@@ -77,10 +79,40 @@ def test_each_example_of_the_reference_works(app_url):
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             answer = httpx.request(method, app_url + path, json=content.get("example"), timeout=120)
             assert answer.status_code == 200, (path, answer.text)
-    described = api["paths"]["/gradio_api/run/compare"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+            if kind := ANSWERS.get(path.removeprefix("/api/")):
+                TypeAdapter(kind).validate_python(answer.json())
+                schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+                values = answer.json() if "items" in schema else [answer.json()]
+                model = api["components"]["schemas"][schema.get("items", schema)["$ref"].rpartition("/")[2]]
+                assert all(value.keys() <= model["properties"].keys() for value in values), path
+    described = api["paths"]["/api/compare"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert described["required"] == ["sentence_a", "sentence_b"]
     assert described["properties"]["words"]["default"] is False
     assert described["properties"]["sentence_a"]["description"] == "the first sentence."
+
+
+def test_a_run_is_queued_followed_and_stopped_by_typed_routes(app_url):
+    def ask(name: str, **arguments: object) -> object:
+        answer = httpx.post(f"{app_url}/api/{name}", json=arguments, timeout=120)
+        assert answer.status_code == 200, answer.text
+        return TypeAdapter(ANSWERS[name]).validate_python(answer.json())
+
+    run = ask("start_run", base="scratch:1x32", max_steps=1, eval_data="none")
+    assert ask("run_status", run_id=run.id).events_seen >= 0
+    assert run.id in [other.id for other in ask("list_runs")]
+    if ask("run_status", run_id=run.id).state in ("queued", "running"):
+        ask("stop_run", run_id=run.id)
+    assert len(ask("project", sentences=SENTENCES, model="scratch:1x32", neighbours=3).points) == len(SENTENCES)
+    assert ask("distill", model="scratch:1x32", dimension=8).dimension == 8
+
+
+def test_a_file_is_scored_by_its_typed_route(shared_app, app_url):
+    path = json.loads(shared_app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A kitten.\n").text)[0]
+    body = {"file": {"path": path}, "model": "scratch:1x32", "threshold": "0.5"}
+    answer = httpx.post(f"{app_url}/api/score_file", json=body, timeout=120)
+    scored = TypeAdapter(ANSWERS["score_file"]).validate_python(answer.json())
+    assert (scored.scored, scored.matches["pairs"]) == (1, 1)
+    assert httpx.get(scored.file).text.startswith("sentence1,sentence2,cosine")
 
 
 @pytest.mark.parametrize(
@@ -95,10 +127,12 @@ def test_each_example_of_the_reference_works(app_url):
         ),
         ("run_status", {"run_id": "nobody"}, 404, "there is no run"),
         ("compare", {"sentence": "A cat."}, 400, "no argument 'sentence'"),
+        ("compare", ["A cat."], 400, "must be a JSON object"),
     ],
 )
-def test_a_mistake_is_no_fault_of_the_app(app_url, home, name, body, status, said):
-    answer = httpx.post(f"{app_url}/gradio_api/run/{name}", json=body, timeout=60)
+@pytest.mark.parametrize("at", ["gradio_api/run", "api"])
+def test_a_mistake_is_no_fault_of_the_app(app_url, home, at, name, body, status, said):
+    answer = httpx.post(f"{app_url}/{at}/{name}", json=body, timeout=60)
     assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
     assert str(home.parent) not in answer.text, "where the app keeps its files"
 

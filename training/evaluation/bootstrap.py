@@ -7,7 +7,8 @@ of weighted values follow from one sort of the original values and a cumulative 
 
 Pairs that share a sentence are not independent, so that the bootstrap over pairs alone gives too narrow intervals. They
 are widened by `dependence`: the standard error that allows for shared sentences (Aronow, Samii & Assenova 2015,
-"Cluster-Robust Variance Estimation for Dyadic Data"), divided by that of independent pairs.
+"Cluster-Robust Variance Estimation for Dyadic Data"), divided by that of independent pairs, with the two corrections
+that are usual for few clusters (Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust Inference").
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ RESAMPLED_PAIRS = 2_000_000
 ASYMPTOTIC_FROM = 20_000
 NORMAL = NormalDist()
 NORMAL_975 = NORMAL.inv_cdf(0.975)
+# The share of the rows from which on a sentence is no more influential to `dependence`.
+MOST_OF_ROWS = 0.5
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
 
@@ -77,13 +80,20 @@ def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
         influence: how far each row moves the figure, (N,).
         keys: the `sentence_keys` of the rows; without them the rows count as independent.
     """
+    from scipy.stats import t
+
     independent = float((influence**2).sum())
-    if keys is None or not independent > 0:
+    if keys is None or not independent > 0 or (rows := np.bincount(keys[:, :2].ravel())).max() < 2:
         return 1.0
+    # The figure follows the rows of a sentence, the more of them there are: what is left of their influence is enlarged
+    # by their share, as the jackknife does. A sentence of most rows would leave nothing.
+    enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
     # The products of the influences of all rows that share a sentence. Equal pairs share two, and count once.
-    by_sentence = np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
+    by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
     shared = (by_sentence**2).sum() - (np.bincount(keys[:, 2], influence) ** 2).sum()
-    return float(np.sqrt(max(shared / independent, 1.0)))
+    # The error is estimated from as many values as there are sentences.
+    quantile = t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
+    return float(quantile * np.sqrt(max(shared / independent, 1.0)))
 
 
 @dataclass(frozen=True, eq=False)

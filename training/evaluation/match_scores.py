@@ -40,6 +40,10 @@ NEXT_START = 4
 LEAST_ABOVE = 20
 # The resamples of the pairs by which the number of missing pairs is estimated, and the share that it suffices for.
 FORECASTS, NINE_OF_TEN = 200, 0.9
+# The share of these resamples that reach a precision with more pairs, where it counts as within reach.
+REACHING = 0.7
+# The best threshold of a sample looks better than it is. By simulation so many times the pairs of a forecast suffice.
+MARGIN = 2.5
 # The multiple of the pairs from which on a precision counts as out of reach.
 OUT_OF_REACH = 100
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
@@ -124,8 +128,8 @@ class MatchScores:
 
         Each resample of these pairs gives a curve of precisions that never fall as the threshold rises, and so the
         number of pairs from which on the test of its best threshold succeeds in nine of ten samples. Of the resamples
-        for which that is at most 100 times as many pairs as these, the result suffices for nine of ten; it is 0 where
-        they are fewer than half of all.
+        for which that is at most 100 times as many pairs as these, the result suffices for nine of ten, with a margin;
+        it is 0 where they are fewer than 70% of all.
         """
         n, order = len(self.scores), np.argsort(self.scores, kind="stable")
         z, power, needed = NORMAL.inv_cdf(1 - (1 - CONFIDENCE) / 3), NORMAL.inv_cdf(NINE_OF_TEN), []
@@ -140,9 +144,9 @@ class MatchScores:
             enough = np.where(is_better, (error / np.maximum(better, 1e-9)) ** 2, np.inf)
             needed.append(float((np.maximum(enough, _fewest(precision, (1 - CONFIDENCE) / 3)) * n / above).min()))
         reaching = np.sort([number for number in needed if number <= OUT_OF_REACH * n])
-        if 2 * len(reaching) < FORECASTS:
+        if len(reaching) < REACHING * FORECASTS:
             return 0
-        missing = max(self.effect * reaching[int(NINE_OF_TEN * (len(reaching) - 1))] - n, n / 10, 1)
+        missing = max(MARGIN * self.effect * reaching[int(NINE_OF_TEN * (len(reaching) - 1))] - n, n / 10, 1)
         # More than two digits would not be true of it.
         return int(float(f"{missing:.1e}"))
 

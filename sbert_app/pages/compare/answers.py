@@ -149,7 +149,7 @@ def as_curl(base_url: str, question: Question) -> str:
     }
     body = json.dumps({"sentence_a": question.a, "sentence_b": question.b, **models}, ensure_ascii=False)
     return (
-        f"curl -s {shlex.quote(base_url.rstrip('/') + '/gradio_api/run/compare')} \\\n"
+        f"curl -s {shlex.quote(base_url.rstrip('/') + '/api/compare')} \\\n"
         f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
     )
 

@@ -61,6 +61,7 @@ class TwoSentences:
             self.random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
+        self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-loading")
         self.lesson = gr.HTML(note(OPENING_PAIR.lesson), elem_id="lesson")
         with gr.Row(elem_id="compare-models"):
             self.model, self.pooling = model_picker(services), pooling_picker()
@@ -74,7 +75,7 @@ class TwoSentences:
         self.shown_model = gr.State(DEFAULT_MODEL)
         # The `Answer` on the page; None after an error.
         self.result = gr.State(None)
-        # The inputs whose download was stopped.
+        # The inputs whose download was stopped, or not begun, as they are those of a link.
         self.stopped = gr.State(None)
         self.questions = gr.State({})
         self._build_details()
@@ -118,7 +119,7 @@ class TwoSentences:
         outputs = [
             *(self.result, self.pooling, self.shown_model, self.lesson, self.answer, self.stop, self.poolings),
             *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
-            *(self.calibration, self.explain_cross, self.cross_words, self.token_map),
+            *(self.calibration, self.explain_cross, self.cross_words, self.token_map, self.download),
         ]
         # A paste fires no input event, so these are change events. A burst of keys gets one answer, to its last state.
         # The answer itself sets the pooling, which must not ask again.
@@ -130,9 +131,9 @@ class TwoSentences:
             **PRIVATE,
         }
         changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
-        # Enter starts a stopped download again.
-        again = gr.on([self.a.submit, self.b.submit], lambda: None, None, self.stopped, **UNQUEUED)
-        opened = on_open(self.open_link, [*inputs, self.shown_model], **UNQUEUED)
+        # Enter starts a stopped download again, too.
+        again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
+        opened = on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED)
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.explain, [self.result, self.questions], self.map_note, **LATEST)
@@ -157,7 +158,10 @@ class TwoSentences:
         self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
-        """The inputs in the address; those that it omits, or gets wrong, keep their defaults."""
+        """The inputs in the address; those that it omits, or gets wrong, keep their defaults.
+
+        A link begins no download of the models that it names.
+        """
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
@@ -166,7 +170,11 @@ class TwoSentences:
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
-        return *(query.get(name) or gr.skip() for name in Question.__dataclass_fields__), shown_model
+        fields = (self.a, self.b, self.model, self.pooling, self.cross, self.second)
+        names = tuple(Question.__dataclass_fields__)
+        inputs = tuple(query.get(name) or field.value for name, field in zip(names, fields, strict=True))
+        has_models = any(query.get(name) for name in ("model", "cross", "second"))
+        return *(query.get(name) or gr.skip() for name in names), shown_model, inputs if has_models else None
 
     def stop_loading(self, request: gr.Request) -> None:
         """Stops the download for which the answer waits."""
@@ -196,10 +204,12 @@ class TwoSentences:
         try:
             inputs = Question.parse(a, b, model, pooling, cross, second)
             if not all(map(models.is_here, inputs.models)):
-                if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
-                    yield {self.answer: gr.skip()}
-                    return
                 questions[SHOWN] = None
+                if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
+                    missing = [self._with_size(name) for name in inputs.models if not models.is_here(name)]
+                    words = f"Not on this machine yet: {' and '.join(missing)}. Download, or choose another model."
+                    yield {**self._nothing(), self.answer: note(words), self.download: gr.Button(visible=True)}
+                    return
                 yield self._nothing()
 
                 def download(watch: Watch) -> Update:
@@ -239,11 +249,18 @@ class TwoSentences:
             **self._scores(answer),
             **self._words(answer.comparison),
             self.token_map: answers.token_map(answer.tokens),
+            self.download: gr.Button(visible=False),
             self.link: answers.link(base_url, inputs),
             self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
             self.as_python: answers.as_python(inputs),
             self.as_curl: answers.as_curl(base_url, inputs),
         }
+
+    def _with_size(self, model: ModelName) -> str:
+        """The name of a model with the size of its download, if the Hub says it."""
+        with suppress(InputError):
+            return f"{model} ({self.services.models.megabytes_to_fetch(model):,.0f} MB)"
+        return str(model)
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """Shows the scores again once the curves of their models are measured."""
@@ -286,6 +303,7 @@ class TwoSentences:
             **dict.fromkeys(code, ""),
             self.word_map: gr.Plot(None, visible=False),
             self.explain_cross: gr.Button(visible=False),
+            self.download: gr.Button(visible=False),
             self.calibration: gr.Timer(active=False),
         }
 

@@ -15,7 +15,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, enable_when, on_open
+from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update, enable_when, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
@@ -128,14 +128,14 @@ class _LabelPage:
         ):
             opened = event(self.opened, choice, everything, **UNQUEUED)
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
-        after = [*judging, *self.results.outputs]
         for listen, handler in (
             (self.card.judge, self.judge),
             (self.card.take_back, self.take_back),
             (self.card.turn, self.turn),
             (self.card.agree, self.agree),
         ):
-            listen(handler, choice, after, **EVERY)
+            # A burst of presses gets one agreement: that of dozens of raters takes a second.
+            listen(handler, choice, judging, **EVERY).then(self.rated, choice, self.results.outputs, **LATEST)
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
         created = self.tab.on(
@@ -236,7 +236,15 @@ class _LabelPage:
             pair, seek = work(project)
         except UserFacingError as error:
             return {self.error: messages.error_message(error), self.card: self._again(project_id, rater)}
-        return {self.error: "", self.card: self._card(project, rater, pair, seek), **self.results.rated(project, rater)}
+        return {self.error: "", self.card: self._card(project, rater, pair, seek)}
+
+    def rated(self, project_id: str, rater: str) -> Update:
+        """Updates the agreement after a rating."""
+        try:
+            return self.results.rated(self.projects.open(project_id or ""), rater)
+        except UserFacingError:
+            # The card says what is wrong.
+            return {self.results.agreement: gr.skip()}
 
     def _again(self, project_id: str, rater: str) -> Any:
         """Sends the card again, so that the browser accepts presses again."""

@@ -26,7 +26,7 @@ def page(home, tmp_path_factory):
 
 def press(page, project, rater, **sent):
     """What the page shows after a key press of a rater: the card, the table of differences, the buttons."""
-    return page.judge(project.id, rater, gr.EventData(None, sent))
+    return page.judge(project.id, rater, gr.EventData(None, sent)) | page.rated(project.id, rater)
 
 
 def make(page, name, data, file=None, how=("", "", "", "", "")):

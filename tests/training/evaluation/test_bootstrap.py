@@ -1,5 +1,7 @@
 """Bootstrap intervals cover the truth, and replicates are the correlations of the pairs that were drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -98,35 +100,50 @@ def test_too_few_or_constant_pairs_have_no_interval(x, y):
 TRUTH = 0.6
 
 
-def sharing(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores, gold scores and keys of n pairs of n sentences, whose own parts are half of a pair's scores."""
+def sharing(n: int, sentences: int, own: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, gold scores and keys of n pairs of sentences, whose own parts are ``own`` of a pair's scores."""
     random = np.random.default_rng(seed)
-    pairs = np.array([random.choice(n, 2, replace=False) for _ in range(n)])
-    own, noise = (random.multivariate_normal([0, 0], [[1, TRUTH], [TRUTH, 1]], n) for _ in range(2))
-    x, y = (own[pairs].sum(axis=1) / np.sqrt(2) + noise).T / np.sqrt(2)
+    pairs = np.array([random.choice(sentences, 2, replace=False) for _ in range(n)])
+    parts, noise = (random.multivariate_normal([0, 0], [[1, TRUTH], [TRUTH, 1]], size) for size in (sentences, n))
+    x, y = (np.sqrt(own / 2) * parts[pairs].sum(axis=1) + np.sqrt(1 - own) * noise).T
     return x, y, sentence_keys([[str(i) for i in column] for column in pairs.T])
 
 
 def test_the_factor_is_the_dyadic_robust_one_of_its_definition():
-    """Over all pairs of rows that share a sentence, in either column, each once."""
+    """Over all pairs of rows that share a sentence, in either column, each once; corrected for few sentences."""
     random = np.random.default_rng(0)
-    columns = random.integers(6, size=(2, 30))
-    influence = random.standard_normal(30)
-    shares = np.array([[bool({*a} & {*b}) for b in columns.T.tolist()] for a in columns.T.tolist()])
-    expected = np.sqrt(influence @ shares @ influence / (influence @ influence))
+    columns, influence = random.integers(6, size=(2, 30)), random.standard_normal(30)
     keys = sentence_keys([[f"s{i}" for i in column] for column in columns])
-    assert dependence(influence, keys) == pytest.approx(max(expected, 1))
-    assert dependence(influence, sentence_keys([range(30), range(30, 60)])) == pytest.approx(1)
+    rows = np.bincount(keys[:, :2].ravel())
+    enlarged = 1 / (1 - rows / 30)
+
+    def weight(a: list[int], b: list[int]) -> float:
+        shared = enlarged[[sentence for sentence in a if sentence in b]]
+        return (shared**2).sum() - (len(shared) == 2)
+
+    weights = [[weight(a, b) for b in keys[:, :2].tolist()] for a in keys[:, :2].tolist()]
+    expected = np.sqrt(influence @ weights @ influence / (influence @ influence))
+    assert expected > 1
+    few = stats.t.ppf(0.975, np.count_nonzero(rows) - 1) / stats.norm.ppf(0.975)
+    assert dependence(influence, keys) == pytest.approx(few * expected)
+    assert dependence(influence, sentence_keys([range(30), range(30, 60)])) == 1
     assert dependence(influence, None) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [50, 200, 1_000])
-def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n):
+@pytest.mark.parametrize(
+    ("n", "sentences", "own"),
+    [(50, 50, 0.5), (200, 200, 0.5), (1_000, 1_000, 0.5), (50, 16, 0.8), (200, 40, 0.8), (1_000, 100, 0.8)],
+)
+def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, own):
     """In 92 to 97 of 100 samples (docs/measurements.md)."""
-    truth, covered, samples = 6 / np.pi * np.arcsin(TRUTH / 2), 0, 400
+    truth, covered, alone, samples = 6 / np.pi * np.arcsin(TRUTH / 2), 0, 0, 400
     for seed in range(samples):
-        x, y, keys = sharing(n, seed)
-        _, low, high = correlation(x, y, resamples=300, keys=keys).estimate()
+        x, y, keys = sharing(n, sentences, own, seed)
+        rho = correlation(x, y, resamples=300, keys=keys)
+        _, low, high = rho.estimate()
         covered += low <= truth <= high
+        _, low, high = replace(rho, keys=None).estimate()
+        alone += low <= truth <= high
+    print(f"{n:,} pairs of {sentences:,} sentences: {covered / samples:.3f}, independent {alone / samples:.3f}")
     assert 0.92 <= covered / samples <= 0.97

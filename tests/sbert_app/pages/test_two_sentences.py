@@ -1,0 +1,36 @@
+"""The handlers of two sentences without a browser: what a link may do."""
+
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+from paths import linked_home
+
+from sbert_app.pages.compare.two_sentences import TwoSentences
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+from training.sources import hub
+
+
+@pytest.fixture(scope="module")
+def page(home, tmp_path_factory):
+    own = linked_home(home, tmp_path_factory.mktemp("home"))
+    with gr.Blocks():
+        page = TwoSentences(Services.start(Settings(home=own)))
+        page.wire()
+    return page
+
+
+def test_a_link_begins_no_download(page, monkeypatch):
+    """It names the models with their sizes, and a button downloads them."""
+    files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
+    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=files))
+    monkeypatch.setattr(page.services.models, "download", lambda *_: pytest.fail("it is downloaded"))
+    request = SimpleNamespace(query_params={"a": "A cat.", "b": "A kitten.", "model": "org/tiny", "cross": "none"})
+    *_, shown_model, stopped = page.open_link(request)
+    assert stopped == ("A cat.", "A kitten.", "org/tiny", page.pooling.value, "none", page.second.value)
+    questions: dict = {}
+    [update] = page.answer_pair(*stopped, None, shown_model, stopped, questions, request)
+    assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
+    assert update[page.download].visible
+    assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
