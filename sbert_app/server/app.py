@@ -56,12 +56,13 @@ def create_app(services: Services) -> FastAPI:
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
+    # What FastAPI describes are the endpoints alone; the others are described by hand.
     if account:
-        app.include_router(login.router(account, settings.root_path))
+        app.include_router(login.router(account, settings.root_path), include_in_schema=False)
     pages = build(services)
-    app.include_router(v1.router(services))
+    app.include_router(v1.router(services), include_in_schema=False)
     app.include_router(api.router(settings.root_path))
-    app.include_router(documents.router(services))
+    app.include_router(documents.router(services), include_in_schema=False)
     return gr.mount_gradio_app(
         app,
         pages,

@@ -10,14 +10,12 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
-from sbert_app.server.api import API
 from sbert_app.services.access import exposition
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL, read_asset
@@ -75,8 +73,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     document = json.loads(read_asset("openapi.json"))
     document["info"]["version"] = __version__
     del document["x-examples"]
-    routes = [route for route in app.routes if getattr(route, "path", "").startswith(API)]
-    described = get_openapi(title="", version="", routes=routes)
-    document["paths"] |= described["paths"]
-    document["components"]["schemas"] |= described["components"]["schemas"]
+    endpoints = app.openapi()
+    document["paths"] |= endpoints["paths"]
+    document["components"]["schemas"] |= endpoints["components"]["schemas"]
     return document

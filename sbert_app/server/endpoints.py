@@ -12,6 +12,7 @@ import gradio as gr
 
 from sbert_app.formats import json_values
 from sbert_app.process import is_ending
+from sbert_app.server import answers
 from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register, run_endpoint
 from sbert_app.services.access import visitor_of
 from sbert_app.services.compare.comparison import compare_by_name, explain
@@ -25,7 +26,7 @@ from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.services.models.cache import distill_to_home
+from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
 from sbert_app.services.runs.estimate import estimate_run
@@ -376,22 +377,22 @@ def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256
     return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
 
 
-# The endpoints, with the options of `gr.api`.
-ENDPOINTS: dict[Callable[..., Any], dict[str, Any]] = {
-    compare: {"queue": False},
-    encode: {"concurrency_limit": 2},
-    evaluate: {"concurrency_limit": 1},
-    score_file: {"concurrency_limit": 2},
-    start_run: {"queue": False},
-    run_status: {"queue": False},
-    stop_run: {"queue": False},
-    list_runs: {"queue": False},
-    project: {"concurrency_limit": 1},
-    search: {"concurrency_limit": 4},
-    distill: {"concurrency_limit": 1},
+# The endpoints, with the types of their answers and the options of `gr.api`.
+ENDPOINTS: dict[Callable[..., Any], tuple[Any, dict[str, Any]]] = {
+    compare: (answers.Compared, {"queue": False}),
+    encode: (answers.Encoded, {"concurrency_limit": 2}),
+    evaluate: (answers.Evaluation, {"concurrency_limit": 1}),
+    score_file: (answers.ScoredFile, {"concurrency_limit": 2}),
+    start_run: (answers.RunState, {"queue": False}),
+    run_status: (answers.RunStatus, {"queue": False}),
+    stop_run: (answers.RunState, {"queue": False}),
+    list_runs: (list[answers.RunState], {"queue": False}),
+    project: (answers.Projection, {"concurrency_limit": 1}),
+    search: (answers.SearchHits, {"concurrency_limit": 4}),
+    distill: (Distilled, {"concurrency_limit": 1}),
 }
 
 
 def build(services: Services) -> None:
-    for function, options in ENDPOINTS.items():
+    for function, (_, options) in ENDPOINTS.items():
         register(function, services, **options)

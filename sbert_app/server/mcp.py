@@ -75,12 +75,7 @@ class McpServer:
 
 
 def call(name: str, arguments: dict[str, Any], request: Request, root_path: str = "") -> dict[str, Any]:
-    """The answer of an endpoint as one JSON object, in which a file is an address.
-
-    Raises:
-        InputError: there is no such tool, or its arguments are wrong.
-        gr.Error: what is wrong with their values, or that the app has a fault.
-    """
+    """The answer of `Endpoint.answer` as one JSON object. InputError if there is no such tool, too."""
     if name not in endpoints:
         raise InputError(f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}")
     answer = endpoints[name].answer(arguments, request, root_path)

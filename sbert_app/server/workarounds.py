@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import gradio as gr
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
@@ -26,7 +26,7 @@ class EventValues(BaseModel):
     model_config = ConfigDict(from_attributes=True, strict=True)
     pair: int = 0
     step: int = 0
-    score: int | str = 0
+    score: int | Literal["none"] = 0
     threshold: float = Field(0, allow_inf_nan=False)
     run: str = ""
     name: str = ""

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from running_app import RunningApp
 
 from sbert_app import __version__
-from sbert_app.server.api import ANSWERS
+from sbert_app.server.endpoints import ENDPOINTS
 
+ANSWERS = {function.__name__: model for function, (model, _) in ENDPOINTS.items()}
 SENTENCES = [f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)]
 
 

@@ -241,11 +241,8 @@ class Duplicates:
         self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
     def used(self, event: gr.EventData) -> float:
-        """The threshold of the row whose button was pressed. Raises gr.Error if the browser has sent none."""
-        threshold = getattr(event, "threshold", None)
-        if not isinstance(threshold, int | float):
-            raise gr.Error("the browser has sent no threshold: reload the page", print_exception=False)
-        return threshold
+        """The threshold of the row whose button was pressed."""
+        return event.threshold
 
     def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
         if threshold is None:

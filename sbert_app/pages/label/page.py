@@ -176,7 +176,7 @@ class _LabelPage:
 
     def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
-            pair = _number(event, "pair")
+            pair = event.pair
             project.rate(rater, pair, _score(event))
             return pair, True
 
@@ -185,20 +185,20 @@ class _LabelPage:
     def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
-            return _number(event, "pair") if pair is None else pair, False
+            return event.pair if pair is None else pair, False
 
         return self._after(project_id, rater, work)
 
     def agree(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
-            pair = _number(event, "pair")
+            pair = event.pair
             project.agree(rater, pair, _score(event))
             return pair, False
 
         return self._after(project_id, rater, work)
 
     def turn(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        return self._after(project_id, rater, lambda _: (_number(event, "pair") + _number(event, "step"), False))
+        return self._after(project_id, rater, lambda _: (event.pair + event.step, False))
 
     def make(
         self,
@@ -286,15 +286,7 @@ def how_many_are_enough(count: float) -> Markup:
 
 def _score(event: gr.EventData) -> int | None:
     """The score that the browser has sent; None for the word that means no score."""
-    return None if getattr(event, "score", None) == NO_SCORE else _number(event, "score")
-
-
-def _number(event: gr.EventData, name: str) -> int:
-    """A whole number that the card in the browser has sent. InputError for anything else."""
-    value = getattr(event, name, None)
-    if not isinstance(value, int):
-        raise InputError("the browser has sent no number of a pair or a score: reload the page")
-    return value
+    return None if event.score == NO_SCORE else event.score
 
 
 # A card that is sent again needs another value, so that the browser accepts presses again.

@@ -66,14 +66,6 @@ def test_a_path_that_nobody_uploaded_is_refused(page, data):
     assert "paths" not in dict(page.projects.list())
 
 
-@pytest.mark.parametrize("sent", [{}, {"pair": "0", "score": 1}, {"pair": None, "score": 1}, {"pair": 0, "score": [1]}])
-def test_what_is_no_number_is_one_sentence_and_no_rating(page, project, sent):
-    event = gr.EventData(None, sent)
-    for act in (page.judge, page.turn):
-        assert "reload the page" in act(project.id, "Ann", event)[page.error]
-    assert project.ratings() == {}
-
-
 def test_from_ratings_to_a_decision(page):
     project = page.projects.open(make(page, "decide", "stsb:dev")[page.project]["value"])
     opened = page.opened(project.id, "Ann")

@@ -53,7 +53,8 @@ def test_values_that_no_page_sends_are_no_fault_of_the_app():
     assert call(["a", ["b"]], times=2)["prediction"] == "ABAB"
     wrong = [[5, {}], [["a"], []], [{"a": 1}, []], [True, []], ["a", [[1]]], ["a", {"a": 1}]]
     events: list[dict[str, Any]] = [{}, {"times": 1, "row": "x"}, {"times": 1, "rows": [1e9, -1]}, {"pair": True}]
-    events += [{"threshold": "NaN"}, {"run": 5}, {"row_value": []}, {"row_value": [{}]}]
+    events += [{"threshold": "NaN"}, {"run": 5}, {"row_value": []}, {"row_value": [{}]}, {"pair": "0"}, {"pair": None}]
+    events += [{"score": [1]}, {"score": "5"}]
     for values, data in [*((values, {"times": 1}) for values in wrong), *((["a", []], data) for data in events)]:
         with pytest.raises(gr.Error, match="values that this page does not send"):
             call(values, **data)

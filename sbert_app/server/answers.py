@@ -1,0 +1,120 @@
+"""The answers of the endpoints, as ``/openapi.json`` describes them, from which clients are generated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from sbert_app.services.corpus.search import Hit
+from sbert_app.services.files.report import ScoreSummary
+from sbert_app.services.runs.record import RunProgress, RunRecord
+
+Json = dict[str, Any]
+Figures = dict[str, float | None]
+
+
+class Tokens(BaseModel):
+    """The tokens that were read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Compared(BaseModel):
+    cosine: float
+    cross_encoder: float | None
+    model: str
+    pooling: str
+    cross_encoder_model: str | None
+    by_pooling: dict[str, float]
+    words_a: list[str]
+    words_b: list[str]
+    matrix: list[list[float]] | None
+    truncated: list[bool]
+    usage: Tokens
+    dimension: int
+    prompts: list[str]
+    remark: str
+    warnings: list[str]
+    milliseconds: Figures
+    words: list[Json] | None = None
+    second: Json | None = None
+
+
+class Read(BaseModel):
+    """The fields of all answers about texts that one model has read."""
+
+    model: str
+    pooling: str
+    usage: Tokens
+    truncated: list[int]
+
+
+class Encoded(Read):
+    dimension: int
+    embeddings: list[list[float]]
+    warnings: list[str]
+
+
+class Evaluation(BaseModel):
+    """The figures of scored pairs, or of retrieval; other data and thresholds have figures of their own."""
+
+    model_config = ConfigDict(extra="allow")
+    model: str
+    data: str
+    pooling: str | None = None
+    n: int | None = None
+    spearman: Figures | None = None
+    pearson: Figures | None = None
+    interval: Json | None = None
+    queries: int | None = None
+    documents: int | None = None
+    intervals: Json | None = None
+    seconds: float | None = None
+    usage: Tokens | None = None
+    truncated: list[int] | None = None
+
+
+@dataclass(kw_only=True)
+class ScoredFile(ScoreSummary):
+    columns: Json  # type: ignore[assignment]
+    report: Json | None  # type: ignore[assignment]
+    gold: Json | None  # type: ignore[assignment]
+    file: str
+    matches: Json | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState(RunProgress, RunRecord):
+    id: str
+    name: str
+    collapsed: str | None = None
+    undefined: str | None = None
+    model: str | None
+    config: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus(RunState):
+    events: list[Json]
+    events_seen: int
+
+
+class Projection(Read):
+    seconds: float
+    from_cache: bool
+    points: list[list[float]]
+
+
+class SearchHits(Read):
+    data: str
+    query: str
+    searched: int
+    exact: bool
+    cross_encoder: str | None
+    candidates: int
+    milliseconds: Figures
+    hits: list[Hit]
+    warnings: list[str]
