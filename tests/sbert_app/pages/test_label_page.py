@@ -82,7 +82,7 @@ def test_from_ratings_to_a_decision(page):
     assert page.opened(project.id, "Cem")[page.results.differences] == ""
     measured = page.results.score(project.id)
     assert "24 more judged pairs would halve the interval" in measured and "a perfect model, about" in measured
-    agreed = page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": 3}))
+    agreed = page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": 3})) | page.rated(project.id, "Ben")
     assert "agreed score <b>3</b>" in agreed[page.card] and 'value="3" selected' in agreed[page.results.differences]
     assert (
         "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
