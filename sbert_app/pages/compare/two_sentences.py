@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, explain, leave_one_out
 from sbert_app.services.container import Services
-from training.catalogue import DEFAULT_MODEL
+from training.catalogue import DEFAULT_MODEL, DOWNLOADS
 from training.errors import InputError, UserFacingError
 from training.evaluation.calibration import Calibration
 from training.models.model import VectorModel
@@ -205,8 +205,8 @@ class TwoSentences:
             inputs = Question.parse(a, b, model, pooling, cross, second)
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                if (a, b, model, pooling, cross, second) == tuple(stopped or ()):
-                    missing = [self._with_size(name) for name in inputs.models if not models.is_here(name)]
+                is_held = (a, b, model, pooling, cross, second) == tuple(stopped or ())
+                if is_held and (missing := self._missing(inputs.models)):
                     words = f"Not on this machine yet: {' and '.join(missing)}. Download, or choose another model."
                     yield {**self._nothing(), self.answer: note(words), self.download: gr.Button(visible=True)}
                     return
@@ -256,11 +256,20 @@ class TwoSentences:
             self.as_curl: answers.as_curl(base_url, inputs),
         }
 
-    def _with_size(self, model: ModelName) -> str:
-        """The name of a model with the size of its download, if the Hub says it."""
-        with suppress(InputError):
-            return f"{model} ({self.services.models.megabytes_to_fetch(model):,.0f} MB)"
-        return str(model)
+    def _missing(self, names: Iterable[ModelName]) -> list[str]:
+        """The models that have to be downloaded, with their sizes. InputError if one may not be loaded."""
+        models, missing = self.services.models, []
+        for name in names:
+            if models.is_here(models.canonical(name)):
+                continue
+            size = DOWNLOADS.get(name.name, "of unknown size")
+            if name.name not in DOWNLOADS:
+                # The Hub may be out of reach.
+                with suppress(InputError):
+                    size = f"{models.megabytes_to_fetch(name):,.0f} MB"
+            if size != "0 MB":
+                missing.append(f"{name} ({size})")
+        return missing
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """Shows the scores again once the curves of their models are measured."""
