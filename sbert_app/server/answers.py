@@ -90,8 +90,6 @@ class ScoredFile(ScoreSummary):
 class RunState(RunProgress, RunRecord):
     id: str
     name: str
-    collapsed: str | None = None
-    undefined: str | None = None
     model: str | None
     config: Json
 

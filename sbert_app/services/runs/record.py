@@ -123,8 +123,6 @@ class Run:
             "name": self.name,
             **asdict(self.record),
             **asdict(self.progress),
-            "collapsed": self.progress.collapsed,
-            "undefined": self.progress.undefined,
             "model": str(ModelName.of_run(self.id)) if self.has_model else None,
             "folder": str(self.folder),
             "config": self.config.to_dict(),
@@ -260,6 +258,7 @@ class RunProgress:
         baseline, latest, best: evaluations before the first step, at last, and the best after the first step.
         warnings: those of `training.trainer.health`.
         test: the evaluation of the best model on the test split of the dev data.
+        collapsed, undefined: the reasons, if the last evaluation found a collapse, or no Spearman's correlation.
     """
 
     step: int = 0
@@ -278,12 +277,15 @@ class RunProgress:
     best: Event | None = None
     warnings: tuple[str, ...] = ()
     test: Event | None = None
+    collapsed: str | None = None
+    undefined: str | None = None
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
         start = _last(events, "state", lambda event: event.get("state") == State.RUNNING) or {}
         train = _last(events, "train") or {}
         timed = _last(events, None, lambda event: event.get("seconds_left") is not None) or {}
+        latest = _last(events, "eval") or {}
         return cls(
             step=events[-1].get("step", 0) if events else 0,
             **{key: start.get(key) for key in ("steps", "rows", "device", "dtype", "pooling")},
@@ -291,7 +293,8 @@ class RunProgress:
             seconds_left=timed.get("seconds_left"),
             notes=tuple(start.get("notes") or ()),
             baseline=next((event for event in events if event["kind"] == "eval" and event["step"] == 0), None),
-            latest=_last(events, "eval"),
+            latest=latest or None,
+            **{key: latest.get(key) for key in ("collapsed", "undefined")},
             best=_last(events, "eval", lambda event: bool(event.get("best")) and event["step"] > 0),
             test=_last(events, "test"),
             warnings=tuple(warnings(events)),
@@ -301,16 +304,6 @@ class RunProgress:
     def measure(self) -> str | None:
         """The main metric of the run, a key of `RUN_METRICS`; None before the first evaluation."""
         return main_metric(self.latest or {})
-
-    @property
-    def collapsed(self) -> str | None:
-        """The reason, if the embeddings had collapsed in the last evaluation."""
-        return (self.latest or {}).get("collapsed")
-
-    @property
-    def undefined(self) -> str | None:
-        """The reason, if the last evaluation had no Spearman's correlation."""
-        return (self.latest or {}).get("undefined")
 
     def figure(self, event: Event | None) -> float | None:
         """The metric of one evaluation on the scale of pages (ρ ×100)."""
