@@ -72,6 +72,7 @@ class Evaluation(BaseModel):
     queries: int | None = None
     documents: int | None = None
     intervals: Json | None = None
+    notes: list[str] | None = None
     seconds: float | None = None
     usage: Tokens | None = None
     truncated: list[int] | None = None
