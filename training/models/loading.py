@@ -165,10 +165,11 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     names = ("pooling_mode", "include_prompt", *POOLING_FLAGS.values())
     config = checked(folder.path.name, "1_Pooling/config.json", folder.pooling, names)
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
-    named = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)] or "mean"
+    named = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
     modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
-    if not set(modes) <= set(POOLINGS):
-        raise InputError(f"{folder.path.name} pools by {' + '.join(modes)}; only {', '.join(POOLINGS)} are supported")
+    if not modes or not set(modes) <= set(POOLINGS):
+        pooling = " + ".join(modes) or "nothing"
+        raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(POOLINGS)} are supported")
     return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
 
 

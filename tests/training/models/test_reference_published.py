@@ -134,7 +134,6 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     ),
     "weights in several files": sharded,
     "positions that the tokenizer does not have": setting(BERT, "roberta", max_seq_length=66),
-    "no pooling named": with_pooling({}),
     "two poolings by flags": with_pooling(FLAGS),
     "flags beside a name": with_pooling({"pooling_mode": "cls", "pooling_mode_mean_tokens": True}),
     **{f"compared by {name}": setting(GENERAL, similarity_fn_name=name) for name in ("dot", "euclidean")},
