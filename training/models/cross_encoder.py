@@ -48,6 +48,7 @@ from training.models.folder import (
     ModuleEntry,
 )
 from training.models.joint_pair_model import (
+    PROBES,
     JointPairModel,
     LogitScorer,
     Scorer,
@@ -112,13 +113,13 @@ class CrossEncoder(Model):
         else:
             opened = _open_scorer(parsed.name, folder)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
-        calibration: list[PairRow] = []
+        samples = opened.tokenizer(PROBES)
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
             check_int8(parsed.name, opened.scorer.transformer.base_model)
-            calibration = opened.tokenizer(list(pairwise(plain_sentences())))
+            samples = opened.tokenizer(list(pairwise(plain_sentences())))
         else:
             opened.scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, calibration)
+        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, samples)
         opened_as = str(parsed.weights)
         return cls(opened_as, inference=inference, dtype=torch_dtype, **opened._asdict()).with_settings(parsed)
 
@@ -299,6 +300,9 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
     else:
+        if model.config.pad_token_id is None:
+            # The score is that of the last token, whatever that is; without any number a batch would be refused.
+            model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     pairs = PairTokenizer(tokenizer, longest, form=form)
     return Opened(scorer, pairs, _activation_of(name, folder), folder.path, folder.source)

@@ -189,8 +189,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def for_role(self, role: str) -> Self:
         """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        name = self.model_format.role_prompt(role)
-        encoder = copy.copy(self) if name is None else self.with_prompt(name=name)
+        encoder = copy.copy(self.with_prompt(**self.model_format.role_prompt(role)))
         encoder._is_advised = True
         return encoder
 

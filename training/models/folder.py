@@ -25,7 +25,7 @@ from training.pooling import parse_pooling
 from training.sources.resolve import model_folder
 
 # The names of the modules that are no classes here (`training.models.modules`).
-TRANSFORMER, POOLING, LOGIT_SCORE = "Transformer", "Pooling", "LogitScore"
+TRANSFORMER, POOLING, LOGIT_SCORE, ROUTER = "Transformer", "Pooling", "LogitScore", "Router"
 # The packages whose modules are opened: a module of any other one is code that comes with the model.
 PACKAGES = ("sentence_transformers.",)
 # The classes of sentence-transformers and PyLate that a folder may say it is of.
@@ -108,11 +108,17 @@ class ModelFormat:
             prompts[default] = prompt
         return replace(self, prompts=prompts, default_prompt=default)
 
-    def role_prompt(self, role: str) -> str | None:
-        """The name of the prompt for a ``query`` or a ``document``; None if there is none. InputError otherwise."""
+    def role_prompt(self, role: str) -> dict[str, str]:
+        """The arguments of `with_prompt` for a ``query`` or a ``document``; {} if the default is theirs too.
+
+        InputError if the role is another one.
+        """
         if role not in ROLES:
             raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
-        return next((name for name in ROLES[role] if name in self.prompts), None)
+        if name := next((name for name in ROLES[role] if name in self.prompts), None):
+            return {"name": name}
+        # A query's prompt belongs before no document.
+        return {"prompt": ""} if any(self.default_prompt in names for names in ROLES.values()) else {}
 
     def advice(self, model: str) -> str:
         """One sentence if the folder says that prompts are needed but not which one is the default, else ""."""
@@ -195,6 +201,7 @@ class ModelFolder:
     transformer: Mapping[str, Any]  # sentence_bert_config.json of the first module
     adapter: Mapping[str, Any]  # adapter_config.json
     pooling: Mapping[str, Any]  # config.json of the first pooling
+    query_modules: tuple[ModuleEntry, ...] = ()  # of queries alone, where a Router parts them from documents
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
@@ -212,7 +219,9 @@ class ModelFolder:
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
         """Read the settings in a folder. InputError if a file is damaged; a file that is not there has no settings."""
-        modules = _read_modules(path / "modules.json")
+        modules, query_modules = _read_modules(path / "modules.json"), tuple[ModuleEntry, ...]()
+        if [entry.kind for entry in modules] == [ROUTER]:
+            query_modules, modules = _read_routes(modules[0].folder)
         first = modules[0].folder if modules else path
         settings = next((file for name in _TRANSFORMER_FILES if (file := first / name).exists()), None)
         pooling = next((entry.folder for entry in modules if entry.kind == POOLING), None)
@@ -227,13 +236,20 @@ class ModelFolder:
             transformer={} if settings is None else read_object(settings),
             adapter=read_object(first / "adapter_config.json", {}),
             pooling={} if pooling is None else read_object(pooling / "config.json"),
+            query_modules=query_modules,
         )
 
     @property
     def kind(self) -> str:
         """The class of sentence-transformers or PyLate that the folder names; "" if it names none."""
         # Older versions of PyLate name no class.
-        return str(COLBERT if "query_prefix" in self.general else self.general.get("model_type") or "")
+        is_colbert = "query_prefix" in self.general or self.is_stanford
+        return str(COLBERT if is_colbert else self.general.get("model_type") or "")
+
+    @property
+    def is_stanford(self) -> bool:
+        """Whether it is a ColBERT as its authors publish it: a transformer with a projection beside its weights."""
+        return not self.modules and self._is_of("HF_ColBERT")
 
     @property
     def base(self) -> str:
@@ -289,7 +305,8 @@ class ModelFolder:
 
     def checked_modules(self, kinds: Collection[str], packages: tuple[str, ...] = PACKAGES) -> tuple[ModuleEntry, ...]:
         """The modules. InputError if one is not of these ``kinds`` or ``packages``."""
-        for kind, _, package in self.modules:
+        router = [ModuleEntry(ROUTER, self.path, PACKAGES[0])] * bool(self.query_modules)
+        for kind, _, package in (*router, *self.modules, *self.query_modules):
             if not f"{package}.{kind}".startswith(packages):
                 raise InputError(
                     f"{self.path.name} has the module {package}.{kind}, code that comes with the model and is never "
@@ -364,3 +381,20 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not types:
         raise InputError(f"{file} lists no module; fetch the model again")
     return tuple(ModuleEntry(kind, folder, package) for (package, _, kind), folder in types)
+
+
+def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], ...]:
+    """The modules of queries and those of documents, by the settings of a Router. InputError if it has other routes."""
+    config = read_object(folder / "router_config.json")
+    checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
+    try:
+        types = {name: str(kind).rpartition(".") for name, kind in config["types"].items()}
+        routes = {
+            role: tuple(ModuleEntry(types[name][2], folder / name, types[name][0]) for name in names)
+            for role, names in config["structure"].items()
+        }
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"the Router of {folder.name} lists no modules; fetch the model again") from error
+    if {*routes} != {*ROLES} or not all(routes.values()):
+        raise InputError(f"the Router of {folder.name} has the routes {', '.join(routes)}, not {' and '.join(ROLES)}")
+    return tuple(routes[role] for role in ROLES)

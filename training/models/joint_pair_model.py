@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 ARCHITECTURES = ("bert", "mpnet")
+# Pairs that show whether a network reads the padding beside the first one.
+PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 _PADDED = -1e4  # added to the attention logits of padding; finite, so that bfloat16 stays finite
 
 
@@ -267,20 +269,28 @@ class PackedClassifierPairs(_PackedPairs):
 class PaddedPairs(InferenceRunner[PairRow]):
     """One pair in a row, through the module itself."""
 
-    def __init__(self, scorer: Scorer, pad_id: int) -> None:
+    def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
         self.device = scorer.transformer.device
         self.scorer, self.pad_id = scorer, pad_id
+        # Some networks read the padding, as XLNet's, which scores the last token: they get pairs of one length.
+        self.deterministic = len(samples) > 1 and self._reads_padding(samples)
+
+    @torch.inference_mode()
+    def _reads_padding(self, pairs: Sequence[PairRow]) -> bool:
+        alone, together = self.hidden(pairs, [[0]])[0][0], self.hidden(pairs, [[0], [1]])[0][0]
+        tolerance = 1e-4 if self.scorer.transformer.dtype == torch.float32 else 0.02
+        return not torch.allclose(alone, together, tolerance, tolerance)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
 
 
 def build_pair_runner(
-    scorer: Scorer, dtype: torch.dtype, pad_id: int, calibration: Sequence[PairRow] = ()
+    scorer: Scorer, dtype: torch.dtype, pad_id: int, samples: Sequence[PairRow] = ()
 ) -> InferenceRunner[PairRow]:
     """A runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
 
-    ``calibration``: pairs that the ranges of int8 are measured on.
+    ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
     """
     transformer = scorer.transformer
     packed: _PackedPairs | None = None
@@ -295,7 +305,7 @@ def build_pair_runner(
     if packed is None:
         if dtype == torch.int8:
             raise InputError(f"a cross-encoder of {transformer.config.model_type} has no int8; choose auto")
-        return PaddedPairs(scorer, pad_id)
+        return PaddedPairs(scorer, pad_id, samples)
     if dtype == torch.int8:
-        calibrate(packed, packed.transformer, calibration)
+        calibrate(packed, packed.transformer, samples)
     return packed

@@ -30,7 +30,7 @@ from training.device import pick_device, pick_dtype
 from training.errors import InputError
 from training.inference.runner import PaddedRunner
 from training.models.encoder import Encoder
-from training.models.files import read_object
+from training.models.files import read_object, read_tensors
 from training.models.folder import COLBERT, MULTI_VECTOR, PACKAGES, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.loading import max_input_length, open_transformer
 from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
@@ -214,6 +214,9 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     modules = folder.checked_modules(MODULES, ALL_PACKAGES)
     places = {kind: [module.folder for module in modules if module.kind == kind] for kind in MODULES}
     is_native = folder.kind == MULTI_VECTOR
+    projections = [Dense.read(place, TOKENS) for place in places["Dense"]]
+    if folder.is_stanford:
+        folder, projections = replace(folder, general=_of_stanford(folder)), [_stanford_projection(folder)]
     settings = _settings(folder, places[MASK]) if is_native else _of_pylate(folder.general)
     _check(folder, settings)
     backbone, tokenizer = open_transformer(folder)
@@ -237,7 +240,7 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
         str(name),
         Encoder(str(name), parts._replace(model_format=query), torch_dtype).for_role("query").with_runner(runner),
         reader,
-        nn.Sequential(*(Dense.read(place, TOKENS) for place in places["Dense"])).to(torch_device).eval(),
+        nn.Sequential(*projections).to(torch_device).eval(),
         dict.fromkeys(settings.get("skiplist_tasks") or ["document"], frozenset(settings.get("skiplist_words") or ())),
         normalizes=not is_native or any(Normalize.read(place, TOKENS) for place in places["Normalize"]),
         takes_mean=folder.general.get("similarity_fn_name") == "meanmaxsim",
@@ -270,6 +273,28 @@ def _of_pylate(general: Mapping[str, Any]) -> dict[str, Any]:
         **{key: general[key] for key in ("skiplist_words", "document_length") if general.get(key) is not None},
         **({"query_length": length} if general.get("do_query_expansion") is False else filled),
     }
+
+
+def _of_stanford(folder: ModelFolder) -> dict[str, Any]:
+    """The settings in artifact.metadata, in PyLate's terms."""
+    metadata = read_object(folder.path / "artifact.metadata", {})
+    return {
+        "query_prefix": f"{metadata.get('query_token_id') or '[unused0]'} ",
+        "document_prefix": f"{metadata.get('doc_token_id') or '[unused1]'} ",
+        "query_length": metadata.get("query_maxlen"),
+        "document_length": metadata.get("doc_maxlen"),
+        "attend_to_expansion_tokens": metadata.get("attend_to_mask_tokens"),
+        "skiplist_words": list(string.punctuation) if metadata.get("mask_punctuation", True) else [],
+    }
+
+
+def _stanford_projection(folder: ModelFolder) -> Dense:
+    weights = read_tensors(folder.path).get("linear.weight")
+    if weights is None:
+        raise InputError(f"{folder.path.name} has no projection, linear.weight; fetch the model again")
+    projection = Dense(weights.shape[1], weights.shape[0], bias=False, activation="torch.nn.Identity")
+    projection.linear.weight = nn.Parameter(weights.float())
+    return projection
 
 
 def _markers(tokenizer: Any, general: Mapping[str, Any], prompts: Mapping[str, str]) -> dict[str, str]:

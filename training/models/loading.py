@@ -96,8 +96,7 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
         module = input_module.read(form.transformer)
         layers = [TOKEN_MODULES[kind].read(path) for kind, path, _ in form.token_modules]
         backbone, tokenizer = WordBackbone(module, layers), module.tokenizer
-        # A static embedding truncates nothing.
-        longest = getattr(module, "max_length", None)
+        longest = module.max_length
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
     is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
     # A decoder reads from left to right.
@@ -166,11 +165,11 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     names = ("pooling_mode", "include_prompt", *POOLING_FLAGS.values())
     config = checked(folder.path.name, "1_Pooling/config.json", folder.pooling, names)
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
-    named_modes = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
-    modes = [str(mode) for mode in named_modes] if isinstance(named_modes, list) else [str(named_modes)]
+    named = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
+    modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
     if not modes or not set(modes) <= set(POOLINGS):
-        named = " + ".join(modes) or "nothing"
-        raise InputError(f"{folder.path.name} pools by {named}; only {', '.join(POOLINGS)} are supported")
+        pooling = " + ".join(modes) or "nothing"
+        raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(POOLINGS)} are supported")
     return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
 
 
@@ -242,6 +241,8 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
         raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
+    if tokenizer.split_special_tokens:
+        raise InputError(f"{path} sets split_special_tokens, which is not supported; choose a model without")
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
@@ -332,7 +333,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         missing = [name for name in missing if name not in provided]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise InputError(f"{path} lacks the weights {missing[0]}{more}; fetch the model again")
+        advice = "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
+        raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
         raise InputError(
             f"{path} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"

@@ -51,6 +51,7 @@ IGNORED: dict[str, dict[str, str]] = {
         "logits_to_keep": "the logits of the last token alone are read",
     },
     "1_Pooling/config.json": {
+        "chunk_size": "only the memory",
         **dict.fromkeys(("word_embedding_dimension", "embedding_dimension"), "the transformer says how many there are"),
     },
 }

@@ -23,17 +23,19 @@ from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import Row
 from training.inference.runner import PaddedRunner
-from training.models.files import read_object
-from training.models.folder import SPARSE_ENCODER, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.files import read_object, read_tensors
+from training.models.folder import ROUTER, SPARSE_ENCODER, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.lexical import SparseModel
-from training.models.loading import max_input_length, open_transformer
-from training.models.settings import checked
-from training.models.tokenization import text_tokenizer
+from training.models.loading import max_input_length, open_tokenizer, open_transformer
+from training.models.settings import NO_LIMIT, checked
+from training.models.tokenization import TextTokenizer, text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
 
 # The second is a transformer with its head, in older folders.
 SPLADE, MLM = "SpladePooling", "MLMTransformer"
+# A weight for each token, the same in all texts: it reads queries alone, which then need no transformer.
+TABLE = "SparseStaticEmbedding"
 REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}
 ACTIVATIONS = {"relu": 1, "log1p_relu": 2}  # how often log(1 + x) is taken
 MOST_TOKENS = 1_024  # of a batch: each has as many logits as the vocabulary has tokens
@@ -72,6 +74,9 @@ class SparseEncoder(SparseModel):
 
     has_dtype = True
     dimension: int  # V
+    # What reads queries, where that is not the transformer: a tokenizer, and a weight for each token (V,).
+    _table: tuple[TextTokenizer, np.ndarray] | None = None
+    _reads_queries = False
 
     def __init__(self, name: str, runner: LogitsRunner, tokenizer: Any, form: ModelFormat, settings: Settings) -> None:
         self.name, self._runner, self._form, self._settings = name, runner, form, settings
@@ -105,14 +110,17 @@ class SparseEncoder(SparseModel):
         backbone.to(torch_device)
         form = replace(form, max_length=max_input_length(tokenizer, backbone, form.max_length))
         runner = LogitsRunner(backbone, torch_dtype, int(tokenizer.pad_token_id or 0))
-        return cls(str(parsed), runner, tokenizer, form, settings)
+        encoder = cls(str(parsed), runner, tokenizer, form, settings)
+        if folder.query_modules:
+            encoder._table = _open_table(folder, encoder.dimension)
+        return encoder
 
     def for_role(self, role: str) -> Self:
         """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        encoder, name = copy.copy(self), self._form.role_prompt(role)
-        encoder._tokenizer = self._tokenizer.with_prompt(
-            self._form.prompt if name is None else self._form.prompts[name]
-        )
+        encoder, prompt = copy.copy(self), {"prompt": None, "name": None, **self._form.role_prompt(role)}
+        if any(text is not None for text in prompt.values()):
+            encoder._tokenizer = self._tokenizer.with_prompt(self._form.with_prompt(**prompt, model=self.name).prompt)
+        encoder._reads_queries = role == "query"
         return encoder
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
@@ -131,6 +139,8 @@ class SparseEncoder(SparseModel):
         ``on_progress`` is called with (done, all) after each batch; before it ``should_stop`` is asked, and ``Stopped``
         raised.
         """
+        if self._table and self._reads_queries:
+            return self._looked_up(*self._table, sentences)
         ids, _ = self._tokenizer.ids(sentences)
         blocks, order = [csr_matrix(np.zeros((0, self.dimension), dtype=np.float32))], []
         for rows, block in self._runner.map(ids, self._weights, should_stop):
@@ -139,6 +149,14 @@ class SparseEncoder(SparseModel):
             if on_progress is not None:
                 on_progress(len(order), len(ids))
         return vstack(blocks, format="csr")[np.argsort(order)]
+
+    def _looked_up(self, tokenizer: TextTokenizer, weights: np.ndarray, sentences: Sequence[str]) -> csr_matrix:
+        rows = [np.unique(ids) for ids in tokenizer.with_prompt(self._tokenizer.prompt).ids(sentences)[0]]
+        columns = np.concatenate([np.empty(0, np.int64), *rows])
+        starts = np.cumsum([0, *map(len, rows)])
+        # The last column stands for texts without tokens.
+        values = np.append(weights, 0)[columns]
+        return csr_matrix((values, columns, starts), (len(rows), len(weights) + 1))[:, :-1]
 
     def terms(self, a: str, b: str) -> list[Term]:
         """The tokens that either text has a weight for, by their share of the dot product, then by weight."""
@@ -160,8 +178,23 @@ class SparseEncoder(SparseModel):
         return csr_matrix(to_host(pooled))
 
 
+def _open_table(folder: ModelFolder, dimension: int) -> tuple[TextTokenizer, np.ndarray]:
+    """The table that reads queries. InputError if something else does, or it does not fit the vocabulary."""
+    entry, *more = folder.query_modules
+    if entry.kind != TABLE or more or folder.general.get("max_active_dims"):
+        raise InputError(f"{folder.path.name} reads queries by another model than {TABLE} alone; choose another one")
+    checked(folder.path.name, TABLE, read_object(entry.folder / "config.json", {}), ("frozen",))
+    weights = read_tensors(entry.folder).get("weight")
+    tokenizer = open_tokenizer(replace(folder, first=entry.folder))
+    if weights is None or weights.shape != (dimension,):
+        raise InputError(f"{entry.folder} has no weight for each of {dimension:,} tokens; fetch the model again")
+    longest = tokenizer.model_max_length
+    form = ModelFormat(input_module=TABLE, max_length=int(longest) if longest < NO_LIMIT else None)
+    return text_tokenizer(tokenizer.backend_tokenizer, form, dimension), weights.float().numpy()
+
+
 def _settings(folder: ModelFolder) -> Settings:
-    modules = folder.checked_modules((TRANSFORMER, MLM, SPLADE))
+    modules = folder.checked_modules((TRANSFORMER, MLM, SPLADE, *[ROUTER, TABLE] * bool(folder.query_modules)))
     if [entry.kind == SPLADE for entry in modules] != [False, True]:
         raise InputError(
             f"{folder.path.name} is not made of a transformer and {SPLADE}; choose a model of SPLADE's kind"

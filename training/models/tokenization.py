@@ -204,7 +204,8 @@ def text_tokenizer(
     if isinstance(tokenizer, Tokenizer):
         unknown: Any = getattr(tokenizer.model, "unk_token", None)
         unknown_id = None if unknown is None else tokenizer.token_to_id(unknown)
-        return SubwordTokenizer(tokenizer, model_format, empty_id, (), "right", unknown_id=unknown_id)
+        side = (tokenizer.truncation or {"direction": "right"})["direction"]
+        return SubwordTokenizer(tokenizer, model_format, empty_id, (), side, unknown_id=unknown_id)
     return SubwordTokenizer(
         tokenizer.backend_tokenizer,
         model_format,

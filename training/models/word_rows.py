@@ -42,7 +42,7 @@ class WordRows:
         )
         changed = model_format.max_length or model_format.expansion or model_format.lowercase
         added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
-        if not is_bert or changed or " " in added:
+        if not is_bert or changed or tokenizer.truncation or " " in added:
             return None
         copied = copy.deepcopy(tokenizer)
         copied.no_padding()

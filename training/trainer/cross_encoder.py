@@ -37,6 +37,7 @@ from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     ARCHITECTURES,
+    PROBES,
     JointPairModel,
     LogitScorer,
     SequenceClassifier,
@@ -128,7 +129,7 @@ class TrainableCrossEncoder:
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
-        runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id)
+        runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
         model = CrossEncoder(
             self.name, scorer, runner, self.tokenize, lambda logits: logits, Path(), self.source, self.dtype
         )

@@ -3,7 +3,7 @@
 The tokenizer of words is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked
 up as it is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out.
 The BigramTokenizer finds pairs of adjacent words too, for which that library has no tokenizer. A StaticEmbedding's is
-a tokenizers.Tokenizer; special tokens are not added, and nothing is truncated. Folders of model2vec open too.
+a tokenizers.Tokenizer; special tokens are not added, and texts are cut where its file says. model2vec's folders open.
 """
 
 from __future__ import annotations
@@ -204,6 +204,11 @@ class StaticEmbedding(nn.Module):
     def empty_id(self) -> int:
         """The row that stands for a text without tokens."""
         return self.table.num_embeddings - 1
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens of a text, by the truncation in tokenizer.json; None if it states none."""
+        return self.tokenizer.truncation["max_length"] if self.tokenizer.truncation else None
 
     @property
     def vectors(self) -> Tensor:
