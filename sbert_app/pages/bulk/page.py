@@ -117,7 +117,7 @@ class _Page:
         everything = [self.table, self.address_threshold, *fields, *started]
         self.everything = everything
         inputs = [self.questions, *models, self.job_ids]
-        visited = self.models.wire().then(self.visit, inputs, everything, concurrency_limit=8, **PRIVATE)
+        visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
         uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
         gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
@@ -145,19 +145,17 @@ class _Page:
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire(self.cut)
 
-    def visit(
+    def visit_first(
         self, questions: Questions, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request
     ) -> Iterator[Update]:
-        """Opens the page as `visited` does, until a person uploads a file or presses Score."""
-        for update in self.visited(model, pooling, cross, job_ids, request):
+        """Opens the page as `visit` does, until a person uploads a file or presses Score."""
+        for update in self.visit(model, pooling, cross, job_ids, request):
             if questions:
                 yield {self.status: gr.skip()}
                 return
             yield update
 
-    def visited(
-        self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request
-    ) -> Iterator[Update]:
+    def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         listed, query = self._listed(job_ids), request.query_params
         job_id, sent = query.get("job"), query.get("sentences")
