@@ -201,7 +201,7 @@ class ReportBuilder:
     def _by_label(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
         """The fields of the report that labels have in place of disagreements."""
         # A cosine that is a whole number of hundredths begins its bin.
-        bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-6).astype(int), 0, FINE_BINS - 1)
+        bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-4).astype(int), 0, FINE_BINS - 1)
         order = np.argsort(gold[:, COSINE], kind="stable")
         low_matches, high_others = order[is_match[order]][:WORST], order[::-1][~is_match[order[::-1]]][:WORST]
         return {
