@@ -215,7 +215,31 @@
     names.forEach((name, n) => (values[n] ? url.searchParams.set(name, values[n]) : url.searchParams.delete(name)));
     window.showAddress(url, isStep);
   };
-  window.rememberTab = (tab) => isRestored && window.nameInAddress(["tab"], [tab], true);
+  // A tab that is pressed before the address is restored stays open, and so do values that are entered before.
+  let isPressed = false, pressedTab = null;
+  document.addEventListener("click", (event) => { isPressed ||= !!event.target.closest?.("[role=tab]"); }, true);
+  window.rememberTab = (tab) => {
+    if (isRestored) window.nameInAddress(["tab"], [tab], true);
+    else if (isPressed) [isPressed, pressedTab] = [false, tab];
+  };
+  const UNCHANGED = {__type__: "update"}, touched = {};
+  window.keepTab = () => {
+    if (!pressedTab) return UNCHANGED;
+    window.nameInAddress(["tab"], [pressedTab], true);
+    return {...UNCHANGED, selected: pressedTab};
+  };
+  window.noteTouched = (group, initial, values) => {
+    touched[group] = values.map((value, n) => (JSON.stringify(value) === JSON.stringify(initial[n]) ? UNCHANGED : value));
+  };
+  const typed = new Map(); // field -> its text
+  document.addEventListener("input", ({target}) => isRestored || typed.set(target, target.value), true);
+  window.keepTouched = (group, texts) => {
+    const values = texts.map((id, n) => {
+      const box = id && document.getElementById(id), field = box && [...typed.keys()].find((each) => box.contains(each));
+      return field ? typed.get(field) : (touched[group]?.[n] ?? UNCHANGED);
+    });
+    return values.length === 1 ? values[0] : values;
+  };
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
   let due = 0;

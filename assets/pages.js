@@ -6,6 +6,11 @@
     return {__type__: "update", value: at < 0 ? label : `${label}: ${missing[at]}`, interactive: at < 0};
   };
 
+  // Compare: the lines in the second tab stay until the window is closed, for each link that has sent some.
+  const linesKey = () => `sbert-lab-lines ${new URLSearchParams(location.search).get("sentences") || ""}`;
+  window.keepLines = (text) => sessionStorage.setItem(linesKey(), text);
+  window.keptLines = () => sessionStorage.getItem(linesKey()) ?? {__type__: "update"};
+
   // Bulk and Train: a state has no value in the browser, so an element has the id of what is shown. What was chosen for
   // a file holds for no other; the models stay.
   const OF_FILE = ["sentences", "column-1", "column-2", "column-target", "bulk-threshold"];

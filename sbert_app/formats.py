@@ -18,10 +18,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from training.names import ModelName
+
 # This stands in place of a figure that does not exist.
 MISSING = "–"
 
 MINUTE, HOUR, DAY, YEAR = 60, 3_600, 86_400, 365.25 * 86_400
+
+
+def model_label(model: str | None) -> str:
+    """The name of a model in words, of a run the one that it has now, where the text around it names the kind."""
+    return ModelName.parse(model or "").label.removesuffix(" (cross-encoder)")
 
 
 def format_duration(seconds: float) -> str:

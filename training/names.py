@@ -44,6 +44,8 @@ from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label
 
 RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
+# The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
+RENAMED_RUNS: dict[str, str] = {}
 BEIR, NANOBEIR = "beir:", "nanobeir:"
 PORTS = {"http": 80, "https": 443}
 # The name that stands for the model's prompts for queries on one side, and for documents on the other.
@@ -165,8 +167,10 @@ class ModelName:
     @property
     def label(self) -> str:
         """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
-        # The id of a run is its day, its time and its name.
-        name = re.sub(r"^\d{8}-\d{6}-", "", self.run_id) if self.run_id else MODEL_LABELS.get(self.name, self.name)
+        name = MODEL_LABELS.get(self.name, self.name)
+        if self.run_id:
+            # The id of a run is its day, its time and its first name.
+            name = RENAMED_RUNS.get(self.run_id) or re.sub(r"^\d{8}-\d{6}-", "", self.run_id)
         parts = ["MaxSim of " * self.maxsim + name]
         if self.dimension is not None:
             parts.append(f"{self.dimension} dimensions")

@@ -126,6 +126,36 @@ def histogram(report: ScoreReport) -> go.Figure:
     return figure
 
 
+def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
+    """The histograms of the cosines of matches and of other pairs, one over the other, with a line at the threshold."""
+    merged = 2 * next(bins for limit, bins in BINS_MERGED if sum(map(sum, by_label)) < limit)
+    counts = np.array(by_label).reshape(2, -1, merged).sum(2)
+    lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
+    first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
+    figure = go.Figure()
+    for values, name, colour in zip(counts, ("match", "no match"), ("blue", "orange"), strict=True):
+        figure.add_bar(
+            x=(lows[first:] + merged / 200).round(4).tolist(),
+            y=values[first:].tolist(),
+            width=merged / 100,
+            name=f"{name} ({values.sum():,})",
+            opacity=0.65,
+            marker={"color": PALETTE[colour], "line": {"width": 0}},
+            hovertemplate="cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>",
+        )
+    figure.add_vline(x=threshold, line={"color": PALETTE["grey"], "width": 3})
+    return _titled(
+        figure,
+        "Cosines by label",
+        x={"title": "cosine", "range": [lows[first] - 0.02, 1.02], "showgrid": False},
+        y={"title": "pairs", "rangemode": "tozero"},
+        barmode="overlay",
+        bargap=0.08,
+        showlegend=True,
+        alt="Histograms of the cosines of pairs that match and of pairs that do not",
+    )
+
+
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     few = len(report.scatter) < 300
@@ -143,4 +173,4 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
 
 def _titled(figure: go.Figure, title: str, **style: Any) -> go.Figure:
     above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
-    return apply_style(figure, 320, title=above, margin_t=64, **style)
+    return apply_style(figure, 300, title=above, margin_t=64, **style)

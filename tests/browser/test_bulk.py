@@ -271,3 +271,21 @@ def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     shade = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert (shade < 60) is dark
+
+
+def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):
+    path = tmp_path / "labelled.csv"
+    same, other = "A man sleeps.,A man is asleep.,yes\n", "A man sleeps.,The bank is closed.,no\n"
+    path.write_text(f"left,right,same\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n")
+    page = opened(open_page)
+    upload(page, path)
+    page.click("#score")
+    expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(["match (6)", "no match (7)"])
+    page.locator("#cut input").fill("0.5")
+    expect(page.locator("#cut p")).to_have_text(
+        "6 of 6 matches are above (recall 100%), and 1 pair that is none (precision 86%)."
+    )
+    page.click("#bulk-disagreements > button")
+    expect(page.locator("#disagreements tbody tr").first).to_contain_text("A man sleeps.A man sleeps.")
+    page.click("#cut button.use")
+    expect(page.locator("#matches")).to_contain_text("7 of 13 pairs match, from a cosine of 0.5000 on")

@@ -294,3 +294,11 @@ def test_the_keyboard_reaches_the_controls(open_page):
     page.locator("#sentence-a textarea").focus()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#sentence-b') !== null")
+
+
+def test_the_lines_of_the_second_tab_are_there_after_a_reload(open_page):
+    page = open_page("/?tab=many")
+    page.fill("#lines textarea", "One.\nTwo.")
+    page.wait_for_function("sessionStorage.getItem('sbert-lab-lines ') === 'One.\\nTwo.'")
+    page.reload()
+    expect(page.locator("#lines textarea")).to_have_value("One.\nTwo.")

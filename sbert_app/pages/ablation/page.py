@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from sbert_app.figures import training as figures
 from sbert_app.formats import format_count, format_duration, format_number
-from sbert_app.pages.components.address import remember
+from sbert_app.pages.components.address import keep_touched, remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, on_open
 from sbert_app.pages.components.experiments import (
     ExperimentPanel,
@@ -111,7 +111,7 @@ def build(services: Services) -> None:
 
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
     about = [question, figure, legend, table, *inputs[-2:], shipped_base]
-    opened = on_open(_from_link, [name, panel.selected, more], **UNQUEUED)
+    opened = keep_touched([name], on_open(_from_link, [name, panel.selected, more], **UNQUEUED))
     described = opened.then(_about, name, about, **UNQUEUED)
     show_on(described.then)
     form.estimate_after(described)

@@ -17,9 +17,10 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update, on_open
+from sbert_app.pages.bulk.models import USUAL, Models
+from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import ColumnPicker, FileDoctor, encoding_dropdown
@@ -31,8 +32,7 @@ from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
-from training.catalogue import DEFAULT_MODEL, asset
-from training.data.gold import NUMBER
+from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.columns import PairColumns, parse_number, pick_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
@@ -41,24 +41,16 @@ from training.errors import InputError, Stopped, UserFacingError
 # The length of the list of jobs.
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
-
 # The example and its shipped scores.
 EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
-# The id of the field, and its name in the address.
-THRESHOLD = "bulk-threshold"
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
+CHECK_COLUMNS = "The columns are guessed from what they hold: check them, then press Score."
 
 
 def build(services: Services) -> None:
     """Builds the page inside the open Blocks; the page opens with a scored example."""
     _Page(services).wire()
-
-
-def _models(model: str | None, pooling: str | None, cross: str | None) -> str:
-    """The title of the settings: the model, its pooling and the cross-encoder."""
-    beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
-    return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
 
 
 class _Page:
@@ -68,9 +60,8 @@ class _Page:
         self.table = gr.State(None)
         # The id of the job on the page; None for the example.
         self.job = gr.State(None)
-        self.address_threshold = gr.State(None)
-        # The ids of the jobs, the newest first. The secret is fixed, so that they can be read after a restart of the
-        # app.
+        self.address_threshold, self.questions = gr.State(None), gr.State({})
+        # Newest first. The secret is fixed, so that a restarted app can read them.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
@@ -82,7 +73,7 @@ class _Page:
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
         matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
         shows = {"The file": [self.file_line], "Scores": agreement, "Matches and duplicates": matches}
-        models = [self.model, self.pooling, self.cross, self.duplicates.threshold]
+        models = [*self.models.pickers, self.duplicates.threshold]
         report_button(services, *of_page("Scored file", shows, models), "scored-file")
         self.history = gr.HTML(elem_id="bulk-history")
         with gr.Row(elem_classes="actions"):
@@ -93,10 +84,7 @@ class _Page:
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
         self.columns = ColumnPicker("column")
         self.doctor = FileDoctor(services, "bulk")
-        title = _models(DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
-        with gr.Accordion(title, open=False, elem_id="bulk-models") as self.models:
-            self.model, self.pooling = model_and_pooling(services, "bulk")
-            self.cross = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="bulk-cross")
+        self.models = Models(services)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
@@ -112,26 +100,27 @@ class _Page:
         with gr.Row():
             self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
             self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
+        self.cut = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="cut")
         self.rows = gr.HTML(elem_id="rows")
         with gr.Accordion("Where the scores disagree most", open=False, elem_id="bulk-disagreements"):
             self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
-        models = [self.model, self.pooling, self.cross]
+        models = self.models.pickers
         columns = [self.table, *self.columns.columns, self.columns.read_as]
         results = [
             *(self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
+            *(self.cut, self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
         ]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
         self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
         fields = [*self.columns.outputs, *self.doctor.outputs, *models, self.file_line, self.encoding]
         everything = [self.table, self.address_threshold, *fields, *started]
         self.everything = everything
-        visited = on_open().then(self.visit, [*models, self.job_ids], everything, concurrency_limit=8, **PRIVATE)
-        for control in models:
-            control.change(lambda *values: gr.Accordion(label=_models(*values)), models, self.models, **EVERY)
+        inputs = [self.questions, *models, self.job_ids]
+        visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
         uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
+        gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
             outputs = [component for component in everything if component is not asking]
@@ -155,17 +144,24 @@ class _Page:
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
-        self.duplicates.wire()
+        self.duplicates.wire(self.cut)
+
+    def visit_first(
+        self, questions: Questions, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request
+    ) -> Iterator[Update]:
+        """Opens the page as `visit` does, until a person uploads a file or presses Score."""
+        for update in self.visit(model, pooling, cross, job_ids, request):
+            if questions:
+                yield {self.status: gr.skip()}
+                return
+            yield update
 
     def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         listed, query = self._listed(job_ids), request.query_params
-        job_id, sent, threshold = query.get("job"), query.get("sentences"), parse_number(query.get(THRESHOLD, ""))
-        fields = {self.model: model, self.pooling: pooling, self.cross: cross}
-        named = {field: query[field.elem_id] for field in fields if field.elem_id in query}
-        model, pooling, cross = (fields | named).values()
-        models = {self.model: model, self.pooling: pooling_radio(pooling), self.cross: cross}
-        listed |= {self.address_threshold: threshold, **models}
+        job_id, sent = query.get("job"), query.get("sentences")
+        threshold = parse_number(query.get("bulk-threshold", ""))
+        listed |= {self.address_threshold: threshold}
         try:
             job = self.jobs.get(job_id) if job_id else None
             if job is not None:
@@ -175,7 +171,7 @@ class _Page:
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return
-        if job is None and not sent and (model, pooling, cross) == (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER):
+        if job is None and not sent and (model, pooling, cross) == USUAL:
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**listed, **self._opened(table, ChosenColumns.by_name(table)), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
@@ -186,7 +182,7 @@ class _Page:
             return
         names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
         columns = ChosenColumns(*names) if names[0] and set(filter(None, names)) <= set(table.columns) else None
-        yield {**listed, **self._opened_job(job, table, columns), **{field: models[field] for field in named}}
+        yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(model, pooling, cross)}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
 
@@ -309,17 +305,16 @@ class _Page:
     def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: ChosenColumns | None = None) -> Update:
         """The update for a job, with the ``picked`` columns of the address or the suggested ones."""
         columns, guessed = (picked, frozenset[str]()) if picked else ChosenColumns.suggested(table)
-        hint = "The columns are guessed from what they hold: check them, then press Score." if guessed else PRESS_SCORE
+        hint = CHECK_COLUMNS if guessed else PRESS_SCORE
         if columns is None or columns.second is None:
             hint = f"{CHOOSE_COLUMNS}, then press Score."
         if summary := self.jobs.summary(job.id):
             used_columns = summary.columns
             target = used_columns.score or used_columns.label
             picked = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
-        used = {self.model: job.model, self.cross: job.cross_encoder or NO_CROSS_ENCODER} if job.model else {}
-        pooling = {self.pooling: job.pooling} if job.model and job.pooling else {}
+        used = self.models.of_job(job.model, job.pooling, job.cross_encoder)
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, picked, job), **used, **pooling, self.job: job.id, self.status: status}
+        return {**self._opened(table, picked, job), **used, self.job: job.id, self.status: status}
 
     def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
         """The update for a table, with these columns or the suggested ones."""
@@ -373,14 +368,22 @@ class _Page:
 
     def _cleared(self) -> Update:
         hidden = (self.as_file, self.as_parquet, self.histogram, self.scatter)
-        empty = {**{part: gr.update(visible=False) for part in hidden}, self.cards: "", self.disagreements: ""}
+        empty = {
+            **{part: gr.update(visible=False) for part in hidden},
+            **dict.fromkeys((self.cards, self.cut, self.disagreements), ""),
+        }
         return {**empty, **self.duplicates.hidden()}
 
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
-        report, plots = summary.report, {}
+        report, plots = summary.report, dict[Any, Any]()
         if report and summary.scored:
-            plots[self.histogram] = gr.Plot(figures.histogram(report), visible=True)
-        if report and report.scatter and not (summary.gold and summary.gold.kind != NUMBER):
+            figure = figures.histogram(report)
+            if report.by_label:
+                start = results.suggested(report) if threshold is None else threshold
+                figure = figures.label_histogram(report.by_label, start)
+                plots[self.cut] = macro("bulk/cut")(report.by_label, start)
+            plots[self.histogram] = gr.Plot(figure, visible=True)
+        if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         own, parquet = summary.outputs

@@ -9,7 +9,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.figures.evaluation import precision_recall
-from sbert_app.formats import format_count, format_estimate, format_number
+from sbert_app.formats import format_count, format_estimate, format_number, model_label
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
@@ -23,7 +23,6 @@ from sbert_app.services.files.writers import cell_text
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
 from training.catalogue import read_asset
-from training.data.gold import NUMBER
 from training.data.tables.columns import PairColumns, normalize_name
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
@@ -87,9 +86,9 @@ def of_job(html: Markup, job: str) -> Markup:
 
 def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
     """A summary of the scored file, in sentences."""
-    models = f"{summary.model}, {summary.pooling} pooling"
+    models = f"{model_label(summary.model)}, {summary.pooling} pooling"
     if summary.cross_encoder:
-        models += f", and {summary.cross_encoder}"
+        models += f", and {model_label(summary.cross_encoder)}"
     html = macro("bulk/outcome")(
         summary=summary, models=models, remarks=_remarks(summary, expected_rows), longest_note=LONGEST_NOTE
     )
@@ -102,7 +101,7 @@ def agreements(summary: ScoreSummary) -> Markup:
     if report is None:
         return Markup()
     cards = []
-    if report.decision and summary.gold and summary.gold.kind != NUMBER:
+    if report.decision and report.by_label:
         average, best = report.decision.decision.average_precision, report.decision.decision.choice(BEST_F1)
         cards = [_share_card("Average precision", average, report), _share_card("Best F1", best.f1, report)]
     elif report.cosine_gold:
@@ -115,12 +114,14 @@ def agreements(summary: ScoreSummary) -> Markup:
 
 
 def disagreements(summary: ScoreSummary) -> Markup:
-    """The rows that two scores rank most differently."""
+    """The rows that two scores rank most differently, or whose cosine contradicts the label."""
     report = summary.report
     if report is None:
         return Markup()
     # (title, name of the score beside the cosine, pairs)
     tables = [
+        ("Labelled as no match: the highest cosines", "label", report.high_others),
+        ("Labelled as a match: the lowest cosines", "label", report.low_matches),
         ("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
         ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
     ]
@@ -132,8 +133,8 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
     remarks = []
     if summary.language:
         remarks.append(
-            f"The first rows look like {summary.language}. {summary.model} was trained on English, so do not trust its "
-            f"scores; try a multilingual model, such as {MULTILINGUAL}."
+            f"The first rows look like {summary.language}. {model_label(summary.model)} was trained on English, so do "
+            f"not trust its scores; try a multilingual model, such as {MULTILINGUAL}."
         )
     if summary.stopped_at is not None:
         expected = format_count(expected_rows, "row")
@@ -160,7 +161,9 @@ def _rows_table(
     columns = [{"name": name, "role": _role(name, roles), "added": name in added} for name in names]
     cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
     hidden = max(0, len(in_file) - SHOWN_COLUMNS)
-    return render("bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden)
+    return render(
+        "bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden, added=added
+    )
 
 
 def _role(name: str, roles: Mapping[str | None, str]) -> str:
@@ -183,6 +186,12 @@ def _share_card(title: str, share: Estimate, report: ScoreReport) -> tuple[str, 
         interval = f"95% interval {format_number(share.low * 100, 1)} to {format_number(share.high * 100, 1)} · "
     rows = format_count(report.decision.decision.n if report.decision else 0, "row")
     return title, format_number(share.value * 100, 1), "cosine and label ×100", f"{interval}{rows}"
+
+
+def suggested(report: ScoreReport | None) -> float:
+    """The threshold that the gold scores of a file suggest, or the usual one."""
+    choice = safest(report.decision.decision.choices) if report and report.decision else None
+    return round(choice.threshold.value, 4) if choice and choice.exists else USUAL
 
 
 class Duplicates:
@@ -220,25 +229,23 @@ class Duplicates:
     def offered(self, summary: ScoreSummary, threshold: float | None = None) -> Update:
         """The section for a scored file, with this threshold or the one that its gold scores suggest."""
         labelled = summary.report.decision if summary.report else None
-        suggested = safest(labelled.decision.choices) if labelled else None
-        if threshold is None:
-            threshold = round(suggested.threshold.value, 4) if suggested and suggested.exists else USUAL
         figure = precision_recall(labelled.decision, criterion_labels(labelled.decision)) if labelled else None
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
             self.curve: visible(figure),
-            self.threshold: threshold,
+            self.threshold: suggested(summary.report) if threshold is None else threshold,
             **self._cleared(),
         }
 
-    def wire(self) -> None:
+    def wire(self, cut: gr.HTML) -> None:
         inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
         self.tab.wire(self.find, inputs, empty)
-        used = self.decision.use(self.used, None, self.threshold, **UNQUEUED)
-        for event in (self.threshold.input, used.success):
-            event(None, self.threshold, None, js=REMEMBER, **EVERY)
-        self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
+        self.threshold.input(None, self.threshold, None, js=REMEMBER, **EVERY)
+        for table in (self.decision, cut):
+            used = table.use(self.used, None, self.threshold, **UNQUEUED)
+            used.success(None, self.threshold, None, js=REMEMBER, **EVERY)
+            self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
     def used(self, event: gr.EventData) -> float:
         """The threshold of the row whose button was pressed."""

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_number
+from sbert_app.formats import format_count, format_number, model_label
 from sbert_app.pages.components.messages import error_message, note
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.pages.components.templates import macro, render, tint
@@ -209,8 +209,8 @@ def result(
     cards = [card if card.mark else replace(card, mark=f"mark-{place}") for place, card in enumerate(cards, 1)]
     expected = None if any(comparison.is_blind for comparison in comparisons) else expected
     blind = [
-        f"{comparison.model} does not know {_unknown(comparison)}: it reads each as the same unknown token, [UNK]. "
-        "Its score says nothing."
+        f"{model_label(comparison.model)} does not know {_unknown(comparison)}: it reads each as the same unknown "
+        "token, [UNK]. Its score says nothing."
         for comparison in comparisons
         if comparison.is_blind
     ]
@@ -270,18 +270,19 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
             remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
         if (unknown := _unknown(comparison)) and not comparison.is_blind:
             remarks.append(
-                f"{comparison.model} does not know {unknown}: it reads each as the same unknown token, [UNK]."
+                f"{model_label(comparison.model)} does not know {unknown}: it reads each as the same unknown "
+                "token, [UNK]."
             )
         for name, side in (("first", comparison.a), ("second", comparison.b)):
             if side.truncated:
                 remarks.append(
-                    f"The {name} sentence is longer than {comparison.model} reads: its last "
+                    f"The {name} sentence is longer than {model_label(comparison.model)} reads: its last "
                     f"{format_count(side.unread, 'word')} {'was' if side.unread == 1 else 'were'} ignored."
                 )
             if side.language:
                 remarks.append(
-                    f"The {name} sentence looks like {side.language}. {comparison.model} was trained on English, so do "
-                    f"not trust its score; try a multilingual model, such as {MULTILINGUAL}."
+                    f"The {name} sentence looks like {side.language}. {model_label(comparison.model)} was trained on "
+                    f"English, so do not trust its score; try a multilingual model, such as {MULTILINGUAL}."
                 )
     return remarks
 
@@ -346,7 +347,7 @@ def _encoder_card(
         own, other = pooling_label(comparison.own_pooling), pooling_label(comparison.pooling)
         foot = f"trained with {own} pooling, not {other}"
     how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
-    label = ModelName.parse(comparison.model).label
+    label = model_label(comparison.model)
     return ScoreCard(
         title=f"Cosine · {label}{how}",
         label=label if len(label) < 20 else "cosine",
@@ -373,7 +374,7 @@ def _cross_encoder_card(
     comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
 ) -> ScoreCard:
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
-    title, figure = f"Cross-encoder · {comparison.cross_encoder}", f"{score:.2f}"
+    title, figure = f"Cross-encoder · {model_label(comparison.cross_encoder)}", f"{score:.2f}"
     if comparison.cross_is_blind:
         return ScoreCard(title, "cross-encoder", CROSS_TERM, figure, SAYS_NOTHING)
     return ScoreCard(

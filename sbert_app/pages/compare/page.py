@@ -11,8 +11,8 @@ from markupsafe import Markup
 from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
-from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.events import UNQUEUED, Update, on_open
+from sbert_app.pages.components.address import inputs_of, keep_touched, remember
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -49,7 +49,9 @@ def build(services: Services) -> None:
             gr.Warning(error.public)
             return gr.skip()
 
-    on_open(opened, lines, **UNQUEUED)
+    restored = on_open(opened, lines, **UNQUEUED).then(None, None, lines, js="() => window.keptLines()")
+    keep_touched([lines], restored)
+    lines.change(None, lines, None, js="(text) => { window.keepLines(text); }", **EVERY)
 
 
 def _many_sentences(services: Services) -> gr.Textbox:

@@ -14,6 +14,7 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
+from sbert_app.pages.components.address import keep_touched
 from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import attribution, error_message, note, waiting
@@ -133,7 +134,7 @@ class TwoSentences:
         changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
         # Enter starts a stopped download again, too.
         again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
-        opened = on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED)
+        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
         for event in (changed, again.then(**answered), opened.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.explain, [self.result, self.questions], self.map_note, **LATEST)

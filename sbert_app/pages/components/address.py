@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -15,6 +16,7 @@ import gradio as gr
 from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 
 TAB = "tab"
+_groups = count()
 
 
 def remember(
@@ -38,12 +40,28 @@ def remember(
         return [*values, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
 
     outputs = [*controls, *([] if tabs is None else [tabs])]
-    restored = on_open(restore, outputs, **UNQUEUED)
+    restored = keep_touched(controls, on_open(restore, outputs, **UNQUEUED))
+    if tabs is not None:
+        restored = restored.then(None, None, tabs, js="() => window.keepTab()")
     keep(controls, restored, passing)
     for section in sections:
         name = "" if section is sections[0] else section.id
         section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")
     return restored
+
+
+def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
+    """Gives controls their values again that a person entered before the event ``opened`` of a slow opening set them.
+
+    Returns the event after which they have them.
+    """
+    group = next(_groups)
+    initial = json.dumps([control.value for control in controls])
+    note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
+    gr.on([control.input for control in controls], None, list(controls), None, js=note, **EVERY)
+    # A paste fires no input event of Gradio.
+    texts = json.dumps([control.elem_id if isinstance(control, gr.Textbox) else None for control in controls])
+    return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
 
 
 def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:

@@ -69,6 +69,11 @@ def ask(questions: Questions, topic: Hashable = "") -> Callable[[], bool]:
     return lambda: questions[topic] is question
 
 
+def note_action(questions: Questions) -> None:
+    """Notes that a person has done something, after which a slow answer to the opening of the page is dropped."""
+    ask(questions)
+
+
 class Output(NamedTuple):
     """A state of a component that shows long work; it is sent only if the browser does not have this version yet.
 

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Superseded, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -143,16 +143,19 @@ class MeasureTab:
         measured.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
-        was_opened = gr.State(False)
+        was_opened, starts = gr.State(False), gr.State({})
+        self.start.click(note_action, starts, None, **EVERY)
 
-        def first(opened: bool) -> Update:
+        def first(opened: bool, starts: Questions) -> Update:
             try:
-                return {was_opened: True, **({} if opened else example())}
+                update = {} if opened else example()
             except UserFacingError as error:
                 # The data of the example is not on this machine, and there is no network.
-                return {was_opened: True, self.status: error_message(error)}
+                update = {self.status: error_message(error)}
+            # What a person measures meanwhile stays.
+            return {was_opened: True, **({} if starts else update)}
 
-        self.on(self.tab.select, first, [was_opened], [was_opened, *outputs], concurrency_limit=limit)
+        self.on(self.tab.select, first, [was_opened, starts], [was_opened, *outputs], concurrency_limit=limit)
 
     def on(
         self, events: Any, handler: Callable[..., Any], inputs: Sequence[Any], outputs: Iterable[Any], **options: Any

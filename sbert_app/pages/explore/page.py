@@ -155,7 +155,10 @@ class _ExplorePage:
             self.delete, [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids], **UNQUEUED
         )
         requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
-        for event, work in ((restored.then, self.open), *((request, self.open_and_fold) for request in requests)):
+        for event, work in (
+            (restored.then, self.open_at_first),
+            *((request, self.open_and_fold) for request in requests),
+        ):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
             ended.then(None, None, None, js=DIM.format("false"), **EVERY)
@@ -233,6 +236,10 @@ class _ExplorePage:
             self.open_corpus: OpenCorpus(key, model, encoder_name, choice.source == EXAMPLE),
             **yours,
         }
+
+    def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
+        """Opens the corpus of the address; a text or a file that a person gives meanwhile waits for the button."""
+        return self.open(watch, EXAMPLE if source in (TEXT, FILE) else source, *values)
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:
         """Opens a corpus and closes the fold, which stays open while a page loads: its user may be at work there."""

@@ -15,7 +15,17 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update, enable_when, on_open
+from sbert_app.pages.components.address import keep_touched
+from sbert_app.pages.components.events import (
+    EVERY,
+    LATEST,
+    UNQUEUED,
+    Questions,
+    Update,
+    enable_when,
+    note_action,
+    on_open,
+)
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
@@ -113,19 +123,22 @@ class _LabelPage:
         enable_when(self.tab.start, {self.name: "name the project first"})
 
     def wire(self) -> None:
-        def open_link(request: gr.Request) -> Update:
+        def open_link(questions: Questions, request: gr.Request) -> Update:
             query = request.query_params
-            return self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
+            update = self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
+            return {self.error: gr.skip()} if questions else update
 
         choice = [self.project, self.rater]
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
-        on_open(open_link, everything, **UNQUEUED)
+        questions = gr.State({})
+        keep_touched([self.rater], on_open().then(open_link, questions, everything, **UNQUEUED))
         for event, field in (
             (self.begin.click, self.begin),
             (self.rater.submit, self.rater),
             (self.project.input, self.project),
         ):
+            event(note_action, questions, None, **EVERY)
             opened = event(self.opened, choice, everything, **UNQUEUED)
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
         for listen, handler in (

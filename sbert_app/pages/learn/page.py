@@ -19,7 +19,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.address import keep, values_of
+from sbert_app.pages.components.address import keep, keep_touched, values_of
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Questions, Update, ask, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
@@ -32,6 +32,8 @@ from training.errors import InputError, UserFacingError
 
 TAGLINE = "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
+# The key of the lesson whose button was pressed last.
+PRESSED = "pressed"
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
@@ -130,17 +132,22 @@ class _LearnPage:
             at = numbers.index(current) + step if current in numbers else 0
             return _show_lesson(numbers[min(max(at, 0), len(numbers) - 1)], class_link)
 
+        def go(number: int, questions: Questions, class_link: ClassLink) -> list[Any]:
+            questions[PRESSED] = number
+            return _show_lesson(number, class_link)
+
         opened = on_open().then(
             self.open,
-            self.requested,
+            [self.requested, questions],
             [class_link, self.banner, *navigation, *fields],
-            js="() => window.requestedLesson()",
+            js="() => [window.requestedLesson(), null]",
             **UNQUEUED,
         )
+        opened = keep_touched(fields, opened)
         keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
         for number, chip in enumerate(self.chips, start=1):
-            measure_after(chip.click(partial(_show_lesson, number), class_link, navigation, **UNQUEUED))
+            measure_after(chip.click(partial(go, number), [questions, class_link], navigation, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
             turned = button.click(partial(turn, step), [class_link, current], navigation, **UNQUEUED)
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
@@ -158,14 +165,18 @@ class _LearnPage:
             reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 
-    def open(self, requested: str, request: gr.Request) -> list[Any]:
-        """Opens the class and the lesson in the address; an invalid link opens the lessons without a class."""
+    def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
+        """Opens the class and the lesson in the address, or one whose button was pressed before.
+
+        An invalid link opens the lessons without a class.
+        """
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
             banner = class_link.banner()
         except UserFacingError as error:
             class_link, banner = ClassLink(), messages.error_message(error)
-        number = lesson_number(requested)
+        pressed = questions.get(PRESSED)
+        number = pressed if isinstance(pressed, int) else lesson_number(requested)
         number = number if number in class_link.numbers else class_link.numbers[0]
         return [
             class_link,

@@ -255,9 +255,9 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
     return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
 
 
-def _from_link(request: gr.Request) -> str:
+def _from_link(request: gr.Request) -> Any:
     """The run in the address."""
-    return request.query_params.get("run", "")
+    return request.query_params.get("run") or gr.skip()
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:

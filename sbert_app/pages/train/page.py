@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import gradio as gr
 
-from sbert_app.pages.components.address import value_of
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.address import keep_touched, value_of
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Questions, Update, note_action, on_open
 from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
@@ -100,14 +100,17 @@ def _connect_form(
         describe,
         [lesson, *(fields[name] for name in form.TITLES)],
     )
-    fill = [preset, filled, lesson, *inputs]
+    fill, questions = [preset, filled, lesson, *inputs], gr.State({})
 
-    def from_link(request: gr.Request) -> list[Any]:
+    def from_link(questions: Questions, request: gr.Request) -> list[Any]:
         """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
         ?sentences=<token> names sentences from another page, which become the training data.
         """
         query = request.query_params
+        if questions:
+            # A person has chosen a preset before.
+            return [gr.skip()] * len(fill)
         try:
             if token := query.get("sentences"):
                 sent = _sent_sentences(services, token)
@@ -124,9 +127,13 @@ def _connect_form(
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
 
+    def fill_form(questions: Questions, key: str) -> list[Any]:
+        note_action(questions)
+        return _fill(services, names, key)
+
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
-    runs.estimate_after(preset.input(partial(_fill, services, names), preset, fill, **EVERY))
+    runs.estimate_after(preset.input(fill_form, [questions, preset], fill, **EVERY))
     fields["objective"].change(
         form.objective_updates, fields["objective"], [fields[name] for name in form.OF_OBJECTIVE], **UNQUEUED
     )
@@ -145,7 +152,8 @@ def _connect_form(
     opened = on_open(
         lambda: gr.update(choices=form.base_choices(services.jobs.store.recent())), fields["base"], **UNQUEUED
     )
-    runs.estimate_after(opened.then(from_link, None, fill, **UNQUEUED))
+    filled_in = opened.then(from_link, questions, fill, **UNQUEUED)
+    runs.estimate_after(keep_touched([preset, *inputs], filled_in))
     return runs
 
 

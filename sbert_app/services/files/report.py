@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_duration, json_values
-from training.data.gold import GoldColumn
+from training.data.gold import NUMBER, GoldColumn
 from training.data.tables.columns import PairColumns
 from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval, sentence_keys
 from training.evaluation.metrics import pearson, spearman
@@ -27,6 +27,8 @@ from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 BINS = 80
 # The most rows of the sample, points of the scatter plot, and disagreements.
 SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
+# The bins of the histograms by label, each a hundredth wide.
+FINE_BINS = 200
 # The rows that a threshold is measured on; more make it slower and no surer.
 DECIDED = 50_000
 ROW, COSINE, GOLD, CROSS, PLACE, FIRST, SECOND = range(7)
@@ -63,7 +65,11 @@ class Correlation:
 class ScoreReport:
     """The report on a scored file: a histogram, and the rest of all rows or of a sample of them.
 
-    ``decision`` is the threshold of the cosine, where the gold column says which rows match.
+    Attributes:
+        decision: the threshold of the cosine, where the gold column says which rows match.
+        by_label: for labels, the rows in each hundredth of the cosine: those that match, and the others.
+        low_matches: for labels, the matches with the lowest cosines.
+        high_others: for labels, the other rows with the highest cosines.
     """
 
     counts: list[int]
@@ -77,6 +83,9 @@ class ScoreReport:
     gold_disagreements: list[Disagreement]
     cross_disagreements: list[Disagreement]
     decision: DataDecision | None = None
+    by_label: tuple[list[int], list[int]] | None = None
+    low_matches: list[Disagreement] = field(default_factory=list)
+    high_others: list[Disagreement] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"decision": self.decision and self.decision.to_dict()}
@@ -135,6 +144,9 @@ class ReportBuilder:
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]
         total = int(self._counts.sum())
+        labels = None if reading is None else reading.matches(gold[:, GOLD])
+        is_labelled = reading is not None and (reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0})
+        by_label = self._by_label(gold, labels[0]) if labels is not None and is_labelled else {}
         return ScoreReport(
             counts=self._counts.tolist(),
             edges=self._edges.round(4).tolist(),
@@ -144,9 +156,10 @@ class ReportBuilder:
             cross_gold=correlation(both, CROSS, GOLD),
             cosine_cross=correlation(cross, COSINE, CROSS),
             scatter=self._scatter(gold),
-            gold_disagreements=self._worst(gold, GOLD),
+            gold_disagreements=[] if by_label else self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
             decision=None if reading is None else _decision(gold, reading, criteria),
+            **by_label,
         )
 
     def _choose(self, count: int) -> np.ndarray:
@@ -177,15 +190,25 @@ class ReportBuilder:
             return []
         cosine_rank, other_rank = ((rankdata(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
         apart = np.abs(cosine_rank - other_rank)
-        disagreements = []
-        for at in np.argsort(-apart, kind="stable")[:WORST].tolist():
-            if apart[at] == 0:
-                break
-            self._texts.seek(int(sample[at, PLACE]))
-            first, second = json.loads(self._texts.readline())
-            figures = (sample[at, COSINE], sample[at, other], cosine_rank[at], other_rank[at])
-            disagreements.append(Disagreement(int(sample[at, ROW]), first, second, *map(float, figures)))
-        return disagreements
+        worst = [at for at in np.argsort(-apart, kind="stable")[:WORST].tolist() if apart[at] > 0]
+        return [self._disagreement(sample[at], other, cosine_rank[at], other_rank[at]) for at in worst]
+
+    def _disagreement(self, row: np.ndarray, other: int, *ranks: float) -> Disagreement:
+        self._texts.seek(int(row[PLACE]))
+        first, second = json.loads(self._texts.readline())
+        return Disagreement(int(row[ROW]), first, second, *map(float, (row[COSINE], row[other], *ranks)))
+
+    def _by_label(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
+        """The fields of the report that labels have in place of disagreements."""
+        # A cosine that is a whole number of hundredths begins its bin.
+        bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-4).astype(int), 0, FINE_BINS - 1)
+        order = np.argsort(gold[:, COSINE], kind="stable")
+        low_matches, high_others = order[is_match[order]][:WORST], order[::-1][~is_match[order[::-1]]][:WORST]
+        return {
+            "by_label": tuple(np.bincount(bins[rows], minlength=FINE_BINS).tolist() for rows in (is_match, ~is_match)),
+            "low_matches": [self._disagreement(gold[at], GOLD, 0, 0) for at in low_matches],
+            "high_others": [self._disagreement(gold[at], GOLD, 0, 0) for at in high_others],
+        }
 
 
 def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None:

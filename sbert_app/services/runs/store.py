@@ -50,7 +50,7 @@ from sbert_app.services.runs.record import (
 from sbert_app.services.store.documents import check_text, read_document, unreadable
 from training.atomic import FRESH, LEFTOVER_SECONDS, recover, write_text
 from training.errors import InputError, UserFacingError
-from training.names import RUN, ModelName, is_id
+from training.names import RENAMED_RUNS, RUN, ModelName, is_id
 from training.sources.resolve import find_run
 from training.trainer.config import RunConfig
 from training.trainer.own import check_queueable, new_run_folder
@@ -97,7 +97,12 @@ class RunStore:
         # A name that cannot be read makes no run useless.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace")
-        name = name or config.name or default_name(config)
+        first_name = config.name or default_name(config)
+        name = name or first_name
+        if name != first_name:
+            RENAMED_RUNS[run_id] = name
+        else:
+            RENAMED_RUNS.pop(run_id, None)
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:

@@ -8,6 +8,7 @@ import gradio as gr
 import pytest
 from bag_encoder import AnyModel
 
+from sbert_app.pages.bulk.models import USUAL
 from sbert_app.pages.bulk.page import _Page
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -89,9 +90,13 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert seen[page.as_file].value == scored[page.as_file].value
     assert [seen[each]["value"] for each in page.columns.columns] == ["sentence1", "sentence2", "label"]
 
-    other = merged(visit(page, job=job, **{"bulk-model": "other", "bulk-cross": "overlap"}))  # chosen, not scored yet
-    assert (other[page.model], other[page.cross]) == ("other", "overlap")
-    assert (seen[page.model], seen[page.cross]) == ("bag", "none")
+    models, query = page.models, SimpleNamespace(query_params={"job": job})
+    of_job = merged(page.visit(*USUAL, [], query))
+    assert (of_job[models.model], of_job[models.cross]) == ("bag", "none")
+    # A model that is in the address, or that a person has chosen, stays.
+    assert seen[models.model] == gr.skip()
+    assert seen[models.cross] == "none"
+    assert [*page.visit_first({"": object()}, *USUAL, [], query)] == [{page.status: gr.skip()}]
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]

@@ -80,9 +80,11 @@ def test_a_stop_says_so(tab: Tab):
 def test_the_example_is_shown_once_when_the_tab_is_opened_and_nothing_is_measured():
     tab = Tab(example=lambda: {tab.tab.status: "measured before"})
     [opened] = [fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)]
-    [was_opened] = opened.inputs
-    assert opened.fn(False) == {was_opened: True, tab.tab.status: "measured before"}
-    assert opened.fn(True) == {was_opened: True}
+    was_opened, _ = opened.inputs
+    assert opened.fn(False, {}) == {was_opened: True, tab.tab.status: "measured before"}
+    assert opened.fn(True, {}) == {was_opened: True}
+    # A person has pressed Start before the example came.
+    assert opened.fn(False, {"": object()}) == {was_opened: True}
     assert tab.calls == []
 
 

@@ -19,6 +19,7 @@ from scipy import stats
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.report import ReportBuilder
 from sbert_app.services.files.score import PairScorer, RecentEmbeddings, score_file
+from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns
 from training.data.tables.table import open_table
 from training.errors import InputError
@@ -342,6 +343,19 @@ class TestReport:
         assert report.cosine_gold.n == 1_000
         assert 0.45 < np.mean([cosine for _, cosine in report.scatter]) < 0.55, "of the rows, early and late alike"
         assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
+
+    def test_labels_are_counted_by_hundredths_of_the_cosine_and_contradictions_are_listed(self, tmp_path):
+        cosine = np.array([0.62, 0.619, -1.0, 1.0, 0.95, 0.1], dtype=np.float32)
+        texts = [f"row {row}" for row in range(1, 7)]
+        with ReportBuilder(tmp_path) as builder:
+            builder.add(1, (texts, texts), cosine, np.array([1.0, 1, 0, 1, 0, 1]), None)
+            report = builder.finish(GoldColumn("duplicate", scale=(0, 1)))
+        matches, others = report.by_label
+        assert [at for at, count in enumerate(matches) if count] == [110, 161, 162, 199]
+        assert [at for at, count in enumerate(others) if count] == [0, 195]
+        assert [pair.row for pair in report.low_matches] == [6, 2, 1, 4]
+        assert [pair.row for pair in report.high_others] == [5, 3]
+        assert report.gold_disagreements == []
 
     def test_rows_without_scores_do_not_count(self, tmp_path):
         nan = np.nan

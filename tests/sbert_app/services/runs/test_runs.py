@@ -305,6 +305,7 @@ def test_a_new_name_does_not_touch_the_state(store):
         assert store.rename(run.id, "  my \n run ").name == "my run"
         work.state = "finished"
     assert (store.get(run.id).name, store.get(run.id).state) == ("my run", "finished")
+    assert ModelName.parse(f"run:{run.id}:cls").label == "my run, CLS pooling"
     with pytest.raises(InputError, match="1 to 80 characters"):
         store.rename(run.id, "  ")
 

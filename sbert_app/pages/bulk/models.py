@@ -1,0 +1,58 @@
+"""The models of the Bulk page, folded: the bi-encoder, its pooling, and a cross-encoder beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from sbert_app.pages.components.address import keep_touched
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
+from sbert_app.services.container import Services
+from training.catalogue import DEFAULT_MODEL
+
+USUAL = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
+
+
+class Models:
+    """The three pickers, whose values the address keeps; the title of their fold names them."""
+
+    def __init__(self, services: Services) -> None:
+        with gr.Accordion(_title(*USUAL), open=False, elem_id="bulk-models") as self.fold:
+            self.model, self.pooling = model_and_pooling(services, "bulk")
+            self.cross = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="bulk-cross")
+        self.pickers = [self.model, self.pooling, self.cross]
+
+    def wire(self) -> Any:
+        """Returns the event after which the pickers have the values of the address."""
+        for picker in self.pickers:
+            picker.change(lambda *values: gr.Accordion(label=_title(*values)), self.pickers, self.fold, **EVERY)
+        return keep_touched(self.pickers, on_open(self._named, self.pickers, **UNQUEUED))
+
+    def _named(self, request: gr.Request) -> list[Any]:
+        model, pooling, cross = (request.query_params.get(str(picker.elem_id)) for picker in self.pickers)
+        return [model or gr.skip(), pooling_radio(pooling) if pooling else gr.skip(), cross or gr.skip()]
+
+    def of_job(self, model: str, pooling: str | None, cross: str | None) -> Update:
+        """The update for a job that was scored with these models; without a model there is none."""
+        if not model:
+            return {}
+        return {
+            self.model: model,
+            self.cross: cross or NO_CROSS_ENCODER,
+            **({self.pooling: pooling} if pooling else {}),
+        }
+
+    def unchanged(self, *values: str | None) -> Update:
+        """Keeps the pickers with other ``values`` than the usual ones: from the address, or chosen by a person."""
+        return {
+            picker: gr.skip()
+            for picker, value, usual in zip(self.pickers, values, USUAL, strict=True)
+            if value != usual
+        }
+
+
+def _title(model: str | None, pooling: str | None, cross: str | None) -> str:
+    beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
+    return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
