@@ -64,7 +64,7 @@ def models(
 
 
 def _show_model(name: str, place: Path, as_json: bool) -> None:
-    """What a model says of itself once it is open; how it is read differently than expected is a warning on stderr."""
+    """Prints the settings of an open model. That its texts are read by tokenizer.json alone is a warning on stderr."""
     from training.models.model import VectorModel, open_model
 
     model = open_model(name, home=place)

@@ -95,25 +95,25 @@ def follow(
         A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
     """
     # Answers may cross on their way. The page names the one that it shows, and is sent what differs from that.
-    shown, questions = gr.HTML("", visible="hidden"), gr.State({})
+    newest, questions = gr.HTML("", visible="hidden"), gr.State({})
     # The versions that the page has after each of the last answers.
     answered = gr.State({})
 
-    def show(asked: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
+    def show(looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
         # A look that began earlier may end later, with an older state.
-        is_newest = ask(asked)
+        is_newest = ask(looks)
         now, sent = look(*values), dict(answers.get(last, {}))
         updates = changes(now, sent) if is_newest() else {}
         if not updates:
-            return {shown: gr.skip()}
+            return {newest: gr.skip()}
         name = str(next(_answers))
         answers[name] = sent
         for old in list(answers)[:-MOST_ANSWERS]:
             answers.pop(old, None)
-        return {shown: name, **updates}
+        return {newest: name, **updates}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
-        return event(show, [questions, answered, shown, *inputs], [shown, *outputs], **{**UNQUEUED, **options})
+        return event(show, [questions, answered, newest, *inputs], [newest, *outputs], **{**UNQUEUED, **options})
 
     show_on(timer.tick)
     return show_on

@@ -79,6 +79,7 @@ class CorpusChoice(NamedTuple):
     first: str | None
     second: str | None
     target: str | None
+    read_as: str | None
     vectors: str | None
     array: str | None
     data: str | None
@@ -262,7 +263,7 @@ class _ExplorePage:
             record = replace(record, column=choice.first, encoding=encoding, sheet=choice.sheet or None)
         else:
             # The sentences are in both columns of a pair.
-            options = (choice.encoding, choice.sheet, choice.first, choice.second, choice.target)
-            name = DataName.parse(chosen_name(self.services, choice.path, *options))
+            columns = (choice.first, choice.second, choice.target, choice.read_as)
+            name = DataName.parse(chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns))
             path, record = name.path, replace(record, encoding=name.encoding)
         return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)

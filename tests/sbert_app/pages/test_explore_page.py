@@ -28,7 +28,7 @@ def test_a_link_opens_only_what_may_be_named_elsewhere(home, tmp_path, monkeypat
     monkeypatch.setattr(Corpus, "from_data", lambda *_: pytest.fail("it was opened"))
     with gr.Blocks():
         page = _ExplorePage(services)
-        choice = CorpusChoice("data", *[None] * 9, data, None)
+        choice = CorpusChoice("data", *[None] * 10, data, None)
         with pytest.raises(InputError, match=sentence):
             page.open(UNWATCHED, *choice, "scratch:1x32", "", [])
         with pytest.raises(InputError, match=sentence):
