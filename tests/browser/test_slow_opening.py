@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 from test_bulk import choose
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 QUESTIONS = re.compile(r"/gradio_api/(run|queue/join)")
 
@@ -27,8 +27,8 @@ def open_slowly(window: BrowserContext, open_page: Callable[..., Page]) -> Itera
         nonlocal is_held
         page = open_page(path)
         expect(page.locator("h1")).to_be_visible()
-        page.wait_for_timeout(2_000)
-        assert waiting, "the page asks nothing as it opens"
+        while not waiting:
+            page.wait_for_timeout(100)
         is_held = False
         do(page)
         page.wait_for_timeout(1_500)
@@ -43,6 +43,13 @@ def open_slowly(window: BrowserContext, open_page: Callable[..., Page]) -> Itera
     window.unroute(QUESTIONS, hold)
 
 
+def file_of(tmp_path, name="mine.csv"):
+    path = tmp_path / name
+    rows = "".join(f"A man sleeps {n}.,A man is asleep {n}.,{n % 2}\n" for n in range(20))
+    path.write_text(f"left,right,label\n{rows}", encoding="utf-8")
+    return path
+
+
 def test_compare_keeps_typed_sentences_and_a_list(open_slowly):
     def do(page):
         page.fill("#sentence-a textarea", "It rains.")
@@ -53,6 +60,46 @@ def test_compare_keeps_typed_sentences_and_a_list(open_slowly):
     expect(page.locator("#sentence-b textarea")).to_have_value("Two.")
     expect(page.locator("#compare-models .cross input")).to_have_value("none")
     expect(page.locator("#answer .answer")).to_have_attribute("data-a", "It rains.")
+
+
+def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):
+    def do(page):
+        page.click("#bulk-models > button")
+        choose(page, "#bulk-model", re.compile("all-mpnet-base-v2"))
+        page.set_input_files("#upload input[type=file]", file_of(tmp_path))
+        expect(page.locator("#file-line")).to_contain_text("mine.csv")
+
+    page = open_slowly("/bulk?bulk-model=tfidf", do)
+    expect(page.locator("#file-line")).to_contain_text("mine.csv")
+    expect(page.locator("#bulk-model input")).to_have_value(re.compile("all-mpnet-base-v2"))
+
+
+def test_explore_keeps_a_tab_and_a_source(open_slowly):
+    def do(page):
+        page.get_by_role("tab", name="Clusters").click()
+        page.click("#corpus-choice > button")
+        page.get_by_role("radio", name="Paste").check()
+        page.fill("#corpus-text textarea", "One.\nTwo.")
+
+    page = open_slowly("/explore?tab=pairs&corpus-source=data", do)
+    expect(page.get_by_role("tab", name="Clusters")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("radio", name="Paste")).to_be_checked()
+    expect(page.locator("#corpus-text textarea")).to_have_value("One.\nTwo.")
+
+
+def test_train_keeps_a_field_and_a_list(open_slowly):
+    def do(page):
+        choose(page, "#train-base", re.compile("all-mpnet-base-v2"))
+        page.fill("#run-name textarea, #run-name input", "mine")
+
+    page = open_slowly("/train?preset=collapse", do)
+    expect(page.locator("#train-base input")).to_have_value(re.compile("all-mpnet-base-v2"))
+    expect(page.locator("#run-name").locator("textarea, input")).to_have_value("mine")
+
+
+def test_label_keeps_a_name(open_slowly):
+    page = open_slowly("/label?rater=Anna", lambda page: page.fill("#label-rater input", "Boris"))
+    expect(page.locator("#label-rater input")).to_have_value("Boris")
 
 
 def test_learn_keeps_a_lesson(open_slowly):

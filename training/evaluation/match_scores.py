@@ -40,8 +40,9 @@ NEXT_START = 4
 LEAST_ABOVE = 20
 # The resamples of the pairs by which the number of missing pairs is estimated, and the share that it suffices for.
 FORECASTS, NINE_OF_TEN = 200, 0.9
-# The share of these resamples that reach a precision with more pairs, where it counts as within reach.
-REACHING = 0.7
+# The share of these resamples that reach a precision with more pairs, where it counts as within reach: one that these
+# pairs reach needs fewer.
+REACHING, REACHING_HERE = 0.7, 0.5
 # The best threshold of a sample looks better than it is. By simulation so many times the pairs of a forecast suffice.
 MARGIN = 2.5
 # The multiple of the pairs from which on a precision counts as out of reach.
@@ -129,7 +130,7 @@ class MatchScores:
         Each resample of these pairs gives a curve of precisions that never fall as the threshold rises, and so the
         number of pairs from which on the test of its best threshold succeeds in nine of ten samples. Of the resamples
         for which that is at most 100 times as many pairs as these, the result suffices for nine of ten, with a margin;
-        it is 0 where they are fewer than 70% of all.
+        it is 0 where they are fewer than 70% of all, or than half of all if these pairs reach it.
         """
         n, order = len(self.scores), np.argsort(self.scores, kind="stable")
         z, power, needed = NORMAL.inv_cdf(1 - (1 - CONFIDENCE) / 3), NORMAL.inv_cdf(NINE_OF_TEN), []
@@ -144,7 +145,8 @@ class MatchScores:
             enough = np.where(is_better, (error / np.maximum(better, 1e-9)) ** 2, np.inf)
             needed.append(float((np.maximum(enough, _fewest(precision, (1 - CONFIDENCE) / 3)) * n / above).min()))
         reaching = np.sort([number for number in needed if number <= OUT_OF_REACH * n])
-        if len(reaching) < REACHING * FORECASTS:
+        is_here = not np.isnan(self.reached(precision).value)
+        if len(reaching) < (REACHING_HERE if is_here else REACHING) * FORECASTS:
             return 0
         missing = max(MARGIN * self.effect * reaching[int(NINE_OF_TEN * (len(reaching) - 1))] - n, n / 10, 1)
         # More than two digits would not be true of it.

@@ -121,7 +121,7 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
-    kind, code = config.get("model_type"), config.get("auto_map")
+    kind, code = str(config.get("model_type")), config.get("auto_map")
     is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if code and is_decoder and config.get("is_causal", True):
         raise InputError(
