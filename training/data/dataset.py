@@ -207,11 +207,6 @@ class Dataset:
             return SCORED
         return LABELLED if self.labels is not None else PAIRS
 
-    def text(self, row: int) -> str:
-        """The texts of the row with this number in the source, in one line."""
-        at = self.rows.index(row)
-        return "  |  ".join(column[at] for column in self.columns)
-
     def select(self, keep: Iterable[int], *notes: str) -> Dataset:
         """The rows at these positions, in this order, with ``notes`` added."""
         keep = list(keep)

@@ -163,7 +163,8 @@ class FileDoctor:
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        examples = [(finding, [(row, data.text(row)) for row in finding.rows[:EXAMPLES]]) for finding in findings]
+        texts = dict(zip(data.rows, map("  |  ".join, zip(*data.columns, strict=True)), strict=True))
+        examples = [(finding, [(row, texts[row]) for row in finding.rows[:EXAMPLES]]) for finding in findings]
         yield {self.findings: macro("file_findings")(data, examples), self.download: download}
 
 
