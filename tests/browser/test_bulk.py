@@ -276,7 +276,7 @@ def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
 def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):
     path = tmp_path / "labelled.csv"
     same, other = "A man sleeps.,A man is asleep.,yes\n", "A man sleeps.,The bank is closed.,no\n"
-    path.write_text(f"left,right,same\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n")
+    path.write_text(f"sentence1,sentence2,label\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n")
     page = opened(open_page)
     upload(page, path)
     page.click("#score")

@@ -37,6 +37,8 @@ NORMAL = NormalDist()
 NORMAL_975 = NORMAL.inv_cdf(0.975)
 # The share of the rows from which on a sentence is no more influential to `dependence`.
 MOST_OF_ROWS = 0.5
+# The limits of precision, recall, F1 and other shares.
+SHARE = (0.0, 1.0)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
 
@@ -100,14 +102,15 @@ def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    ``keys`` are the `sentence_keys` of the rows, which the intervals allow for. Statistics of the same rows can be
-    subtracted.
+    ``keys`` are the `sentence_keys` of the rows, which the intervals allow for. ``limits`` are the least and the
+    greatest value that the figure can have. Statistics of the same rows can be subtracted.
     """
 
     value: float
     replicates: np.ndarray
     influence: np.ndarray
     keys: np.ndarray | None = None
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
     def __sub__(self, other: Statistic) -> Statistic:
         replicates, influence = self.replicates - other.replicates, self.influence - other.influence
@@ -126,6 +129,7 @@ class Statistic:
             np.mean([statistic.replicates for statistic in statistics], axis=0),
             np.concatenate([statistic.influence for statistic in statistics]) / n,
             np.concatenate(parts),
+            statistics[0].limits,
         )
 
     def estimate(self, scale: float = 1.0) -> Estimate:
@@ -134,7 +138,7 @@ class Statistic:
             return Estimate(scale * self.value, np.nan, np.nan)
         factor = dependence(self.influence, self.keys)
         ends = self.value + factor * (np.nanpercentile(self.replicates, [2.5, 97.5]) - self.value)
-        return Estimate(*(scale * float(figure) for figure in (self.value, *ends)))
+        return Estimate(*(scale * float(figure) for figure in (self.value, *np.clip(ends, *self.limits))))
 
 
 def correlation(
@@ -147,7 +151,7 @@ def correlation(
     """Spearman's or Pearson's correlation of (N,) and (N,); NaN where either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
-    return Statistic(value, bootstrap_replicates(x, y, statistic, resamples), influence, keys)
+    return Statistic(value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0))
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
@@ -190,8 +194,8 @@ def bootstrap_interval(
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
         replicates = bootstrap_replicates(x, y, statistic, resamples, seed)
-        _, low, high = Statistic(value, replicates, influence, keys).estimate()
-        return Interval(max(low, -1.0), min(high, 1.0), f"bootstrap, {resamples:,} resamples{allows}")
+        _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
+        return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
     (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
     resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples, seed)]
     # Resamples of two different pairs have no error.

@@ -19,6 +19,7 @@ from training.errors import InputError
 from training.evaluation.bootstrap import (
     NO_ESTIMATE,
     NORMAL,
+    SHARE,
     Estimate,
     Statistic,
     affordable_resamples,
@@ -165,7 +166,7 @@ class MatchScores:
             value, influence = ratio(top @ rows, bottom @ rows)
             # Nothing above the threshold: precision is not defined.
             with np.errstate(invalid="ignore", divide="ignore"):
-                statistic = Statistic(value, (counts @ top) / (counts @ bottom), influence, self.keys)
+                statistic = Statistic(value, (counts @ top) / (counts @ bottom), influence, self.keys, SHARE)
             estimates.append(statistic.estimate())
             # Where a share is 0 or 1 resamples cannot differ.
             if value in (0, 1) and top[0] == 1:
@@ -242,7 +243,7 @@ def average_precision(
     share = np.diff(curve.hits, prepend=0) / curve.predicted
     moves, lost = (np.cumsum(values[::-1])[::-1][place] for values in (share, share * curve.precision))
     own = matches * (curve.precision[place] + moves - curve.average_precision) - lost
-    return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], keys)
+    return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], keys, SHARE)
 
 
 def _resampled_counts(

@@ -30,7 +30,7 @@ import numpy as np
 
 from training.data.load import RetrievalData, load_retrieval
 from training.errors import InputError
-from training.evaluation.bootstrap import RESAMPLES, Difference, Estimate, Statistic, resample_weights
+from training.evaluation.bootstrap import RESAMPLES, SHARE, Difference, Estimate, Statistic, resample_weights
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
 
@@ -60,7 +60,9 @@ class RetrievalResult:
         columns = np.stack(list(self.values.values()), axis=1)
         resampled = [weights @ columns for weights in resample_weights(len(columns), RESAMPLES)]
         parts = zip(columns.T, np.concatenate(resampled).T / len(columns), strict=True)
-        statistics = (Statistic(float(own.mean()), means, (own - own.mean()) / len(own)) for own, means in parts)
+        statistics = (
+            Statistic(float(own.mean()), means, (own - own.mean()) / len(own), None, SHARE) for own, means in parts
+        )
         return dict(zip(self.values, statistics, strict=True))
 
     def estimate(self, figure: str) -> Estimate:

@@ -130,6 +130,15 @@ def test_the_factor_is_the_dyadic_robust_one_of_its_definition():
     assert dependence(influence, None) == 1
 
 
+def test_no_interval_leaves_the_values_that_a_figure_can_have():
+    """The factor for few sentences would stretch it beyond them."""
+    scores = np.array([0.9, 0.8, 0.85, 0.3, 0.2, 0.1, 0.5, 0.6])
+    keys = sentence_keys([["a", "a", "a", "b", "b", "b", "c", "c"], ["x", "x", "x", "y", "y", "y", "z", "z"]])
+    rho = correlation(scores, np.array([5, 4, 5, 1, 2, 0, 2, 4.0]), keys=keys)
+    assert replace(rho, limits=(-np.inf, np.inf)).estimate().high > 1
+    assert rho.estimate().high == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "sentences", "own"),
