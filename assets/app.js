@@ -217,7 +217,8 @@
   };
   // A tab that is pressed before the address is restored stays open, and so do values that are entered before.
   let isPressed = false, pressedTab = null;
-  document.addEventListener("click", (event) => { isPressed ||= !!event.target.closest?.("[role=tab]"); }, true);
+  const notePress = (event) => { isPressed ||= event.key !== "Tab" && !!event.target.closest?.("[role=tab]"); };
+  for (const kind of ["click", "keydown"]) document.addEventListener(kind, notePress, true);
   window.rememberTab = (tab) => {
     if (isRestored) window.nameInAddress(["tab"], [tab], true);
     else if (isPressed) [isPressed, pressedTab] = [false, tab];

@@ -12,7 +12,7 @@ MOST_STOPS = 200  # of a page; more would be a trap
 # page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
 MOST_TO_ACTION = {
     "/": ("#sentence-a textarea", 2),
-    "/bulk": ("#score", 7),
+    "/bulk": ("#score", 8),
     "/train": ("#start", 2),
     "/ablation": ("#start-sweep", 18),
     "/evaluate": ("#measure", 11),
