@@ -68,24 +68,14 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
     from training.models.model import VectorModel, open_model
 
     model = open_model(name, home=place)
-    value: dict[str, Any] = {
-        "name": model.name,
-        "kind": model.kind,
-        "dimension": model.dimension,
-        "pooling": model.pooling,
-        "longest text": model.max_length and f"{model.max_length} tokens",
-        "texts are sent to": model.sent_to,
-    }
+    value: dict[str, Any] = {key: getattr(model, key) for key in ("name", "kind", "dimension", "pooling", "max_length")}
+    value["sent_to"] = model.sent_to
     if isinstance(model, VectorModel):
-        prompts = {f"prompt {key!r}": repr(prompt) for key, prompt in model.prompts.items()}
-        value |= {"compared by": model.similarity_fn_name, "settings": model.settings, **prompts}
-        value |= {"prompt of every text": model.prompt and repr(model.prompt), "advice": model.prompt_advice}
-    value |= {
-        key: str(part).removeprefix("torch.")
-        for key in ("dtype", "device")
-        if (part := getattr(model, key, None)) is not None
-    }
-    lines = [f"{key:22} {part}" for key, part in value.items() if part not in (None, "")]
+        value |= {"similarity": model.similarity_fn_name, "settings": model.settings, "prompts": dict(model.prompts)}
+        value |= {"prompt": model.prompt, "advice": model.prompt_advice}
+    for key in ("dtype", "device"):
+        value[key] = str(getattr(model, key, "")).removeprefix("torch.")
+    lines = [f"{key.replace('_', ' '):12} {part}" for key, part in value.items() if part not in (None, "", {})]
     print_result(value, as_json, "\n".join(lines))
 
 

@@ -165,8 +165,8 @@ def test_models_and_data_are_listed(run: Run, folder: Path, tmp_path: Path, home
 def test_a_model_is_shown(run: Run, model: Path, home: Path):
     bi_encoder = run("models", model, "--home", home, "--json").json
     assert (bi_encoder["kind"], bi_encoder["pooling"], bi_encoder["dimension"]) == ("bi-encoder", "mean", 32)
-    assert (bi_encoder["compared by"], bi_encoder["longest text"]) == ("cosine", "64 tokens")
-    assert "kind                   cross-encoder" in run("models", "minilm-stsb", "--home", home).out
+    assert (bi_encoder["similarity"], bi_encoder["max_length"], bi_encoder["prompts"]) == ("cosine", 64, {})
+    assert "kind         cross-encoder" in run("models", "minilm-stsb", "--home", home).out
     assert "nowhere was not found" in run("models", "nowhere", "--home", home, "--offline").complaint
 
 

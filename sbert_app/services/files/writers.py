@@ -214,7 +214,6 @@ class XlsxWriter(Writer):
         if len(text) > LONGEST_EXCEL_CELL:
             raise InputError(f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV")
         cell = WriteOnlyCell(self._sheet, text)
-        # Text that begins with an equals sign stays text.
         cell.data_type = "s"
         return cell
 
@@ -253,10 +252,11 @@ PARQUET: dict[str, WriterClass] = {".parquet": ParquetWriter}
 
 
 def writers_of(layout: Layout) -> dict[str, WriterClass]:
-    """The writers of tables by the ending of a file; CSV and TSV have this layout."""
+    """The writers of tables by the ending of a file; CSV and TSV have this layout, and CSV no tabs."""
     tabs = replace(layout, delimiter="\t")
+    commas = replace(layout, delimiter=",", decimal=".") if layout == tabs else layout
     return {
-        ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, layout),
+        ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, commas),
         ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, tabs),
         ".jsonl": JsonLinesWriter,
         **PARQUET,

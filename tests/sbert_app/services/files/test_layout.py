@@ -37,6 +37,8 @@ def test_tabs_json_and_workbooks_have_their_own_format_and_others_csv(tmp_path):
         (tmp_path / name).write_text(text)
     assert [suffix_like(open_table(tmp_path / name)) for name in texts] == [".tsv", ".csv", ".jsonl", ".jsonl"]
     assert Layout.of(open_table(tmp_path / "a.csv")) == Layout("|")
+    score_file(tmp_path / "a.txt", [tmp_path / "of-tabs.csv"], BagEncoder())
+    assert (tmp_path / "of-tabs.csv").read_text().startswith("sentence1,sentence2,cosine,note\na,b,")
 
 
 def test_a_workbook_comes_out_with_numbers_and_without_formulas(tmp_path):
