@@ -14,6 +14,7 @@ from tiny_models import make_model
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.writers import VECTORS, check_output
+from training.data.tables.columns import NO_TEXT
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
@@ -51,7 +52,7 @@ def test_a_line_is_a_sentence_whatever_is_in_it(tmp_path: Path, text: str, end: 
 def test_row_i_is_line_i(tmp_path: Path, lines: list[str]):
     lines = ["a first line", *lines, "a last line"]
     (tmp_path / "x.txt").write_text("\n".join(lines) + "\n\n\n", encoding="utf-8")
-    assert sentences_of(tmp_path / "x.txt") == [line if line.strip() else None for line in lines]
+    assert sentences_of(tmp_path / "x.txt") == [None if NO_TEXT.fullmatch(line) else line for line in lines]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
