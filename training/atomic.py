@@ -111,9 +111,9 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
     """Makes ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
-    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
-    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. The
-    leftovers of killed processes are removed. Raises OSError if the disk is full or not writable.
+    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. An
+    incomplete folder is replaced. If ``fill`` raises, everything stays as it was. Leftovers of killed processes are
+    removed. Raises OSError if the disk is full or not writable.
     """
     from filelock import FileLock
 

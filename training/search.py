@@ -58,9 +58,6 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
         u: NumPy or tensor; the result is of the same kind.
         v: NumPy or tensor.
         function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
-
-    Raises:
-        InputError: there is no such function, or the vectors differ in length.
     """
     first, second = as_rows(u), as_rows(v)
     check_dimensions(first, second)
@@ -249,12 +246,9 @@ def semantic_search(
         corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
             `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
             candidates exactly.
-        top_k: the number of results; a smaller corpus has fewer.
+        top_k: the number of results, 1 or more; a smaller corpus has fewer.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
-
-    Raises:
-        InputError: ``top_k`` is less than 1, or the vectors differ in length.
     """
     if top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be at least 1")
@@ -287,12 +281,9 @@ def paraphrase_mining(
     Args:
         encoder: a bi-encoder.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: the most pairs to return.
+        max_pairs: the most pairs to return, 1 or more.
         threshold: the lowest cosine.
         options: the options of ``encode``.
-
-    Raises:
-        InputError: ``max_pairs`` is less than 1.
     """
     vectors = normalize_rows(encoder.encode(sentences, **options))
     return [(cosine, i, j) for i, j, cosine in most_similar_pairs(vectors, max_pairs, threshold)]
@@ -308,11 +299,7 @@ def most_similar_pairs(
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
     Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
-    cosine, the ones found first are returned.
-
-    Raises:
-        InputError: k is less than 1.
-        Stopped: ``should_stop``, asked before each block, said yes. ``on_progress`` is called after each.
+    cosine, the ones found first are returned. InputError if k is less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")

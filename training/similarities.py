@@ -21,15 +21,10 @@ DENSE_ROWS = 512
 
 
 class Similarity(NamedTuple):
-    """A similarity, with its words and its functions.
+    """A similarity, its words, and its functions of arrays and, with a gradient, of tensors.
 
-    Args:
-        label: its words.
-        rows: the similarities of the rows of two arrays, (N, D), (N, D) -> (N,).
-        tensor_rows: the same for tensors, with a gradient.
-        matrix: the similarity of each row with each, (N, D), (M, D) -> (N, M).
-        of_equals: the similarity of a vector and itself; None if it depends on the vector, so that there is no
-            distance.
+    ``rows`` and ``tensor_rows`` compare rows in pairs, (N, D), (N, D) -> (N,); ``matrix`` compares each with each, (N, D),
+    (M, D) -> (N, M). ``of_equals`` is that of a vector and itself; None if it depends on the vector, without a distance.
     """
 
     label: str

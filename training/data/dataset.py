@@ -80,9 +80,6 @@ class Dataset:
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
         out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
-
-        Raises:
-            InputError: no form of data has these columns, they differ in length, or a score is no number.
         """
         used = used_columns(name, list(columns))
         cells = {role: _as_list(columns[column], column) for column, role in used.items()}

@@ -44,10 +44,6 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
 
     ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub; docs/data.md describes all names.
-
-    Raises:
-        InputError: the name is unknown, the configuration or split does not exist, the set is gated or private,
-            there is no network, the file cannot be read, there are no columns of sentences, or the forms differ.
     """
     return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 
@@ -208,8 +204,7 @@ class RetrievalData:
 def load_retrieval(name: DataName | str, home: str | Path | None = None) -> RetrievalData:
     """Loads retrieval data by name, as above.
 
-    Raises:
-        InputError: a file is missing, empty or damaged; a judgement names what is not there; the Hub has no such set.
+    InputError if a file is missing, empty or damaged, a judgement names what is not there, or the Hub has no such set.
     """
     name = DataName.parse(name)
     if name.name.startswith(NANOBEIR):

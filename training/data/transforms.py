@@ -17,14 +17,7 @@ from itertools import cycle
 
 import numpy as np
 
-from training.catalogue import (
-    LABELLED,
-    NLI_LABELS,
-    PAIRS,
-    SCORED,
-    SENTENCES,
-    TRIPLETS,
-)
+from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE, matching_labels
 from training.data.tables.columns import side_of
@@ -348,9 +341,7 @@ EXAMPLES = {
 def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
     """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
 
-    Args:
-        columns: K lists of N sentences.
-        related: further pairs of rows that belong together.
+    ``columns`` are K lists of N sentences; ``related`` further pairs of rows that belong together.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -123,12 +123,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
         encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
             cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
             cross-encoder the share of each word in its score, by occlusion.
-        a: the first sentence.
-        b: the second sentence.
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
-
-    Raises:
-        InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
     """
     # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder

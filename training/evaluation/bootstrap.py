@@ -78,9 +78,7 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
 def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
     """The factor by which shared sentences widen the standard error of a figure, at least 1.
 
-    Args:
-        influence: how far each row moves the figure, (N,).
-        keys: the `sentence_keys` of the rows; without them the rows count as independent.
+    ``influence`` (N,) is how far each row moves the figure, ``keys`` their `sentence_keys`; without, it is 1.
     """
     from scipy.stats import t
 

@@ -102,17 +102,11 @@ def calibrate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Calibration:
-    """Fits the curve of a model, under its pooling, on pairs with gold scores.
+    """Fits the curve of a model, under its pooling, on 50 or more pairs with gold scores.
 
     Args:
         scorer: a bi-encoder, for its cosine; or a model that scores pairs, for its score.
         data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set.
-        home: where data sets are.
-        on_progress: called with (done, all).
-        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-
-    Raises:
-        InputError: there are fewer than 50 pairs, or labels in place of scores.
     """
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)

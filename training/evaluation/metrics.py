@@ -146,13 +146,10 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
-    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing.
+    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing; ``level``: nominal, ordinal, interval.
 
     NaN if no item has two ratings, or if all ratings that can be compared are equal: without variation nothing can be
     said about reliability.
-
-    Args:
-        level: the level of measurement: nominal, ordinal or interval.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]

@@ -56,21 +56,12 @@ def evaluate_task(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Runs a task by mteb on a bi-encoder.
+    """Runs a task of `find_task` by mteb on a model of sentence vectors, which may be sparse.
 
-    Args:
-        model: a model of sentence vectors, which may be sparse.
-        task: a task of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
-        home: where our data sets are.
-        on_progress: called with (sentences encoded, None).
-        should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
-
-    Returns:
-        ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``; ``main_score`` is the task's own
-        metric by name and value, ``scores`` all of them as mteb reports them, by split and subset.
-
-    Raises:
-        InputError: the model has no vectors, or the data of the task cannot be fetched.
+    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``on_progress`` is called with
+    (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``;
+    ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb reports them, by split and
+    subset. InputError if the model has no vectors, or the data of the task cannot be fetched.
     """
     mteb, started = _mteb(), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):

@@ -34,13 +34,7 @@ import numpy as np
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.bootstrap import (
-    NO_ESTIMATE,
-    Estimate,
-    affordable_resamples,
-    sentence_keys,
-    wilson_interval,
-)
+from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, affordable_resamples, sentence_keys, wilson_interval
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores, average_precision
 from training.evaluation.metrics import precision_recall
 from training.evaluation.scoring import row_scores, without_score
@@ -172,16 +166,10 @@ def decide(
 ) -> Decision:
     """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
 
-    Args:
-        scores: (N,), larger = more similar.
-        matches: (N,), true for pairs that belong together.
-        criteria: ``best-f1``, ``precision=0.95``, a number.
-        seed: the seed of the halves and of the bootstrap.
-        keys: the `sentence_keys` of the pairs; without them pairs count as independent.
-
-    Raises:
-        InputError: a criterion is none of these, or there are more than 20.
-        ValueError: there are only matches, or none, or a score is not a number.
+    ``scores`` (N,) are larger for more similar pairs, ``matches`` (N,) true for pairs that belong together. A criterion
+    is ``best-f1``, ``precision=0.95`` or a number; without ``keys``, the `sentence_keys` of the pairs, these count as
+    independent. InputError if a criterion is none of these, or there are more than 20; ValueError if there are only
+    matches, or none, or a score is not a number.
     """
     scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
     parsed, whole = parse_criteria(criteria), precision_recall(scores, matches)
@@ -236,17 +224,13 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
     """The threshold with the highest recall whose precision is at least ``precision``, with 90% confidence.
 
+    Pairs from it on are matches. InputError if there are too few pairs (the message says how many more are needed), or
+    no threshold reaches it; ValueError if there are only matches, or none, or a score is not a number.
+
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
         precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
-
-    Returns:
-        A threshold in units of the scores: pairs from it on are matches.
-
-    Raises:
-        InputError: there are too few pairs (the message says how many more are needed), or no threshold reaches it.
-        ValueError: there are only matches, or none, or a score is not a number.
     """
     criterion, pairs = Criterion.parse(f"{PRECISION}={precision}"), MatchScores(scores, labels)
     threshold = pairs.choose(criterion)

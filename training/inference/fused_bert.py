@@ -162,14 +162,10 @@ class FusedBert:
         bias: Tensor | Sequence[Tensor] | Boundaries | None = None,
         token_types: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens.
+        """Hidden states (R, W, D) of R rows of W tokens, int64 (R, W), at ``positions`` in their own texts, from 0.
 
-        Args:
-            ids: (R, W) int64.
-            positions: (R, W) int64, the position of each token in its own text, from 0.
-            bias: added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
-                or, if ``unpadded``, the boundaries of the texts in a single row.
-            token_types: (R, W) int64; None = all 0.
+        ``bias`` is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
+        or, if ``unpadded``, the boundaries of the texts in a single row. ``token_types`` (R, W) int64: None = all 0.
         """
         rows, width = ids.shape
         index = positions if token_types is None else positions + token_types * self.max_length

@@ -180,11 +180,7 @@ class CrossEncoder(Model):
 
         Args:
             pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
-            on_progress: called with (done, all) after each batch.
-            should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-            report: filled with counts.
             batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
-            show_progress_bar: draw one, in a terminal or a notebook.
         """
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
@@ -213,8 +209,6 @@ class CrossEncoder(Model):
         """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
 
         Args:
-            query: the first text of each pair.
-            documents: the second ones.
             top_k: how many to return; None = all.
             return_documents: put the documents into the result too, as ``text``.
             options: of ``predict``.

@@ -47,11 +47,6 @@ def distill(
         encoder: any bi-encoder with a transformer.
         dimension: of the new vectors; at most that of the encoder.
         corpus: sentences to count the frequencies of tokens in.
-        on_progress: called with (tokens done, all) after each batch.
-        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-
-    Raises:
-        InputError: the encoder has no transformer, or fewer dimensions.
     """
     model = required(encoder, Encoder)
     if isinstance(model.backbone, WordBackbone):

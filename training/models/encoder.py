@@ -97,12 +97,10 @@ class Encoder(SentenceTransformerNames, TokenModel):
         Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
-            name: see above.
             pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes the one
                 that the folder names, else mean (of a decoder the last token).
             dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
-            home: the home folder; None = $SBERT_HOME or the platform's.
             seed: of the random weights of ``scratch:``.
             dimension: keep only the first so many dimensions (Matryoshka); None = as many as the folder says.
             prompt: text put before every sentence; "" for none; None = as the folder says.
@@ -260,12 +258,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
             sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
             normalize: True scales to length 1 (cosine = dot product); False leaves out the last Normalize, if the
                 model has one; None does what the model's folder says.
-            on_progress: called with (done, all) after each batch.
-            should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-            report: filled with counts.
             device: one process on each of these: ``["cuda:0", "cuda:1"]``, ``["cpu"] * 4`` (`encode_in_processes`).
             batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
-            show_progress_bar: draw one, in a terminal or a notebook.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.

@@ -285,9 +285,8 @@ def _probed(tokenizer: Tokenizer) -> list[list[int]]:
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
-    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
-
-    InputError if the files are damaged, lack weights of the transformer, or are of an unsupported architecture.
+    ``auto_class`` is the class of transformers that opens it; a `CLASSIFIER` may have a decoder. InputError if the
+    files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
     from safetensors import SafetensorError
 
@@ -387,10 +386,7 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
 
 def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
-    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
-
-    ``length``: in place of the tokenizer's limit.
-    """
+    """The most tokens, special ones included, for the backbone's positions and for ``length``, else the tokenizer."""
     positions = getattr(backbone.config, "max_position_embeddings", None)
     # XLNet states −1: its positions are relative.
     limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []

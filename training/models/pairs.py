@@ -72,11 +72,7 @@ class PairTokenizer:
     """
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerFast,
-        max_length: int,
-        separately: bool = False,
-        form: ModelFormat = PLAIN,
+        self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False, form: ModelFormat = PLAIN
     ) -> None:
         self.separately = separately
         self.max_length = max_length

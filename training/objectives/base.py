@@ -114,13 +114,10 @@ class Objective:
 
 
 class OwnObjective(Objective):
-    """An objective that the caller of `training.trainer.train.train` passes as an object.
+    """An objective that the caller of `training.trainer.train.train` passes: ``call``, vectors and target -> loss.
 
     Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold scores divided by 5,
     float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module` are trained with the encoder.
-
-    Args:
-        call: a function of vectors and target that returns the loss, a scalar.
     """
 
     equation = "an object of the program that started the run"

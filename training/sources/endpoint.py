@@ -59,10 +59,8 @@ def fetch_vectors(
 ) -> np.ndarray:
     """The vectors of one request, float32 (n, D), as the server gives them.
 
-    Raises:
-        RefusedTexts: the server refuses the texts, or so many of them.
-        InputError: the server is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
-        Stopped: ``should_stop`` returned True before the answer came.
+    RefusedTexts if the server refuses the texts, or so many; Stopped if ``should_stop`` returned True meanwhile;
+    InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):

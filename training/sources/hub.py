@@ -178,15 +178,9 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
 def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:
     """Uploads a model's folder to the repository ``repo`` (org/name), which is created if need be. Returns its address.
 
-    Args:
-        write: creates the folder of this path, in a temporary place, and fills it.
-        token: a token with the right to write, which appears in no message and no file; None for that of HF_TOKEN or
-            ``hf auth login``.
-        private: whether a new repository is private.
-        message: the message of the commit.
-
-    Raises:
-        InputError: the name or the token cannot be used, or the Hub cannot be reached.
+    ``write`` creates the folder of this path, in a temporary place, and fills it. ``token`` has the right to write, and
+    appears in no message and no file; None for that of HF_TOKEN or ``hf auth login``. ``private`` is for a new
+    repository. InputError if the name or the token cannot be used, or the Hub cannot be reached.
     """
     from huggingface_hub import HfApi, errors, get_token
 

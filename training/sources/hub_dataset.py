@@ -70,10 +70,8 @@ def read_dataset(
 
     ``selectors`` are the parts of the name after the id: (), (config or split,) or (config, split); "" stands for
     the default. ``split`` (train, dev or test) is taken where none is named and the set has it, else its first.
-
-    Raises:
-        InputError: there is no such data set, configuration or split, it is gated or private, it has no files that can
-            be read, or there is no network and nothing in the cache.
+    InputError if there is no such data set, configuration or split, it is gated or private, it has no files that can be
+    read, or there is no network and nothing in the cache.
     """
     if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]

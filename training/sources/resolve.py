@@ -52,10 +52,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
     before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch``
-    only this machine is searched.
-
-    Raises:
-        InputError: the name is none of these, or the model is not available or has no safetensors weights.
+    only this machine is searched. InputError if it is none of these, not available, or has no safetensors weights.
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:

@@ -17,14 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
@@ -135,10 +128,7 @@ class RunConfig(BaseModel):
         pattern=r"\S",
     )
     mix: str = setting(
-        PROPORTIONAL,
-        "Mixing",
-        "with several data sets: batches in proportion to their size, or in turn",
-        choices=MIXES,
+        PROPORTIONAL, "Mixing", "with several data sets: batches in proportion to their size, or in turn", choices=MIXES
     )
     eval_data: OptionalData = setting(
         "stsb:dev",
@@ -208,12 +198,7 @@ class RunConfig(BaseModel):
         (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
     )
     mini_batch_size: Whole | None = setting(
-        None,
-        "Mini-batch size",
-        "rows per forward pass (gradient caching)",
-        words="the whole batch",
-        ge=1,
-        le=65_536,
+        None, "Mini-batch size", "rows per forward pass (gradient caching)", words="the whole batch", ge=1, le=65_536
     )
     max_tokens: Whole | None = setting(
         None,

@@ -33,12 +33,7 @@ from training.errors import InputError, Stopped
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
-from training.models.loading import (
-    DEFAULT_MAX_LENGTH,
-    LANGUAGE_MODEL,
-    max_input_length,
-    open_backbone,
-)
+from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_language_model
 from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
@@ -78,13 +73,10 @@ class TrainableLanguageModel:
     def load(
         cls, config: RunConfig, data: Sequence[Dataset], device: str, home: str | Path | None, folder: Path | None
     ) -> Self:
-        """The model that a run starts from.
+        """The model that a run starts from. InputError if the base is no transformer that predicts masked tokens.
 
         From random weights its vocabulary is trained on the sentences of ``data``, or taken from the run's ``folder``
         when the run is resumed.
-
-        Raises:
-            InputError: the base is no transformer that predicts masked tokens.
         """
         name = ModelName.parse(config.base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)

@@ -13,16 +13,11 @@ Figures = dict[str, Any]
 
 
 class RunMetric(NamedTuple):
-    """The words for a metric and its scale.
-
-    Args:
-        label: the words, with the unit.
-        factor: the factor with which values are printed.
-        higher_is_better: the direction; None for a metric that does not select the best model.
-    """
+    """The words for a metric, with the unit, the factor with which it is printed, and its direction."""
 
     label: str
     factor: int = 1
+    # None for a metric that does not select the best model.
     higher_is_better: bool | None = None
 
     def format(self, value: float) -> str:

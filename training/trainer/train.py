@@ -170,7 +170,8 @@ def train(
     schedule: Callable[[int, int], float] | None = None,
     progress: bool | None = None,
 ) -> RunResult:
-    """Fine-tunes ``config.base``.
+    (
+        """Fine-tunes ``config.base``.
 
     Args:
         config: see `RunConfig`.
@@ -179,7 +180,6 @@ def train(
             and can stop; ``run:NAME`` is home/runs/NAME. None keeps nothing but the figures.
         should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
-        home: where models and data are; None = $SBERT_HOME or the platform's data folder.
         overwrite: replace the run that is in the folder, with its model.
         train_data: in place of the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
         eval_data: in place of the config's, as ``train_data``; None for random pairs alone. Without it, and without any
@@ -195,10 +195,9 @@ def train(
         schedule: step, counted from 0, and number of steps -> the factor on the learning rate; None = linear.
         progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
             and has a bar in a terminal and in a notebook.
-
-    Raises:
-        InputError: the config, the data or the base cannot be used, or the folder holds another run.
     """
+        ""
+    )
     from accelerate import Accelerator
     from accelerate.utils import broadcast_object_list
 

@@ -80,18 +80,11 @@ class TrainingBatch:
 
 
 class TrainingModel(nn.Module):
-    """An encoder and an objective with their trained weights.
+    """An encoder and the objective of each part of the data, with their weights; it encodes in `export_encoder` only.
 
-    Args:
-        encoder: the encoder, which encodes inside `export_encoder` only.
-        objectives: the objective of each part of the data; see `training.objectives`.
-        used: the token ids in the training data; None for all (weight decay changes every row).
-        seed: the seed of dropout.
-        rank: the rank of LoRA; 0 trains all weights.
-        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
-        mini_batch_size: rows that are computed at a time; None for the whole batch.
-        max_tokens: the same in tokens, padding included.
-        matryoshka_dims: the first dimensions that are trained too, beside all of them.
+    ``used`` are the token ids in the training data; None for all (weight decay changes every row). ``seed`` is that of
+    dropout, ``rank`` that of LoRA; 0 trains all weights. ``num_micro_batches`` are computed at a time: the whole batch,
+    or ``mini_batch_size`` rows or ``max_tokens``, padding included. ``matryoshka_dims`` are trained beside all.
     """
 
     def __init__(

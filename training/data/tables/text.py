@@ -62,13 +62,10 @@ class ForeignFileError(InputError):
 class TextFile:
     """A text file whose encoding holds from its first byte to its last.
 
-    Attributes:
-        lines: the number of rows and header, but for line ends inside quotes.
-        certainty: that of a guessed encoding, 0 to 1.
-        is_named: whether the user has named the encoding.
-        damaged: whether some bytes do not fit the encoding; each reads as �.
-        other: the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are.
-        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
+    ``lines`` are rows and header, but for line ends inside quotes. ``certainty`` of a guessed encoding is 0 to 1;
+    ``is_named``: the user has named it. ``damaged``: some bytes do not fit it, each of which reads as �. ``other`` is
+    the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are. ``doubled_ends``: lines
+    end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
     """
 
     path: Path
