@@ -100,10 +100,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Removes the temporary files that killed processes left in ``folder`` and have not been written for so long.
-
-    Returns whether there are others.
-    """
+    """Removes old temporary files of killed processes in ``folder``. Returns whether there are other such files."""
     _sweep(folder, ".*.part", seconds)
     return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 

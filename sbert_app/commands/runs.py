@@ -108,16 +108,14 @@ def export(
     """Copy a run's model to a folder. sentence-transformers opens it."""
     import shutil
 
-    from training.atomic import replace_folder
-    from training.models.files import check_replaceable
+    from training.models.files import replaced_model
 
     _, run = _open_run(home, run_id)
     if not run.has_model:
         raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
-    target = folder.expanduser().absolute()
-    check_replaceable(target)
-    with replace_folder(target) as fresh:
+    with replaced_model(folder) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
+    target = folder.expanduser().absolute()
     print_result({"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}")
 
 

@@ -106,10 +106,7 @@ class Dataset:
 
     @classmethod
     def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
-        """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
-
-        At most 1,000,000 rows are read.
-        """
+        """One split of the datasets library, of at most 1,000,000 rows, with class names; rules as `from_columns`."""
         from training.sources.hub_dataset import MOST_ROWS, read_columns
 
         if isinstance(rows, dict):
@@ -222,10 +219,7 @@ class Dataset:
 
 
 def as_dataset(data: Data, name: str) -> Dataset:
-    """The `Dataset` of a caller's data: a `Dataset`, one of the datasets library, a DataFrame, rows or columns.
-
-    InputError if the data is none of these.
-    """
+    """The `Dataset` of a `Dataset`, one of the datasets library, a DataFrame, rows or columns. InputError otherwise."""
     if isinstance(data, Dataset):
         return data
     makers: dict[str, Callable[..., Dataset]] = {
@@ -281,10 +275,7 @@ FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sente
 
 
 def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
-    """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
-
-    InputError if no form fits; it lists the columns.
-    """
+    """The columns that `parse_dataset` reads, by canonical names; ``rows`` are the first. InputError if none fit."""
     names = canonical_names(columns, rows)
     form = next((form for form in FORMS if set(form) <= set(names.values())), None)
     if form is None:

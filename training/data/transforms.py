@@ -85,10 +85,7 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets whose positives have a score of at least 4.
-
-    Their negatives have a score of at most 1.5 with the same anchor, or are drawn at random.
-    """
+    """Positives with a score of at least 4; negatives with one of at most 1.5 with the same anchor, or random ones."""
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -166,15 +163,9 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
     """Two pairs of each triplet: anchor and positive together, anchor and negative apart."""
     anchors, positives, negatives = data.columns
     note = f"each of the {len(data):,} triplets gives a pair that belongs together and one that does not"
-    return Dataset(
-        data.name,
-        ([*anchors, *anchors], [*positives, *negatives]),
-        labels=[1] * len(data) + [0] * len(data),
-        label_names=APART_AND_TOGETHER,
-        source=data.source,
-        notes=(*data.notes, note),
-        rows=[*data.rows, *data.rows],
-    )
+    columns, labels = ([*anchors, *anchors], [*positives, *negatives]), [1] * len(data) + [0] * len(data)
+    notes, rows = (*data.notes, note), [*data.rows, *data.rows]
+    return Dataset(data.name, columns, None, labels, APART_AND_TOGETHER, data.source, notes, rows)
 
 
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
@@ -258,10 +249,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
-    """Positive pairs, each with a negative: one of ``negatives`` of the anchor, else one drawn from ``pool``.
-
-    The anchor and its positives are never drawn.
-    """
+    """Positive pairs, each with one of the anchor's ``negatives``, else one of ``pool`` that is no positive of it."""
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)

@@ -212,16 +212,9 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
     low, high = np.array([curve.band(value) for value in cosines[rows]]).T
     groups = np.array_split(np.argsort(predicted, kind="stable"), BINS)
     inside = int(((low <= gold) & (gold <= high)).sum())
-    return Reliability(
-        curve.fitted_on,
-        data.name,
-        pairs=len(rows),
-        left_out=len(data) - len(rows),
-        bins=tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups),
-        coverage=inside / len(rows),
-        interval=wilson_interval(inside, len(rows)),
-        error=float(np.abs(predicted - gold).mean()),
-    )
+    bins = tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups)
+    n, interval, error = len(rows), wilson_interval(inside, len(rows)), float(np.abs(predicted - gold).mean())
+    return Reliability(curve.fitted_on, data.name, n, len(data) - n, bins, inside / n, interval, error)
 
 
 def pair_keys(data: Dataset) -> list[str]:

@@ -121,10 +121,7 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 
 
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
-    """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
-
-    The highest of several thresholds with the same F1 counts. ValueError as in `precision_recall`.
-    """
+    """The figures of scores (N,) against labels (N,) at the highest threshold of the best F1; as `precision_recall`."""
     curve = precision_recall(scores, labels)
     best = int(curve.f1.argmax())
     figures = (curve.f1, curve.threshold, curve.precision, curve.recall)

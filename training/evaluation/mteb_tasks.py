@@ -36,10 +36,7 @@ log = logging.getLogger("sbert_lab.evaluation")
 
 
 def find_task(name: str) -> Any:
-    """The task of that name, such as STSBenchmark, without its data.
-
-    InputError if there is no such task, or mteb is not installed.
-    """
+    """The task of that name, such as STSBenchmark, without its data. InputError without such a task or mteb."""
     mteb = _mteb()
     try:
         return mteb.get_task(name)
@@ -93,11 +90,12 @@ def evaluate_task(
 
 def _load_data(task: Any, name: str, home: str | Path | None) -> None:
     """Lets mteb fetch the data of a task, or gives it ours where that fails. InputError if there is none."""
+    from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
+
     try:
         task.load_data()
-    except Exception as error:
-        if not _is_about_data(error):
-            raise
+    except (OSError, HTTPError, DatasetsError) as error:
         message = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
         if name not in LOCAL_DATA:
             raise InputError(message) from error
@@ -161,11 +159,3 @@ def _mteb() -> Any:
 
 def _figures(subset: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in subset.items() if isinstance(value, int | float)}
-
-
-def _is_about_data(error: Exception) -> bool:
-    """Whether loading failed for the network, the Hub or the files, and not for a fault of the program."""
-    from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
-
-    return isinstance(error, OSError | ConnectionError | HTTPError | DatasetsError)

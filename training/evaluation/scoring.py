@@ -214,13 +214,10 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     }
 
 
-def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
-    positive, negative = scores
-    return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
-
-
 MEASURES: dict[str, Callable[[list[dict[str, np.ndarray]], Dataset], dict[str, Any]]] = {
     SCORED: _correlate,
     LABELLED: _classify,
-    TRIPLETS: _triplet_accuracy,
+    TRIPLETS: lambda scores, _: {
+        "accuracy": {name: float((positive > scores[1][name]).mean()) for name, positive in scores[0].items()}
+    },
 }

@@ -199,18 +199,10 @@ def decide(
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
     points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
-    return Decision(
-        n=n,
-        matches=positives,
-        average_precision=average,
-        choices=tuple(choices),
-        chosen_on=len(chosen_on),
-        reported_on=len(reported_on),
-        held_out=held_out,
-        interval_method=f"bootstrap, {affordable_resamples(n):,} resamples"
-        + ("" if keys is None else ", allows for shared sentences"),
-        curve=[(threshold, precision, recall) for threshold, precision, recall in points],
-    )
+    method = f"bootstrap, {affordable_resamples(n):,} resamples"
+    method += "" if keys is None else ", allows for shared sentences"
+    halves_of = len(chosen_on), len(reported_on), held_out
+    return Decision(n, positives, average, tuple(choices), *halves_of, method, list(map(tuple, points)))
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -264,18 +264,15 @@ class FusedModernBert:
         """Hidden states (R, W, D) of R rows of W tokens; arguments as of `FusedBert`, with one bias for all layers."""
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
-        rotations = {kind: self._rotation(positions, frequencies) for kind, frequencies in self.frequencies.items()}
+        # Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions.
+        places = positions.flatten()[:, None].float()
+        angles = {kind: (places * turns).repeat(1, 2)[:, None, None] for kind, turns in self.frequencies.items()}
+        rotations = {kind: (angle.cos(), angle.sin()) for kind, angle in angles.items()}
         local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
         for layer, is_local in zip(self.layers, self.is_local, strict=True):
             cos, sin = rotations[LOCAL if is_local else "full_attention"]
             hidden = layer(hidden, rows, self.heads, cos, sin, local_bias if is_local else bias)
         return self.final_norm(hidden).view(rows, width, -1)
-
-    def _rotation(self, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions."""
-        angles = positions.flatten()[:, None].float() * frequencies
-        angles = torch.cat([angles, angles], dim=-1)[:, None, None]
-        return angles.cos(), angles.sin()
 
     def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
         """The bias of local layers, which also keeps tokens further apart than the window from each other."""

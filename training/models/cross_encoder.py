@@ -29,14 +29,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError, first_line
 from training.inference.fused_bert import check_int8
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
-from training.models.files import check_replaceable, read_object, read_tensors
+from training.models.files import read_object, read_tensors, replaced_model
 from training.models.folder import (
     CROSS_ENCODER,
     JOINT_HEAD,
@@ -97,21 +96,16 @@ class CrossEncoder(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
+        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder; perhaps with ?dtype=int8 or a prompt.
 
-        The dtype and a prompt can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of
-        `Encoder.load`.
-        InputError if it cannot be found, has no safetensors weights, or does not give one score.
+        The arguments are those of `Encoder.load`. InputError if it has no safetensors weights, or not one score.
         """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        if folder.has_joint_head:
-            opened = _open_adapter(folder, home) if folder.adapter else _open_joint(folder)
-        else:
-            opened = _open_scorer(parsed.name, folder)
+        opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
         opened.scorer.requires_grad_(False).eval().to(torch_device)
         samples = opened.tokenizer(PROBES)
         if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
@@ -223,9 +217,7 @@ class CrossEncoder(Model):
 
         Replaces a model, but no other files.
         """
-        target = Path(folder).expanduser().absolute()
-        check_replaceable(target)
-        with replace_folder(target) as fresh:
+        with replaced_model(folder) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 copied = fresh / file.relative_to(self.folder)
                 copied.parent.mkdir(exist_ok=True)
@@ -233,8 +225,11 @@ class CrossEncoder(Model):
 
     def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
         """A chunk of the pairs as token ids. InputError if one is not two texts."""
-        part = [_check_pair(pair, number) for number, pair in enumerate(pairs[start : start + CHUNK], start + 1)]
-        distinct, inverse = numbered(part)
+        part = pairs[start : start + CHUNK]
+        for number, pair in enumerate(part, start + 1):
+            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
+        distinct, inverse = numbered((first, second) for first, second in part)
         rows = self.tokenizer(distinct)
         cut = [pair for pair, row in zip(distinct, rows, strict=True) if row.truncated]
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
@@ -251,23 +246,20 @@ class Opened(NamedTuple):
     card: dict[str, Any] | None = None
 
 
-def _open_adapter(folder: ModelFolder, home: str | Path | None) -> Opened:
-    config, path = folder.adapter, folder.path
-    base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-    merge_lora(base.backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
-    scorer = JointPairModel(base.backbone)
-    scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
-    source = f"adapter over {base.name} ({base.source})"
-    return Opened(scorer, tokenizer, torch.sigmoid, path, source, read_object(path / "card.json"))
-
-
-def _open_joint(folder: ModelFolder) -> Opened:
-    backbone, tokenizer = open_transformer(folder)
+def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
+    """A `JointPairModel`: an adapter with its base, or the whole model of a run."""
+    config, path, card = folder.adapter, folder.path, None
+    if config:
+        base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
+        backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
+        merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+        source, card = f"adapter over {base.name} ({base.source})", read_object(path / "card.json")
+    else:
+        backbone, tokenizer = open_transformer(folder)
+        longest, source = max_input_length(tokenizer, backbone), folder.source
     scorer = JointPairModel(backbone)
-    scorer.load_head_tensors(read_tensors(folder.path, JOINT_HEAD))
-    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, backbone), separately=True)
-    return Opened(scorer, pairs, torch.sigmoid, folder.path, folder.source)
+    scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
+    return Opened(scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, path, source, card)
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
@@ -333,9 +325,3 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
     if not is_of_one:
         raise InputError(f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid")
     return lambda logits: function(logits[:, None])[:, 0]
-
-
-def _check_pair(pair: Any, number: int) -> Pair:
-    if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
-    return pair[0], pair[1]

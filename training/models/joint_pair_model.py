@@ -136,10 +136,7 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
 
 
 def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
-
-    ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
-    """
+    """Add LoRA factors, named as by peft, A (r, in), B (out, r), to the weights that they adapt: W += scale * B A."""
     for key, down in tensors.items():
         if not key.endswith(".lora_A.weight"):
             continue

@@ -176,10 +176,7 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
 def write_parts(
     folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
 ) -> None:
-    """Write the parts of an encoder, with token vectors of ``width`` numbers, into an empty folder.
-
-    It is one that sentence-transformers opens too.
-    """
+    """Write an encoder, with token vectors of ``width`` numbers, into an empty folder that other libraries open too."""
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
     else:

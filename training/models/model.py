@@ -283,10 +283,7 @@ def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
 
 
 class Opener(NamedTuple):
-    """A kind of model.
-
-    ``claims`` is asked of a name alone first, with None, and if no kind claims that, of the name and its folder.
-    """
+    """A kind of model. ``claims`` is asked of a name alone first, with None; if no kind claims it, with its folder."""
 
     group: str  # in figures
     place: str  # module:class, imported when a model is opened, as torch takes seconds

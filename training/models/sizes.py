@@ -163,10 +163,7 @@ def _sizes(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> I
     """(name, value) of those that there are. InputError for one that is not a whole number above 0."""
     for name in names:
         if name in settings and not isinstance(settings[name], dict):
-            if not _is_count(settings[name]) or settings[name] < 1:
-                raise InputError(f"{file} has {name} {str(settings[name])[:80]!r}; it must be a whole number from 1")
-            yield name, settings[name]
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+            size = settings[name]
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise InputError(f"{file} has {name} {str(size)[:80]!r}; it must be a whole number from 1")
+            yield name, size

@@ -27,10 +27,7 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
 
 
 class WordVectors(VectorModel):
-    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
-
-    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
-    """
+    """The mean of the vectors of a sentence's lower-cased words that are known; the zero vector where none is."""
 
     kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
 

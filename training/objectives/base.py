@@ -183,9 +183,6 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
-    """Loads ``name``, transforms each of its parts as ``objective`` needs it, and joins them.
-
-    Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
-    """
+    """The parts of ``name`` as ``objective`` needs them, joined; also of different forms, as "snli+stsb:train"."""
     learner = objective_class(objective)
     return join([learner.transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])

@@ -110,10 +110,7 @@ def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
 
 
 def repo_info(repo: Repo) -> Any:
-    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with sizes in bytes).
-
-    ConnectionError and FileNotFoundError as in `download`.
-    """
+    """A repository: id, sha (the commit of main), siblings (files, with sizes in bytes). Errors as in `download`."""
     check_reachable()
     from huggingface_hub import HfApi
 
@@ -248,10 +245,7 @@ def check_reachable() -> None:
 
 
 def _guard_redirects() -> None:
-    """Lets the Hub's client refuse addresses of this machine and its network, to which a Hub may redirect it.
-
-    The Hub itself may be there, as a mirror is.
-    """
+    """Lets the client refuse redirects to addresses of this machine and its network, where the Hub itself may be."""
     from huggingface_hub import get_session
 
     client = get_session()

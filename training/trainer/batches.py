@@ -59,18 +59,14 @@ class LengthGroupedSampler:
         """Row numbers (B,) int64 of a step, which is counted from 0 over all epochs."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            self._epoch = (epoch, self._batches(epoch))
+            random, batches = np.random.default_rng([self.seed, epoch]), list[np.ndarray]()
+            shuffled = random.permutation(len(self.lengths))
+            for start in range(0, len(shuffled), POOL * self.batch_size):
+                pool = shuffled[start : start + POOL * self.batch_size]
+                batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
+            self._epoch = (epoch, [batches[i] for i in random.permutation(len(batches))])
         batches = self._epoch[1]
         return batches[(position * self.processes + process) % len(batches)]
-
-    def _batches(self, epoch: int) -> list[np.ndarray]:
-        random = np.random.default_rng([self.seed, epoch])
-        shuffled = random.permutation(len(self.lengths))
-        batches = []
-        for start in range(0, len(shuffled), POOL * self.batch_size):
-            pool = shuffled[start : start + POOL * self.batch_size]
-            batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
-        return [batches[i] for i in random.permutation(len(batches))]
 
     def _split(self, rows: np.ndarray) -> list[np.ndarray]:
         size = self.batch_size

@@ -27,13 +27,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman_or_reason
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.files import check_replaceable, write_tensors
+from training.models.files import replaced_model, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     ARCHITECTURES,
@@ -137,13 +136,11 @@ class TrainableCrossEncoder:
 
     def save(self, folder: str | Path) -> None:
         """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
-        target = Path(folder).expanduser().absolute()
-        check_replaceable(target)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize.max_length
-        with replace_folder(target) as fresh:
+        with replaced_model(folder) as fresh:
             model.save_pretrained(fresh)
             self.tokenizer.save_pretrained(fresh)
             if self.is_joint:
@@ -151,10 +148,7 @@ class TrainableCrossEncoder:
 
 
 def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
-    """An encoder's transformer with a sequence-classification head of one logit and random weights, float32.
-
-    InputError if it has none, or transformers has no such head for it.
-    """
+    """An encoder's transformer, float32, with a new classification head of one logit. InputError if it has none."""
     from transformers import AutoModelForSequenceClassification
     from transformers.modeling_layers import GenericForSequenceClassification
 

@@ -35,8 +35,7 @@ from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
 from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
 from training.models.modules import EncoderParts
-from training.models.random_weights import random_language_model
-from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
+from training.models.random_weights import as_bert_tokenizer, random_language_model, train_vocabulary
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.objectives.tokens import mask_tokens
@@ -61,13 +60,8 @@ class TrainableLanguageModel:
     def __init__(self, encoder: Encoder, model: nn.Module) -> None:
         """Makes ``encoder`` use the transformer of ``model``."""
         self.encoder, self.backbone = encoder, model
-        self.name, self.tokenizer, self.dtype, self.source = (
-            encoder.name,
-            encoder.tokenizer,
-            encoder.dtype,
-            encoder.source,
-        )
-        self.head = nn.Sequential()
+        self.name, self.tokenizer, self.dtype = encoder.name, encoder.tokenizer, encoder.dtype
+        self.source, self.head = encoder.source, nn.Sequential()
 
     @classmethod
     def load(
@@ -172,10 +166,7 @@ class MaskedReplica(Replica):
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
         super().__init__(model, None, lambda hidden, _: hidden, dtype)
         self.mask_id, self.vocabulary_size = int(tokenizer.mask_token_id), len(tokenizer)
-        self.pad_id, self.special_ids = (
-            int(tokenizer.pad_token_id or 0),
-            np.array(sorted(set(tokenizer.all_special_ids))),
-        )
+        self.pad_id, self.special_ids = int(tokenizer.pad_token_id or 0), sorted(set(tokenizer.all_special_ids))
         _transformer_of(self.module).register_forward_hook(_keep_masked)
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:

@@ -170,8 +170,7 @@ def train(
     schedule: Callable[[int, int], float] | None = None,
     progress: bool | None = None,
 ) -> RunResult:
-    (
-        """Fine-tunes ``config.base``.
+    """Fine-tunes ``config.base``.
 
     Args:
         config: see `RunConfig`.
@@ -196,8 +195,6 @@ def train(
         progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
             and has a bar in a terminal and in a notebook.
     """
-        ""
-    )
     from accelerate import Accelerator
     from accelerate.utils import broadcast_object_list
 
@@ -211,16 +208,9 @@ def train(
             names[field] = data
         elif data is not ...:
             objects[field] = as_dataset(data, field)
+    rows, dev = objects["train_data"], objects["eval_data"]
     own = Own(
-        objective,
-        objects["train_data"],
-        objects["eval_data"],
-        optimizer,
-        schedule,
-        evaluators,
-        callbacks,
-        metric_for_best_model,
-        greater_is_better,
+        objective, rows, dev, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better
     )
     config = own.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.
@@ -239,13 +229,14 @@ def train(
     ):
         trainer: Trainer | None = None
 
-        def asked_to_stop() -> bool:
-            return record.is_asked_to_stop() or (should_stop is not None and should_stop())
+        def is_stopped() -> bool:
+            is_asked = record.stop is not None and record.stop.exists()
+            return is_asked or (should_stop is not None and should_stop())
 
         try:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
+            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
         except Stopped:

@@ -148,10 +148,7 @@ class TrainingModel(nn.Module):
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Sets the ``grad`` of every trained weight to its mean over the batches.
-
-        Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
-        """
+        """Sets the ``grad`` of each weight to its mean over n batches -> their losses (n,) and the norm, float32."""
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
@@ -215,10 +212,7 @@ class TrainingModel(nn.Module):
 
     @contextmanager
     def export_encoder(self) -> Iterator[Any]:
-        """The encoder or cross-encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
-
-        Training may continue after the block.
-        """
+        """The model as it would be saved: the whole embedding table, LoRA merged, dropout off, inside the block."""
         if self.embeddings is not None:
             self.embeddings.write_back()
         self.encoder.backbone = self.backbone
@@ -278,10 +272,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """``matryoshka_dims`` and D itself, which is always trained too, largest first; empty without ``matryoshka_dims``.
-
-    InputError if one is above D.
-    """
+    """``matryoshka_dims`` and D, largest first; empty without ``matryoshka_dims``. InputError if one is above D."""
     dims = set(dims)
     if dims and max(dims) > dimension:
         raise InputError(f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions")
@@ -319,23 +310,13 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    if is_language_model:
-        return _language_model_with_lora(backbone, settings)
-    # A head is trained as a whole, as its weights are random at first.
+    # A head is trained as a whole, as its weights are random at first, except for the vocabulary of a language model.
     if heads := head_modules(backbone):
-        settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
-    return get_peft_model(backbone, settings)
-
-
-def _language_model_with_lora(model: Any, settings: Any) -> nn.Module:
-    """A language model with adapters in its transformer; its head is trained as a whole, except for the vocabulary."""
-    from peft import get_peft_model
-
-    heads = head_modules(model)
-    settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
-    adapted = get_peft_model(model, settings)
-    vocabulary = model.get_output_embeddings().weight
-    for head in heads:
-        for weight in model.get_submodule(head).parameters():
+        settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
+        settings.modules_to_save = None if is_language_model else heads
+    adapted = get_peft_model(cast("Any", backbone), settings)
+    if is_language_model:
+        vocabulary = cast("Any", backbone).get_output_embeddings().weight
+        for weight in (weight for head in heads for weight in backbone.get_submodule(head).parameters()):
             weight.requires_grad_(weight is not vocabulary)
     return adapted

@@ -20,31 +20,12 @@ from training.data.tables.rows import OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
-    ("sentence1", "sentence2"),
-    ("sentencea", "sentenceb"),
-    ("sent1", "sent2"),
-    ("sent0", "sent1"),
-    ("#1string", "#2string"),
-    ("senta", "sentb"),
-    ("text1", "text2"),
-    ("texta", "textb"),
-    ("s1", "s2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("q1", "q2"),
-    ("anchor", "positive"),
-    ("anchor", "positives"),
-    ("query", "positive"),
-    ("query", "positives"),
-    ("query", "pos"),
-    ("query", "positivepassages"),
-    ("question", "positivectxs"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("query", "text"),
-    ("question", "answer"),
-    ("question", "passage"),
-    ("source", "target"),
+    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("sent1", "sent2"), ("sent0", "sent1")),
+    *(("#1string", "#2string"), ("senta", "sentb"), ("text1", "text2"), ("texta", "textb"), ("s1", "s2")),
+    *(("premise", "hypothesis"), ("question1", "question2"), ("q1", "q2"), ("anchor", "positive")),
+    *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
+    *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
+    *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
     ("sentence", "paraphrase"),
     # The second of two columns of one name, as it is called here, and in pandas.
     *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
@@ -56,19 +37,8 @@ NEGATIVES = (
     *("hardnegativectxs", "negative0", "negative1", "neg0", "neg1", "hardnegative1"),
 )
 SCORES = (
-    "score",
-    "similarityscore",
-    "similarity",
-    "goldscore",
-    "gold",
-    "goldsimilarity",
-    "relatednessscore",
-    "relatedness",
-    "rating",
-    "relevance",
-    "relevancescore",
-    "grade",
-    "sim",
+    *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
+    *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim"),
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
@@ -164,10 +134,7 @@ def has_pairs(table: OpenedTable) -> bool:
 
 
 def pick_sentence(table: OpenedTable, requested: str | None = None) -> str:
-    """The one column of sentences: as ``requested``, else by name, else the only one.
-
-    InputError, which lists the columns, if there is no such column.
-    """
+    """The one column of sentences: as ``requested``, else by name, else the only one. InputError if there is none."""
     if requested:
         return _existing(table, requested)
     if name := _first(SENTENCES, _by_normalized_name(table.columns)):

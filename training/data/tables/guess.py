@@ -32,10 +32,7 @@ def sentence_columns(rows: Cells) -> list[str]:
 
 
 def guess_sentences(rows: Cells) -> tuple[str, ...]:
-    """The two columns of a pair; or the one with the longest sentences; or none.
-
-    Two are a pair if there are no others, or their names differ in the last character alone.
-    """
+    """The two columns of a pair, alone or of names equal but for the last character; the longest sentences; or none."""
     names = sentence_columns(rows)
     length = {name: fmean(map(len, _texts(rows[name]))) for name in names}
     alike = [pair for pair in combinations(names, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]

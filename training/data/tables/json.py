@@ -84,10 +84,7 @@ class JsonTable(TextTable):
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
-    """Reads the file once for its columns, their types and the number of rows.
-
-    InputError if there is no object in it, or an array breaks off.
-    """
+    """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off."""
     text = scan(path, encoding)
     layout = _layout(text)
     kinds: dict[str, set[str]] = {}

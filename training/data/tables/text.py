@@ -182,10 +182,7 @@ def _utf16(head: bytes) -> str | None:
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
-    """The file by all of its bytes, and near which byte it breaks this encoding; None if it does nowhere.
-
-    InputError if a line is far too long.
-    """
+    """The file by all its bytes, and near which byte it breaks the encoding, or None. InputError for a huge line."""
     decoder = codecs.getincrementaldecoder(encoding)()
     newlines = returns = nul = since_line_end = position = 0
     broken_at = None
@@ -344,10 +341,7 @@ def guess_encoding(sample: bytes) -> Guess:
 
 
 def _guess_latin(sample: bytes) -> Guess:
-    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 among equals.
-
-    A certainty of 0 means that they are in none.
-    """
+    """The encoding in which most characters beyond ASCII are letters of its languages; a certainty of 0 if in none."""
     scores = {name: _letter_score(sample, name) for name in LATIN}
     # The first of equals is Windows-1252.
     best = max(scores, key=scores.__getitem__)
@@ -357,10 +351,7 @@ def _guess_latin(sample: bytes) -> Guess:
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against.
-
-    -1 where the bytes do not fit the encoding.
-    """
+    """The share of letters of its languages beyond ASCII; rare ones count less, others against; -1 if none fit."""
     try:
         text = sample.decode(encoding)
     except ValueError:

@@ -40,19 +40,9 @@ LONGEST_CELL = 1 << 20
 PIECE = 1 << 20
 # The exceptions of openpyxl for damaged workbooks.
 BROKEN = (
-    AttributeError,
-    BadZipFile,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    OSError,
-    ParseError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(AttributeError, BadZipFile, EOFError, LookupError, OSError, ParseError, RuntimeError, TypeError, ValueError),
     zlib.error,
 )
-
 
 # Formulas, and what openpyxl does not open or read as Excel does, by their marks in the XML.
 FORMULA = "formula"
@@ -251,10 +241,7 @@ def _usual(xml: bytes) -> bytes:
 
 
 def _check_archive(path: Path) -> frozenset[str]:
-    """The `ODDITIES` of a workbook.
-
-    InputError for another archive, and for a workbook that unpacks to more than memory or a cell can hold.
-    """
+    """The `ODDITIES` of a workbook. InputError for another archive, and for one beyond what memory can hold."""
     oddities: set[str] = set()
     try:
         with ZipFile(path) as archive:
