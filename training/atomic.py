@@ -25,10 +25,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any, Literal, overload
+from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
 FRESH, ASIDE = ".fresh", ".aside"
@@ -70,18 +70,9 @@ def replace_file(path: Path) -> Iterator[Path]:
         file.discard()
 
 
-@overload
-def open_atomic(
-    path: Path, mode: Literal["w"] = "w", newline: str | None = None
-) -> AbstractContextManager[IO[str]]: ...
-@overload
-def open_atomic(path: Path, mode: Literal["wb"]) -> AbstractContextManager[IO[bytes]]: ...
 @contextmanager
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
-    """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
-
-    Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
-    """
+    """A new file that takes the place of ``path`` when the block ends well; text ("w") is UTF-8. OSError as `open`."""
     with (
         replace_file(path) as temporary,
         temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8", newline=newline) as file,
@@ -133,10 +124,7 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
-
-    After a process was killed meanwhile, `recover` restores the old folder.
-    """
+    """A temporary folder that takes the place of ``folder`` when the block ends well; after a crash comes `recover`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
@@ -151,10 +139,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
-
-    Restores the old folder if the new one had not taken its place, and removes temporary folders.
-    """
+    """Restores the old folder, and removes temporary ones, after a crash in `replace_folder`; for the owner alone."""
     name = glob.escape(folder.name)
     for aside in folder.parent.glob(f".{name}.*{ASIDE}"):
         if (aside / folder.name).exists() and not folder.exists():

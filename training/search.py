@@ -169,7 +169,13 @@ class QuantizedIndex:
         count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
         searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)
-        neighbours = [self._rescore(query, rows, k) for query, rows in zip(queries, candidates, strict=True)]
+        neighbours = []
+        for query, rows in zip(queries, candidates, strict=True):
+            # In the order in which they lie in memory.
+            rows = np.sort(rows)
+            cosines = self._vectors[rows] @ query
+            best = np.lexsort((rows, -cosines))[:k]
+            neighbours.append((np.minimum(cosines[best], 1), rows[best]))
         return np.stack([cosines for cosines, _ in neighbours]), np.stack([rows for _, rows in neighbours])
 
     def _quantized(self, vectors: np.ndarray) -> Any:
@@ -196,14 +202,6 @@ class QuantizedIndex:
     def _candidates(self, queries: np.ndarray, count: int, first: int, part: Any) -> np.ndarray:
         """The rows of the ``count`` best quantized vectors of a part, or all of it: int64 (Q, C)."""
         return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
-
-    def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of the candidates by their exact cosine; the first of equal ones."""
-        # In the order in which they lie in memory.
-        rows = np.sort(rows)
-        cosines = self._vectors[rows] @ query
-        best = np.lexsort((rows, -cosines))[:k]
-        return np.minimum(cosines[best], 1), rows[best]
 
 
 def checked_index(vectors: np.ndarray) -> QuantizedIndex:

@@ -82,7 +82,13 @@ class Dataset:
         out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
         """
         used = used_columns(name, list(columns))
-        cells = {role: _as_list(columns[column], column) for column, role in used.items()}
+        cells = {}
+        for column, role in used.items():
+            values: Any = columns[column]
+            # It would be taken for a list of its characters.
+            if isinstance(values, str):
+                raise InputError(f"{column} is one text; give a list of them")
+            cells[role] = values.tolist() if hasattr(values, "tolist") else list(values)
         if len({len(column) for column in cells.values()}) > 1:
             lengths = ", ".join(f"{column} has {len(values):,}" for column, values in cells.items())
             raise InputError(f"the columns of {name} differ in length: {lengths}")
@@ -344,13 +350,6 @@ def parse_dataset(
     label_names = gold.label_names(row_labels)
     number = {label: at for at, label in enumerate(label_names)}
     return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
-
-
-def _as_list(cells: Iterable[Any], column: str) -> list[Any]:
-    """Cells as plain values. InputError for a text, which would be taken for a list of its characters."""
-    if isinstance(cells, str):
-        raise InputError(f"{column} is one text; give a list of them")
-    return cells.tolist() if hasattr(cells, "tolist") else list(cells)
 
 
 def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:

@@ -67,8 +67,14 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     if file.is_set and any(file.read_as[1:]):
         key = next(key for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True) if value)
         raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
-    if file.built_in is not None:
-        return _load_built_in(file, file.built_in, split, home)
+    if (source := file.built_in) is not None:
+        head = file.name.partition(":")[0]
+        split = check_split(file, source) or (split if split in source.splits else next(iter(source.splits)))
+        if not source.repo:
+            return _load_stsb(split, home)
+        hub_name = source.splits[split].hub_name
+        data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
+        return replace(data, name=f"{head}:{split}")
     if file.hub_parts is not None:
         repo_id, *selectors = file.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
@@ -96,16 +102,6 @@ def check_split(name: DataName, source: DataSet) -> str:
         head = name.name.partition(":")[0]
         raise InputError(f"{head} has no split {name.split!r}; choose {', '.join(source.splits)}")
     return name.split
-
-
-def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
-    head = name.name.partition(":")[0]
-    split = check_split(name, source) or (split if split in source.splits else next(iter(source.splits)))
-    if not source.repo:
-        return _load_stsb(split, home)
-    hub_name = source.splits[split].hub_name
-    data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
-    return replace(data, name=f"{head}:{split}")
 
 
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:

@@ -53,10 +53,7 @@ class Rows:
 
 
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
-    """Derives ``rows`` from the data; ``seed`` fixes random draws.
-
-    InputError, which names the ``learner``, if the form of the data does not give such rows, or the data gives none.
-    """
+    """Derives ``rows`` from the data by ``seed``. InputError, which names the ``learner``, if it does not give any."""
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
     if not len(result):
@@ -221,10 +218,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
     A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold score
-    of at least ``match_from`` on the scale from 0 to 5.
-
-    InputError if the data is of another form, no label says that a pair belongs together, or all pairs are matches, or
-    none.
+    of at least ``match_from`` on the scale from 0 to 5. InputError for other data, or if all or no pairs are matches.
     """
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
@@ -327,10 +321,7 @@ EXAMPLES = {
 
 
 def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
-    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
-
-    ``columns`` are K lists of N sentences; ``related`` further pairs of rows that belong together.
-    """
+    """The group of each row, int (N,): rows of K columns that share a sentence, or are ``related``, are together."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -43,11 +43,8 @@ def uniformity(vectors: np.ndarray) -> float:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
     """Mean of |x - y|² over the rows of two (N, D): 0 when pairs coincide, 2 when they are orthogonal."""
-    return (
-        float(np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1).mean())
-        if len(first)
-        else float("nan")
-    )
+    distances = np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1)
+    return float(distances.mean()) if len(first) else float("nan")
 
 
 def effective_rank(vectors: np.ndarray) -> float:

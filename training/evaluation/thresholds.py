@@ -8,19 +8,15 @@
 A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that have
 this precision with 90% confidence, and not in the sample alone (`_most_recall`); or the threshold itself, a number.
 
-The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, and its precision,
-recall and F1 are those of the other, so that nothing is reported on the pairs that it was fitted to. Average precision
-needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`).
+A threshold is chosen on one half of the pairs, and its precision, recall and F1 are those of the other, with the same
+share of matches, so that nothing is reported on the pairs that it was fitted to. Average precision needs no threshold;
+it is that of all pairs. Where no threshold is sure to reach a precision, a second choice is the one that reached it on
+its own half. Equal scores are on the same side of every threshold (`training.evaluation.metrics`).
 
-Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or 1, resamples cannot differ, and
-the interval is Wilson's, as is that of average precision below 300 pairs. The threshold of the best F1 has an interval,
-over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says.
-The threshold of a precision has none, as its precision is bounded instead.
-
-With the sentences of the pairs all intervals and tests allow for those that pairs share
-(`training.evaluation.bootstrap`). Where no threshold is sure to reach a precision, a second choice is the threshold
-that reached it on its own half.
+Intervals are 95% percentile bootstrap intervals; Wilson's where a precision or recall is 0 or 1, as resamples cannot
+differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval from 150 pairs of its
+half on: with fewer it covers less than it says. That of a precision has none, as its precision is bounded instead. With
+the sentences of the pairs all intervals and tests allow for those that pairs share (`training.evaluation.bootstrap`).
 """
 
 from __future__ import annotations

@@ -3,16 +3,13 @@
 More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
 many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
 
-Three kinds of names:
-- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
-- ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
+- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights, and ``mpnet-stsb``,
+  more accurate, as one of all-mpnet-base-v2, which is fetched on demand. Their folders hold LoRA factors as peft writes
+  them, head.safetensors (see `joint_pair_model`) and card.json: data and figures, to be shown beside the score;
 - any Hub id or folder of a sequence-classification model with one output, such as
   ``cross-encoder/stsb-roberta-base``, or of a language model that answers yes or no, such as Qwen3-Reranker; its scores
   are those of sentence-transformers' CrossEncoder;
-- a run that trained a cross-encoder, of either kind.
-
-An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
-what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
+- a run that trained a cross-encoder, of either kind, with the whole transformer.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -105,17 +102,17 @@ class CrossEncoder(Model):
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        opened.scorer.requires_grad_(False).eval().to(torch_device)
-        samples = opened.tokenizer(PROBES)
-        if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
-            check_int8(parsed.name, opened.scorer.transformer.base_model)
-            samples = opened.tokenizer(list(pairwise(plain_sentences())))
+        fields = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
+        scorer, tokenizer = fields["scorer"].requires_grad_(False).eval().to(torch_device), fields["tokenizer"]
+        samples = tokenizer(PROBES)
+        if torch_dtype == torch.int8:
+            # The weights stay float32, and are rounded in the copy for inference.
+            check_int8(parsed.name, scorer.transformer.base_model)
+            samples = tokenizer(list(pairwise(plain_sentences())))
         else:
-            opened.scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, samples)
-        opened_as = str(parsed.weights)
-        return cls(opened_as, inference=inference, dtype=torch_dtype, **opened._asdict()).with_settings(parsed)
+            scorer.transformer.to(torch_dtype)
+        inference = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
+        return cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **fields).with_settings(parsed)
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -151,12 +148,6 @@ class CrossEncoder(Model):
         """The same weights, computed by another runner."""
         return replace(self, inference=inference)
 
-    def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
-    ) -> np.ndarray:
-        """The scores that ``predict`` gives."""
-        return self.predict(pairs, on_progress, should_stop)
-
     def predict(
         self,
         pairs: Sequence[Pair],
@@ -188,6 +179,8 @@ class CrossEncoder(Model):
         if cut := report.truncated - before:
             log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
         return np.concatenate(scores)
+
+    score = predict
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self.tokenizer.is_unknown(sentences)
@@ -235,19 +228,8 @@ class CrossEncoder(Model):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-class Opened(NamedTuple):
-    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
-
-    scorer: Scorer
-    tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
-    folder: Path
-    source: str
-    card: dict[str, Any] | None = None
-
-
-def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
-    """A `JointPairModel`: an adapter with its base, or the whole model of a run."""
+def _open_joint(folder: ModelFolder, home: str | Path | None) -> dict[str, Any]:
+    """The fields of a `CrossEncoder`: an adapter with its base, or the whole `JointPairModel` of a run."""
     config, path, card = folder.adapter, folder.path, None
     if config:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
@@ -259,11 +241,13 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
         longest, source = max_input_length(tokenizer, backbone), folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    return Opened(scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, path, source, card)
+    pairs = PairTokenizer(tokenizer, longest, separately=True)
+    opened = {"scorer": scorer, "tokenizer": pairs, "activation": torch.sigmoid}
+    return {**opened, "folder": path, "source": source, "card": card}
 
 
-def _open_scorer(name: str, folder: ModelFolder) -> Opened:
-    """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
+def _open_scorer(name: str, folder: ModelFolder) -> dict[str, Any]:
+    """The fields of a `CrossEncoder`: a sequence classifier, or a language model that answers yes or no."""
     if not folder.is_cross_encoder and not folder.is_decoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
@@ -290,8 +274,9 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
             # The score is that of the last token, whatever that is; without any number a batch would be refused.
             model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    pairs = PairTokenizer(tokenizer, longest, form=form)
-    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, folder.source)
+    activation = _activation_of(name, folder)
+    opened = {"scorer": scorer, "tokenizer": PairTokenizer(tokenizer, longest, form=form), "activation": activation}
+    return {**opened, "folder": folder.path, "source": folder.source}
 
 
 def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
@@ -306,10 +291,7 @@ def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
-    """Logits (B,) -> scores (B,), as sentence-transformers: by the activation that the folder names, else a sigmoid.
-
-    It stands in config_sentence_transformers.json since version 5.4, before that in config.json.
-    """
+    """Logits (B,) -> scores (B,), by the activation that the folder names in one of three places, else a sigmoid."""
     older: Any = folder.config.get("sentence_transformers") or {}
     names = (
         folder.general.get("activation_fn"),

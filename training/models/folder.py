@@ -202,10 +202,7 @@ class ModelFolder:
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The folder of a model by name, as in `model_folder`, or of an adapter, which is built in or a path.
-
-        InputError if it cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
-        """
+        """The folder of a model by name, with the errors of `model_folder`, or of an adapter, built in or a path."""
         if adapter := _adapter_folder(name):
             folder = cls.read(adapter, "adapter")
         else:

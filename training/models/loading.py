@@ -200,10 +200,7 @@ def _token_modules(backbone: nn.Module) -> Iterable[Any]:
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
-    """The transformer in a folder, as `open_backbone`, and its tokenizer, after its sizes were checked.
-
-    InputError also if the tokenizer has more tokens than the transformer.
-    """
+    """The transformer in a folder, as `open_backbone`, and its tokenizer. InputError also if their sizes do not fit."""
     check_transformer(folder.weights, folder.config)
     tokenizer = open_tokenizer(folder)
     backbone: Any = open_backbone(folder, auto_class)
@@ -357,10 +354,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """A transformer with the adapter in a folder merged into its weights, and the names of the weights that this has.
-
-    InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
-    """
+    """A transformer with an adapter merged, and the names of the weights of this. InputError if it does not fit."""
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")

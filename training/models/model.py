@@ -64,10 +64,7 @@ class Model(ABC):
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
-        """The model of that name. A kind that reads files has its own ``load``, which takes what `Opener.open` gives.
-
-        InputError if it cannot be opened, or the name states a setting that it does not have.
-        """
+        """The model of that name. A kind that reads files has its own, which takes the arguments of `Opener.open`."""
         cls.check_settings(ModelName.parse(name))
         return cls()
 

@@ -28,10 +28,7 @@ log = logging.getLogger("sbert_lab.encoder")
 
 @contextmanager
 def tokenizing() -> Iterator[None]:
-    """Makes an InputError of a panic of the tokenizers library, such as of a regular expression that gives up.
-
-    A panic is no `Exception`, and its class cannot be imported.
-    """
+    """Makes an InputError of a panic of the tokenizers library, which is no `Exception` and cannot be imported."""
     try:
         yield
     except BaseException as error:

@@ -5,12 +5,10 @@
                      the sum of word and bigram vectors by the square root of their number -> two feed-forward layers
 
 Both are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048 in each direction),
-so that they train in minutes on a CPU. As in Conneau et al., the LSTM leaves GloVe's vectors as they are; as in Iyyer
-et al., the averaging network trains its own, which start as GloVe's. Those of bigrams start at zero.
-
-The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training
-data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe
-cannot be had, word vectors are random and trained, and the vocabulary is that of the sentences alone.
+so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they are; the averaging
+network trains its own, which start as GloVe's, those of bigrams at zero. The vocabulary is that of a run's training
+data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors are random and
+trained, and the vocabulary is that of the data alone.
 """
 
 from __future__ import annotations

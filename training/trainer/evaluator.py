@@ -1,17 +1,14 @@
 """The evaluation of a run: the eval data, and random pairs that show a collapse.
 
     ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
-
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None where it is
                   undefined, and ``undefined`` is the reason in words
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not for
-                  simcse, whose loss needs dropout
+    loss          the objective's, if the data has the form that it needs; not for simcse, whose loss needs dropout
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-All sentences of an evaluation that have one prompt are encoded in one call, in the precision that the finished model
-will be used in.
+Sentences that have one prompt are encoded in one call, in the precision that the finished model will be used in.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class MaskedReplica(Replica):
     """A masked language model in training mode, whose vectors are the logits of the masked tokens."""
 
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
-        super().__init__(model, None, lambda hidden, _: hidden, dtype)
+        super().__init__(model, None, dtype)
         self.mask_id, self.vocabulary_size = int(tokenizer.mask_token_id), len(tokenizer)
         self.pad_id, self.special_ids = int(tokenizer.pad_token_id or 0), sorted(set(tokenizer.all_special_ids))
         _transformer_of(self.module).register_forward_hook(_keep_masked)

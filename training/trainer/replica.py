@@ -69,11 +69,11 @@ class Replica:
     """
 
     def __init__(
-        self, backbone: nn.Module, embeddings: CompactEmbedding | None, pooling: Pool, dtype: torch.dtype
+        self, backbone: nn.Module, embeddings: CompactEmbedding | None, dtype: torch.dtype, pooling: Pool | None = None
     ) -> None:
         """``embeddings``: None if the module itself looks up, and trains, its word embeddings."""
         # Only replicas that have them ask for them.
-        self.embeddings, self.pooling, self.dtype = cast("CompactEmbedding", embeddings), pooling, dtype
+        self.embeddings, self.pooling, self.dtype = cast("CompactEmbedding", embeddings), cast("Pool", pooling), dtype
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
@@ -142,7 +142,7 @@ class PairReplica(Replica):
     def __init__(
         self, classifier: nn.Module, embeddings: CompactEmbedding, has_token_types: bool, dtype: torch.dtype
     ) -> None:
-        super().__init__(classifier, embeddings, lambda hidden, _: hidden, dtype)
+        super().__init__(classifier, embeddings, dtype)
         self.has_token_types = has_token_types
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
@@ -158,9 +158,6 @@ class PairReplica(Replica):
 
 class JointReplica(Replica):
     """A `JointPairModel` in training mode, without its head: a pair's vector is the means of both sentences."""
-
-    def __init__(self, model: nn.Module, embeddings: CompactEmbedding, dtype: torch.dtype) -> None:
-        super().__init__(model, embeddings, lambda hidden, _: hidden, dtype)
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
@@ -269,10 +266,7 @@ def use_generator(generator: np.random.Generator) -> Iterator[None]:
 
 
 def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
-
-    Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
-    """
+    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p), by the generator of `use_generator` or PyTorch's."""
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
     bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]

@@ -16,7 +16,6 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
-
     test    data, spearman: of the best model on the test split of the dev data, once, where the home folder has it
 
 Non-finite figures are null. The eval event of step 0 is that of the base. A run's folder, if given, gets config.json,
@@ -24,14 +23,9 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
-Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
-`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
-(`training.trainer.own`).
-
-Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
-(a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
-
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
+Objects that cannot be written into a config are arguments of `train` (`training.trainer.own`). Mistakes of the user
+raise `InputError` before the first step; failures during the run (a loss that is not finite, a full disk, too little
+memory) end it as failed, with a reason.
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.

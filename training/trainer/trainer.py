@@ -316,10 +316,7 @@ class Trainer:
         return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
-        """Evaluates the best model, which was selected on dev data, on the test split of that data, if it is at hand.
-
-        A run that is asked to stop meanwhile has no such figure, as all its steps are done.
-        """
+        """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""
         name, best = DataName.parse(self.config.eval_data or "").test_split, self.progress.best
         if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
             return

@@ -59,10 +59,7 @@ MIN_MICRO_BATCH = 8
 
 @dataclass
 class TrainingBatch:
-    """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
-
-    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
-    """
+    """The input of a step, without weights: B rows of C columns are B * C sentences, or the masked tokens of a part."""
 
     micro_batches: list[MicroBatch]
     # The number of vectors, one for each sentence, of each micro-batch.
@@ -126,7 +123,7 @@ class TrainingModel(nn.Module):
             self.replica = PairReplica(self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype)
         else:
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
-            self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
+            self.replica = Replica(self.backbone, self.embeddings, encoder.dtype, pool)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
@@ -237,13 +234,10 @@ class Loss(nn.Module):
     """The loss of a run, by the objective of the part of the data that a batch is from.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
-    vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
+    vector can be truncated to any of these d after training. Targets that are vectors are truncated too. Without, the
+    vectors are taken as they are, or at length 1 where the model ``normalizes`` and the objective compares its output.
 
-    Without ``dims`` the vectors are taken as they are, or scaled to length 1 where the model's own output is
-    (``normalizes``) and the objective compares that output.
-
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
-    `MatryoshkaLoss` in sentence-transformers.
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1; `MatryoshkaLoss`.
     """
 
     def __init__(

@@ -130,10 +130,7 @@ class DelimitedTable(TextTable):
 
 
 def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
-    """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
-
-    InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
-    """
+    """Opens a text file by encoding, delimiter, quoting and header. InputError if it is empty, no text or no table."""
     text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
