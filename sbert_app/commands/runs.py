@@ -108,14 +108,16 @@ def export(
     """Copy a run's model to a folder. sentence-transformers opens it."""
     import shutil
 
-    from training.models.files import replaced_model
+    from training.atomic import replace_folder
+    from training.models.files import check_replaceable
 
     _, run = _open_run(home, run_id)
     if not run.has_model:
         raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
-    with replaced_model(folder) as fresh:
-        shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
     target = folder.expanduser().absolute()
+    check_replaceable(target)
+    with replace_folder(target) as fresh:
+        shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
     print_result({"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}")
 
 

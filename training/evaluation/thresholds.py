@@ -194,11 +194,11 @@ def decide(
         average = Estimate(average.value, low, high)
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
-    points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
+    points = [(row[0], row[1], row[2]) for row in np.stack(whole[:3], axis=1)[places.astype(int)].tolist()]
     method = f"bootstrap, {affordable_resamples(n):,} resamples"
     method += "" if keys is None else ", allows for shared sentences"
     halves_of = len(chosen_on), len(reported_on), held_out
-    return Decision(n, positives, average, tuple(choices), *halves_of, method, list(map(tuple, points)))
+    return Decision(n, positives, average, tuple(choices), *halves_of, method, points)
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -26,13 +26,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError, first_line
 from training.inference.fused_bert import check_int8
 from training.inference.runner import InferenceRunner
 from training.models.encoder import Encoder
-from training.models.files import read_object, read_tensors, replaced_model
+from training.models.files import check_replaceable, read_object, read_tensors
 from training.models.folder import (
     CROSS_ENCODER,
     JOINT_HEAD,
@@ -210,7 +211,7 @@ class CrossEncoder(Model):
 
         Replaces a model, but no other files.
         """
-        with replaced_model(folder) as fresh:
+        with replace_folder(check_replaceable(folder)) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 copied = fresh / file.relative_to(self.folder)
                 copied.parent.mkdir(exist_ok=True)
@@ -230,7 +231,8 @@ class CrossEncoder(Model):
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> dict[str, Any]:
     """The fields of a `CrossEncoder`: an adapter with its base, or the whole `JointPairModel` of a run."""
-    config, path, card = folder.adapter, folder.path, None
+    config, path = folder.adapter, folder.path
+    card: dict[str, Any] | None = None
     if config:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
         backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from training import parallel
+from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype
 from training.errors import InputError
@@ -28,7 +29,7 @@ from training.inference.batching import pad
 from training.inference.fused_bert import check_int8
 from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
 from training.models.aliases import SentenceTransformerNames, converted
-from training.models.files import replaced_model
+from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
 from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
 from training.models.model import TokenModel, VectorModel, log
@@ -341,7 +342,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
-        with replaced_model(folder) as fresh:
+        with replace_folder(check_replaceable(folder)) as fresh:
             write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     @property

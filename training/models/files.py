@@ -7,12 +7,9 @@ mistake is one sentence. Pickled weights are never read: a pickle can run code.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.atomic import replace_folder
 from training.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,14 +95,12 @@ def load_weights(module: nn.Module, folder: Path) -> None:
     module.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 
-@contextmanager
-def replaced_model(folder: str | Path) -> Iterator[Path]:
-    """A new folder, which takes the place of a model. InputError if there are other files: they are never replaced."""
+def check_replaceable(folder: str | Path) -> Path:
+    """The absolute path of a folder for a model. InputError if it has other files, which are never replaced."""
     target = Path(folder).expanduser().absolute()
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; name a folder for the model")
     names = {entry.name for entry in target.iterdir()} if target.exists() else set()
     if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
         raise InputError(f"{target} holds other files; name a new folder for the model")
-    with replace_folder(target) as fresh:
-        yield fresh
+    return target

@@ -27,12 +27,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman_or_reason
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.files import replaced_model, write_tensors
+from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     ARCHITECTURES,
@@ -136,11 +137,11 @@ class TrainableCrossEncoder:
 
     def save(self, folder: str | Path) -> None:
         """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
-        model = self.backbone.transformer if self.is_joint else self.backbone
+        target, model = check_replaceable(folder), self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize.max_length
-        with replaced_model(folder) as fresh:
+        with replace_folder(target) as fresh:
             model.save_pretrained(fresh)
             self.tokenizer.save_pretrained(fresh)
             if self.is_joint:
@@ -184,11 +185,8 @@ def head_modules(backbone: Any) -> list[str]:
     transformer = backbone.base_model
     if transformer is backbone:
         return []
-    heads = [
-        name
-        for name, child in backbone.named_children()
-        if child is not transformer and next(child.parameters(), None) is not None
-    ]
+    others = [(name, child) for name, child in backbone.named_children() if child is not transformer]
+    heads = [name for name, child in others if next(child.parameters(), None) is not None]
     return heads + ["pooler"] * (getattr(transformer, "pooler", None) is not None)
 
 

@@ -58,13 +58,10 @@ class Evaluator:
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
-        columns = [
-            *(() if data is None else enumerate(data.columns)),
-            *(() if loss is None else enumerate(loss.data.columns)),
-        ]
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
-        for number, column in columns:
-            by_role.setdefault(self.role(number), []).extend(column)
+        for columns in [part.columns for part in (data, loss and loss.data) if part is not None]:
+            for number, column in enumerate(columns):
+                by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None = None) -> Figures:
@@ -114,9 +111,9 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
         gold = np.asarray(data.scores)
         positive = gold >= POSITIVE_FROM
         figures: Figures = {**spearman_or_reason(cosine(columns[0], columns[1]), gold)}
-        return figures | (
-            {"alignment": alignment(columns[0][positive], columns[1][positive])} if positive.any() else {}
-        )
+        if positive.any():
+            figures["alignment"] = alignment(columns[0][positive], columns[1][positive])
+        return figures
     if data.kind == TRIPLETS:
         nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
         return {"accuracy": float(nearer.mean()), "alignment": alignment(columns[0], columns[1])}

@@ -86,10 +86,9 @@ class MinedNegatives:
 
     def write(self, folder: Path) -> None:
         """Writes a line for each triplet, atomically."""
-        lines = [
-            json.dumps({"row": row, "sentences": texts, "cosines": cosines}, ensure_ascii=False)
-            for row, *texts, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
-        ]
+        rows = zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
+        values = ({"row": row, "sentences": texts, "cosines": cosines} for row, *texts, cosines in rows)
+        lines = [json.dumps(value, ensure_ascii=False) for value in values]
         head = {"notes": self.data.notes, "rows": len(lines)}
         write_text(folder / FILE, "\n".join([json.dumps(head), *lines, ""]))
 

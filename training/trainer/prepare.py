@@ -196,10 +196,8 @@ class Preparation:
             if objective.scores_pairs:
                 raise
             return None
-        if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (
-            training.kind,
-            training.label_names,
-        ):
+        is_alike = (evaluation.kind, evaluation.label_names) == (training.kind, training.label_names)
+        if objective is OwnObjective and not is_alike:
             return None
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None

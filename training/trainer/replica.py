@@ -121,7 +121,7 @@ class Replica:
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
         """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
         trains_inputs = output.inputs.requires_grad
-        leaves = [output.inputs, *self.copies] if trains_inputs else self.copies
+        leaves = [*[output.inputs] * trains_inputs, *self.copies]
         gradients = torch.autograd.grad(output.vectors, leaves, gradient, allow_unused=True)
         output.input_gradient, output.gradients = (gradients[0], gradients[1:]) if trains_inputs else (None, gradients)
 

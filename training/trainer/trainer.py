@@ -130,6 +130,7 @@ class Trainer:
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder, objectives = self.model.encoder, self.model.objective.objectives
+        is_single = len(objectives) == 1 and not self.config.matryoshka_dims
         self.events.emit(
             "state",
             self.progress.step,
@@ -144,9 +145,7 @@ class Trainer:
             pooling=encoder.pooling,
             notes=list(self.notes),
             negatives=[asdict(triplet) for triplet in negatives],
-            guess=objectives[0].guess(self.config.batch_size)
-            if len(objectives) == 1 and not self.config.matryoshka_dims
-            else None,
+            guess=objectives[0].guess(self.config.batch_size) if is_single else None,
             resumed_from=resumed_from,
         )
 
