@@ -179,9 +179,7 @@ def _is_running(process: int) -> bool:
         return True
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        # The process is another user's.
-        return True
+    except OSError as error:
+        # By any other error it is another user's.
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -65,14 +65,8 @@ def evaluate_task(
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    result = mteb.evaluate(
-        _adapter(model, on_progress, should_stop),
-        [task],
-        cache=None,
-        co2_tracker=False,
-        show_progress_bar=False,
-        overwrite_strategy="always",
-    )
+    adapter, quiet = _adapter(model, on_progress, should_stop), {"co2_tracker": False, "show_progress_bar": False}
+    result = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet)
     task_result = result.task_results[0]
     return {
         "model": model.name,

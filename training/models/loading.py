@@ -39,12 +39,9 @@ _UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
-ENCODER_CLASSES = {
-    "t5": "T5EncoderModel",
-    "mt5": "MT5EncoderModel",
-    "umt5": "UMT5EncoderModel",
-    "longt5": "LongT5EncoderModel",
-}
+ENCODER_CLASSES = {name.lower(): f"{name}EncoderModel" for name in ("T5", "MT5", "UMT5", "LongT5")}
+# Nothing is fetched, and no code of a model is run.
+HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 TOKENIZER = "tokenizer.json"
 # Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
 PROBE = (
@@ -220,12 +217,11 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     with importing:
         from transformers import AutoTokenizer
 
-    here: dict[str, Any] = {"use_fast": True, "local_files_only": True, "trust_remote_code": False}
     has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     path = folder.first if has_own else folder.weights
     try:
         with tokenizing():
-            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
                 tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
@@ -288,27 +284,19 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         import transformers
 
     path, model_type, is_classifier = folder.weights, folder.config.get("model_type"), auto_class == CLASSIFIER
-    opener = getattr(
-        transformers,
-        auto_class if auto_class in (CLASSIFIER, CAUSAL_MODEL) else ENCODER_CLASSES.get(str(model_type), auto_class),
-    )
+    has_head = auto_class in (CLASSIFIER, CAUSAL_MODEL)
+    opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     architectures = folder.config.get("architectures") or [""]
     is_new_head = (
         folder.is_adapter and is_classifier and not str(architectures[0]).endswith("ForSequenceClassification")
     )
+    # As in sentence-transformers; the adapter has the weights of the head.
+    options = {**HERE, "use_safetensors": True, "output_loading_info": True}
+    options |= {"num_labels": 1} if is_new_head else {}
     try:
-        backbone, report = opener.from_pretrained(
-            path,
-            dtype=torch.float32,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            # As in sentence-transformers; the adapter has the weights of the head.
-            **({"num_labels": 1} if is_new_head else {}),
-        )
+        backbone, report = opener.from_pretrained(path, dtype=torch.float32, **options)
     except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
         # No fault of the files: the process ends while it loads.
         if "interpreter shutdown" in str(error):
