@@ -42,10 +42,9 @@ SCORE = "score"
 
 @dataclass
 class ScoreReport:
-    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
+    """The counts of a call of `row_scores`: different sentences, or two for each different pair of a cross-encoder.
 
-    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
-    time of the model, without the comparison of vectors.
+    ``seconds`` is the time of the model, without the comparison of vectors.
     """
 
     sentences: int = 0

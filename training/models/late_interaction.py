@@ -122,11 +122,7 @@ class LateInteraction(TokenModel, Retriever):
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order.
-
-        ``on_progress`` is called with (done, all) after every few hundred pairs; before them ``should_stop`` is asked,
-        and ``Stopped`` raised.
-        """
+        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order."""
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in steps(range(0, len(pairs), CHUNK), on_progress, should_stop):
             part = pairs[start : start + CHUNK]

@@ -83,10 +83,9 @@ class Model(ABC):
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Whether each text has no token that the model knows, so that its scores say nothing.
+        """Whether each text has no token that the model knows, as emoji or foreign letters, so that scores say nothing.
 
-        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
-        token, or a model does not say which tokens it has.
+        No text is, where every byte is a token, or a model does not say which tokens it has.
         """
         return [False] * len(sentences)
 

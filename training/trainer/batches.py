@@ -101,10 +101,9 @@ class Batch(NamedTuple):
 
 
 class TokenizedBatches:
-    """The training data, in the form that the objective needs, as token ids; and the batch of each step.
+    """The training data as token ids, each column with the prompt of its role, and the batch of each step.
 
-    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
+    Raises Stopped if ``should_stop`` returns true meanwhile. ``uses_batch`` keeps rows with a common sentence apart.
     """
 
     def __init__(

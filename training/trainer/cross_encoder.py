@@ -1,19 +1,13 @@
 """The model that a run of a cross-encoder trains, and its evaluation.
 
-There are two kinds of head:
-
     joint       a `JointPairModel`: its score starts from the cosine of the bi-encoder that it is made from, of BERT or
                 MPNet with mean pooling
     classifier  the sequence-classification head of transformers, one logit, of random weights; over any bi-encoder or
                 BERT. sentence-transformers' CrossEncoder opens the folder too
 
-A run can also start from a cross-encoder of either kind, with the head that it has.
-
-The evaluation scores the pairs of the eval data, in the form that the objective makes of them:
-
-    spearman            rank correlation of score and gold score, for data with scores
-    average_precision   average precision of the score, for data with labels
-    loss                the loss of the objective
+A run can also start from a cross-encoder of either kind, with the head that it has. The evaluation scores the pairs of
+the eval data, in the form that the objective makes of them: their spearman with gold scores, or their average_precision
+with labels, and the loss of the objective.
 """
 
 from __future__ import annotations

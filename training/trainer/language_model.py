@@ -61,7 +61,7 @@ class TrainableLanguageModel:
         """Makes ``encoder`` use the transformer of ``model``."""
         self.encoder, self.backbone = encoder, model
         self.name, self.tokenizer, self.dtype = encoder.name, encoder.tokenizer, encoder.dtype
-        self.source, self.head = encoder.source, nn.Sequential()
+        self.source, self.head, self.tokenize = encoder.source, nn.Sequential(), encoder.tokenize
 
     @classmethod
     def load(
@@ -115,10 +115,6 @@ class TrainableLanguageModel:
     @property
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
-
-    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with special tokens, truncated."""
-        return self.encoder.tokenize(sentences)
 
     def train(self) -> Self:
         self.encoder.train()

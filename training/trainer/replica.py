@@ -64,8 +64,7 @@ class ForwardOutput:
 class Replica:
     """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
-    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
-    threads, each with its own micro-batch.
+    ``backbone`` has the master weights, with adapters. Threads may call ``forward`` and ``backward``, a batch each.
     """
 
     def __init__(

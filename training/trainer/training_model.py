@@ -279,10 +279,9 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
-    """Row numbers in at most ``parts`` groups, sorted by length, longest first.
+    """Row numbers in at most ``parts`` groups, sorted by length, longest first, or more, by ``most_tokens`` of a group.
 
-    Groups are cut such that the largest has as few tokens, padding included, as possible. There are more of them where
-    a group would have more than ``most_tokens``.
+    Groups are cut such that the largest has as few tokens, padding included, as possible.
     """
     most = max(lengths) * len(lengths)
     budget = bisect_left(
