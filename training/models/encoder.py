@@ -41,7 +41,7 @@ from training.models.texts import CHUNK, GPU_CHUNK, Chunk, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.pooling import parse_pooling
+from training.pooling import NO_POOLING, parse_pooling
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
@@ -161,7 +161,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
         if pooling is None or pooling == self.pooling:
             return self
-        parse_pooling(pooling)
+        if pooling != NO_POOLING:
+            parse_pooling(pooling)
         if self.model_format.input_module == "StaticEmbedding":
             raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
         encoder = self._copied(replace(self.model_format, pooling=pooling))

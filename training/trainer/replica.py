@@ -120,7 +120,8 @@ class Replica:
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
         """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
         trains_inputs = output.inputs.requires_grad
-        leaves = [*[output.inputs] * trains_inputs, *self.copies]
+        leaves: list[Tensor] = [output.inputs] if trains_inputs else []
+        leaves += self.copies
         gradients = torch.autograd.grad(output.vectors, leaves, gradient, allow_unused=True)
         output.input_gradient, output.gradients = (gradients[0], gradients[1:]) if trains_inputs else (None, gradients)
 
