@@ -41,8 +41,7 @@ LEFTOVER_SECONDS = 3600.0
 class AtomicFile:
     """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
 
-    Nothing is opened or created here. Parent folders must exist. The leftovers of killed processes for
-    the same ``path`` are removed first.
+    Parent folders must exist. The leftovers of killed processes for the same ``path`` are removed first.
     """
 
     def __init__(self, path: Path) -> None:

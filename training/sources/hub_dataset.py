@@ -124,10 +124,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
 
 
 def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
-    """InputError if a card names files outside of its repository: of this machine, or of its network.
-
-    The library would look for them, and some versions read them.
-    """
+    """InputError if a card names files outside of its repository, which some versions of the library would read."""
     from huggingface_hub import DatasetCard
 
     for card in cards:

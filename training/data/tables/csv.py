@@ -197,10 +197,7 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _is_never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are plain characters, because every line with an odd one has all fields.
-
-    A first line with all fields in quotes means that the file was quoted.
-    """
+    """Whether quotes in a file of tabs are text: lines with an odd one have all fields, and the first is not quoted."""
     has_odd_quotes = False
     with text.open() as file:
         first = next(iter(file), "")

@@ -43,10 +43,7 @@ def guess_sentences(rows: Cells) -> tuple[str, ...]:
 
 
 def guess_target(rows: Cells, of_pairs: bool) -> str | None:
-    """The column of judgements; ``rows`` are those of the columns beside the sentences.
-
-    A label before a score, and of single sentences a class, of which there are few; None where two are as likely.
-    """
+    """The column of judgements: labels before scores, before classes of single sentences; None where it is in doubt."""
     texts = {name: _texts(cells) for name, cells in rows.items()}
     checks = [_are_labels, _are_scores, *([] if of_pairs else [_are_classes])]
     likely = ([name for name in texts if check(texts[name])] for check in checks)
