@@ -34,7 +34,7 @@ class Precision(NamedTuple):
 
 
 def ranges(calibration: np.ndarray) -> Ranges:
-    """The least and the largest value of each dimension: float32 (N, D) -> (2, D). InputError for one vector."""
+    """The least and the largest value of each dimension: float32 (N, D) -> (2, D). InputError if N is below 2."""
     if len(calibration) < 2:
         raise InputError(f"int8 is calibrated on several vectors, not on {len(calibration)}")
     return np.stack([calibration.min(axis=0), calibration.max(axis=0)])

@@ -173,7 +173,7 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
 def write_parts(
     folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
 ) -> None:
-    """Write an encoder, with token vectors of ``width`` numbers, into an empty folder that other libraries open too."""
+    """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
     else:

@@ -121,7 +121,7 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
-    """GloVe 6B, 50 d, 76 MB: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet; or InputError."""
+    """GloVe 6B, 50 d: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet. InputError if not here."""
     return _bundled("GloVe 6B 50d", package_index.GLOVE, home_folder(home) / GLOVE_FOLDER)
 
 

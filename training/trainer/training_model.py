@@ -59,7 +59,7 @@ MIN_MICRO_BATCH = 8
 
 @dataclass
 class TrainingBatch:
-    """The input of a step, without weights: B rows of C columns are B * C sentences, or the masked tokens of a part."""
+    """The input of a step, without weights: B rows of C columns are B * C sentences; of mlm, the masked tokens."""
 
     micro_batches: list[MicroBatch]
     # The number of vectors, one for each sentence, of each micro-batch.

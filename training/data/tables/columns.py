@@ -265,7 +265,7 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
-    """The columns by the first rows, the rows up to the header (0 without), and remarks. InputError for too many."""
+    """The columns by first rows, the rows up to the header (0 without), remarks. InputError for too many columns."""
     above = header_row(rows)
     first = rows[above]
     if len(first) > MOST_COLUMNS:

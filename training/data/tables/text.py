@@ -351,7 +351,7 @@ def _guess_latin(sample: bytes) -> Guess:
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of letters of its languages beyond ASCII; rare ones count less, others against; -1 if none fit."""
+    """The share of its languages' letters beyond ASCII, rare ones less, others against; -1 if bytes do not fit."""
     try:
         text = sample.decode(encoding)
     except ValueError:
