@@ -59,8 +59,8 @@ class Evaluator:
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
-        for columns in [part.columns for part in (data, loss and loss.data) if part is not None]:
-            for number, column in enumerate(columns):
+        for part in filter(None, (data, None if loss is None else loss.data)):
+            for number, column in enumerate(part.columns):
                 by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
