@@ -25,10 +25,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any, Literal, overload
+from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
 FRESH, ASIDE = ".fresh", ".aside"
@@ -41,8 +41,7 @@ LEFTOVER_SECONDS = 3600.0
 class AtomicFile:
     """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
 
-    Nothing is opened or created here. Parent folders must exist. The leftovers of killed processes for
-    the same ``path`` are removed first.
+    Parent folders must exist. The leftovers of killed processes for the same ``path`` are removed first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,18 +69,9 @@ def replace_file(path: Path) -> Iterator[Path]:
         file.discard()
 
 
-@overload
-def open_atomic(
-    path: Path, mode: Literal["w"] = "w", newline: str | None = None
-) -> AbstractContextManager[IO[str]]: ...
-@overload
-def open_atomic(path: Path, mode: Literal["wb"]) -> AbstractContextManager[IO[bytes]]: ...
 @contextmanager
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
-    """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
-
-    Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
-    """
+    """A new file that takes the place of ``path`` when the block ends well; text ("w") is UTF-8. OSError as `open`."""
     with (
         replace_file(path) as temporary,
         temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8", newline=newline) as file,
@@ -100,10 +90,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Removes the temporary files that killed processes left in ``folder`` and have not been written for so long.
-
-    Returns whether there are others.
-    """
+    """Removes old temporary files of killed processes in ``folder``. Returns whether there are other such files."""
     _sweep(folder, ".*.part", seconds)
     return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 
@@ -111,9 +98,9 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
     """Makes ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
 
-    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. A
-    folder that exists but is not complete is replaced. If ``fill`` raises, everything stays as it was. The
-    leftovers of killed processes are removed. Raises OSError if the disk is full or not writable.
+    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. An
+    incomplete folder is replaced. If ``fill`` raises, everything stays as it was. Leftovers of killed processes are
+    removed. Raises OSError if the disk is full or not writable.
     """
     from filelock import FileLock
 
@@ -136,10 +123,7 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
-
-    After a process was killed meanwhile, `recover` restores the old folder.
-    """
+    """A temporary folder that takes the place of ``folder`` when the block ends well; after a crash comes `recover`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
@@ -154,10 +138,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
-
-    Restores the old folder if the new one had not taken its place, and removes temporary folders.
-    """
+    """Restores the old folder, and removes temporary ones, after a crash in `replace_folder`; for the owner alone."""
     name = glob.escape(folder.name)
     for aside in folder.parent.glob(f".{name}.*{ASIDE}"):
         if (aside / folder.name).exists() and not folder.exists():
@@ -197,9 +178,7 @@ def _is_running(process: int) -> bool:
         return True
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        # The process is another user's.
-        return True
+    except OSError as error:
+        # By any other error it is another user's.
+        return not isinstance(error, ProcessLookupError)
     return True

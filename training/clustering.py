@@ -78,13 +78,8 @@ def near_duplicates(
     Args:
         vectors: float32 (N, D), unit length.
         threshold: the least cosine of near duplicates.
-        on_progress: called with (done, all) now and then.
-        should_stop: asked now and then; if it says yes, ``Stopped`` is raised.
         others: float32 (M, D), unit length: find for each of ``vectors`` the most similar of these instead, with a
             cosine of at least ``threshold``. Returns its position, or −1 if there is none.
-
-    Raises:
-        InputError: ``others`` have another number of dimensions.
     """
     rows = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
     if others is not None:
@@ -313,14 +308,8 @@ def community_detection(
     Args:
         embeddings: float32 (N, D).
         threshold: the lowest cosine with the centre.
-        min_community_size: the fewest rows, the centre among them.
+        min_community_size: the fewest rows, the centre among them, 1 or more.
         batch_size: rows that are compared with all others at a time.
-        show_progress_bar: draw one, in a terminal or a notebook.
-        on_progress: called with (batches done, all) after each.
-        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-
-    Raises:
-        InputError: ``min_community_size`` is less than 1.
     """
     if min_community_size < 1:
         raise InputError(f"the smallest community has {min_community_size} vectors; it must be at least 1")

@@ -21,10 +21,8 @@ class UserFacingError(Exception):
 
     The command line prints it and exits with 2; a page shows it beside the control; the API returns it. Any other
     exception is a fault of the program. A message quotes what was wrong, whatever its length, and so a long one loses
-    its middle: an answer is never as large as the request.
-
-    Attributes:
-        public: the message for visitors of the app, without the folders of its machine, which do not concern them.
+    its middle: an answer is never as large as the request. ``public`` is the message for visitors of the app, without
+    the folders of its machine, which do not concern them.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
@@ -39,9 +37,7 @@ class InputError(UserFacingError, ValueError):
 class NotFoundError(InputError):
     """A name that no source has. The message lists every source with its reason; a page shows less at first.
 
-    Attributes:
-        summary: one sentence without the reasons.
-        details: the reasons, and what else can be done; both for visitors.
+    For visitors: ``summary``, one sentence without the reasons, and ``details``, these and what else can be done.
     """
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:

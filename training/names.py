@@ -222,16 +222,11 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """One data set or file, and how it is used.
+    """One data set or file, and how it is used; what describes a file is None where it is to be detected.
 
-    Args:
-        name: the set, or the path.
-        encoding: the encoding of the text of a file; None detects it.
-        objective: the objective of a run on this data; None is the run's.
-        columns: the names of the columns of a file, separated by commas; None detects them.
-        rows: the split of a file that has a column of splits; None takes all rows.
-        scale: the lowest and the highest gold score of a file, such as 1-7; None detects them.
-        labels: the values of the labels of a file, such as similar:1,different:0; None detects them.
+    ``objective`` is that of a run on this data; None is the run's. ``columns`` are names separated by commas, ``rows``
+    the split of a file that has a column of splits (None: all), ``scale`` is such as 1-7, ``labels`` such as
+    similar:1,different:0.
     """
 
     name: str

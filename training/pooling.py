@@ -101,10 +101,7 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
-    """Average over the real tokens with the weights 1, 2, 3, … (B, T, D) -> (B, D) float32.
-
-    ``skipped`` tokens came before the first one, and have taken the first weights.
-    """
+    """Average over the real tokens with the weights 1, 2, 3, … after ``skipped``. (B, T, D) -> (B, D) float32."""
     import torch
 
     if mask is None:
@@ -154,12 +151,6 @@ def parse_pooling(name: str) -> tuple[str, ...]:
         if part not in POOLINGS:
             raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}, or several joined by +")
     return parts
-
-
-def check_pooling(name: str | None) -> None:
-    """InputError unless ``name`` is None, "none", in ``POOLINGS`` or a concatenation of those."""
-    if name not in (None, NO_POOLING):
-        parse_pooling(name)
 
 
 def pooling_function(name: str, skipped: int = 0) -> Pool:

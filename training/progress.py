@@ -182,10 +182,7 @@ class ThroughputMeter:
         return round(rate, 1)
 
     def seconds_left(self, steps: int, evaluations: int) -> float | None:
-        """Estimated seconds for so many steps, at the recent rate, and evaluations, at their mean.
-
-        None before the first step.
-        """
+        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None before the first step."""
         if self._seconds_per_step is None:
             return None
         evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0

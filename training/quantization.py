@@ -34,10 +34,7 @@ class Precision(NamedTuple):
 
 
 def ranges(calibration: np.ndarray) -> Ranges:
-    """The smallest and the largest value of each dimension: float32 (N, D) -> (2, D).
-
-    InputError if there are fewer than two vectors.
-    """
+    """The least and the largest value of each dimension: float32 (N, D) -> (2, D). InputError if N is below 2."""
     if len(calibration) < 2:
         raise InputError(f"int8 is calibrated on several vectors, not on {len(calibration)}")
     return np.stack([calibration.min(axis=0), calibration.max(axis=0)])
@@ -46,16 +43,13 @@ def ranges(calibration: np.ndarray) -> Ranges:
 def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges | None = None) -> np.ndarray:
     """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for binary (N, ⌈D/8⌉) uint8.
 
+    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again.
+
     Args:
-        vectors: float32 (N, D).
+        vectors: float32 (N, D); int8 needs two or more, or a calibration.
         precision: float32, bfloat16, int8 or binary.
         calibration: the `ranges` for int8; None = those of ``vectors`` themselves. Vectors that are compared have to
             be quantized with the same ranges.
-
-    Raises:
-        InputError: there is no such precision, or int8 is to be calibrated on fewer than two vectors.
-
-    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again.
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")

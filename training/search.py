@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -45,12 +45,6 @@ Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
 
 
-class CanEncode(Protocol):
-    """An `Encoder`, or another model of this kind."""
-
-    def encode(self, sentences: Sequence[str], /, **options: Any) -> np.ndarray: ...
-
-
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     """The similarity of each vector with each: float32 (N, D), (M, D) -> (N, M); one vector (D,) counts as (1, D).
 
@@ -58,9 +52,6 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
         u: NumPy or tensor; the result is of the same kind.
         v: NumPy or tensor.
         function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
-
-    Raises:
-        InputError: there is no such function, or the vectors differ in length.
     """
     first, second = as_rows(u), as_rows(v)
     check_dimensions(first, second)
@@ -178,7 +169,13 @@ class QuantizedIndex:
         count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
         searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)
-        neighbours = [self._rescore(query, rows, k) for query, rows in zip(queries, candidates, strict=True)]
+        neighbours = []
+        for query, rows in zip(queries, candidates, strict=True):
+            # In the order in which they lie in memory.
+            rows = np.sort(rows)
+            cosines = self._vectors[rows] @ query
+            best = np.lexsort((rows, -cosines))[:k]
+            neighbours.append((np.minimum(cosines[best], 1), rows[best]))
         return np.stack([cosines for cosines, _ in neighbours]), np.stack([rows for _, rows in neighbours])
 
     def _quantized(self, vectors: np.ndarray) -> Any:
@@ -205,14 +202,6 @@ class QuantizedIndex:
     def _candidates(self, queries: np.ndarray, count: int, first: int, part: Any) -> np.ndarray:
         """The rows of the ``count`` best quantized vectors of a part, or all of it: int64 (Q, C)."""
         return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
-
-    def _rescore(self, query: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of the candidates by their exact cosine; the first of equal ones."""
-        # In the order in which they lie in memory.
-        rows = np.sort(rows)
-        cosines = self._vectors[rows] @ query
-        best = np.lexsort((rows, -cosines))[:k]
-        return np.minimum(cosines[best], 1), rows[best]
 
 
 def checked_index(vectors: np.ndarray) -> QuantizedIndex:
@@ -249,12 +238,9 @@ def semantic_search(
         corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
             `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
             candidates exactly.
-        top_k: the number of results; a smaller corpus has fewer.
+        top_k: the number of results, 1 or more; a smaller corpus has fewer.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
-
-    Raises:
-        InputError: ``top_k`` is less than 1, or the vectors differ in length.
     """
     if top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be at least 1")
@@ -280,19 +266,16 @@ TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
-    encoder: CanEncode, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+    encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
 ) -> list[tuple[float, int, int]]:
     """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
 
     Args:
         encoder: a bi-encoder.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: the most pairs to return.
+        max_pairs: the most pairs to return, 1 or more.
         threshold: the lowest cosine.
         options: the options of ``encode``.
-
-    Raises:
-        InputError: ``max_pairs`` is less than 1.
     """
     vectors = normalize_rows(encoder.encode(sentences, **options))
     return [(cosine, i, j) for i, j, cosine in most_similar_pairs(vectors, max_pairs, threshold)]
@@ -308,11 +291,7 @@ def most_similar_pairs(
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
     Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
-    cosine, the ones found first are returned.
-
-    Raises:
-        InputError: k is less than 1.
-        Stopped: ``should_stop``, asked before each block, said yes. ``on_progress`` is called after each.
+    cosine, the ones found first are returned. InputError if k is less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")

@@ -8,7 +8,6 @@ negated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,15 +20,10 @@ DENSE_ROWS = 512
 
 
 class Similarity(NamedTuple):
-    """A similarity, with its words and its functions.
+    """A similarity, its words, and its functions of arrays and, with a gradient, of tensors.
 
-    Args:
-        label: its words.
-        rows: the similarities of the rows of two arrays, (N, D), (N, D) -> (N,).
-        tensor_rows: the same for tensors, with a gradient.
-        matrix: the similarity of each row with each, (N, D), (M, D) -> (N, M).
-        of_equals: the similarity of a vector and itself; None if it depends on the vector, so that there is no
-            distance.
+    ``rows`` and ``tensor_rows`` compare rows in pairs, (N, D), (N, D) -> (N,); ``matrix`` compares each with each,
+    (N, D), (M, D) -> (N, M). ``of_equals`` is that of a vector and itself; None if it depends on the vector.
     """
 
     label: str
@@ -71,35 +65,25 @@ def _cosine_matrix(u: Tensor, v: Tensor) -> Tensor:
     return normalize(u, dim=1) @ normalize(v, dim=1).T
 
 
-def _negative_rows(u: Tensor, v: Tensor, norm: float) -> Tensor:
-    from torch.nn.functional import pairwise_distance
+def _negative_distance(name: str, norm: int) -> Similarity:
+    def rows(u: Tensor, v: Tensor) -> Tensor:
+        from torch.nn.functional import pairwise_distance
 
-    return -pairwise_distance(u, v, norm)
+        return -pairwise_distance(u, v, norm)
 
+    def matrix(u: Tensor, v: Tensor) -> Tensor:
+        from torch import cdist
 
-def _negative_matrix(u: Tensor, v: Tensor, norm: float) -> Tensor:
-    from torch import cdist
+        return -cdist(u, v, norm)
 
-    return -cdist(u, v, norm)
+    return Similarity(f"negative {name}", lambda u, v: -np.linalg.norm(u - v, norm, axis=1), rows, matrix, of_equals=0)
 
 
 SIMILARITIES = {
     "cosine": Similarity("cosine", cosine, _cosine_rows, _cosine_matrix, of_equals=1),
     "dot": Similarity("dot product", dot, lambda u, v: (u * v).sum(dim=1), lambda u, v: u @ v.T),
-    "euclidean": Similarity(
-        "negative Euclidean",
-        lambda u, v: -np.linalg.norm(u - v, axis=1),
-        partial(_negative_rows, norm=2),
-        partial(_negative_matrix, norm=2),
-        of_equals=0,
-    ),
-    "manhattan": Similarity(
-        "negative Manhattan",
-        lambda u, v: -np.abs(u - v).sum(axis=1),
-        partial(_negative_rows, norm=1),
-        partial(_negative_matrix, norm=1),
-        of_equals=0,
-    ),
+    "euclidean": _negative_distance("Euclidean", 2),
+    "manhattan": _negative_distance("Manhattan", 1),
 }
 DISTANCES = tuple(name for name, similarity in SIMILARITIES.items() if similarity.of_equals is not None)
 

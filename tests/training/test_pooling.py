@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from training.errors import InputError
-from training.pooling import PAPER_POOLINGS, POOLINGS, check_pooling, pooling_function
+from training.pooling import PAPER_POOLINGS, POOLINGS, parse_pooling, pooling_function
 
 DIMENSION = 4
 REFEREE_ATOL = 1e-6
@@ -58,7 +58,7 @@ def test_by_hand():
 @pytest.mark.parametrize("name", ["sum", "mean+", "", "mean+sum", "+"])
 def test_an_unknown_name_is_refused(name: str):
     with pytest.raises(InputError, match="choose mean, max, cls"):
-        check_pooling(name)
+        parse_pooling(name)
 
 
 @every_pooling

@@ -80,12 +80,15 @@ class Dataset:
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
         out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
-
-        Raises:
-            InputError: no form of data has these columns, they differ in length, or a score is no number.
         """
         used = used_columns(name, list(columns))
-        cells = {role: _as_list(columns[column], column) for column, role in used.items()}
+        cells = {}
+        for column, role in used.items():
+            values: Any = columns[column]
+            # It would be taken for a list of its characters.
+            if isinstance(values, str):
+                raise InputError(f"{column} is one text; give a list of them")
+            cells[role] = values.tolist() if hasattr(values, "tolist") else list(values)
         if len({len(column) for column in cells.values()}) > 1:
             lengths = ", ".join(f"{column} has {len(values):,}" for column, values in cells.items())
             raise InputError(f"the columns of {name} differ in length: {lengths}")
@@ -109,10 +112,7 @@ class Dataset:
 
     @classmethod
     def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
-        """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
-
-        At most 1,000,000 rows are read.
-        """
+        """One split of the datasets library, of at most 1,000,000 rows, with class names; rules as `from_columns`."""
         from training.sources.hub_dataset import MOST_ROWS, read_columns
 
         if isinstance(rows, dict):
@@ -225,10 +225,7 @@ class Dataset:
 
 
 def as_dataset(data: Data, name: str) -> Dataset:
-    """The `Dataset` of a caller's data: a `Dataset`, one of the datasets library, a DataFrame, rows or columns.
-
-    InputError if the data is none of these.
-    """
+    """The `Dataset` of a `Dataset`, one of the datasets library, a DataFrame, rows or columns. InputError otherwise."""
     if isinstance(data, Dataset):
         return data
     makers: dict[str, Callable[..., Dataset]] = {
@@ -284,10 +281,7 @@ FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sente
 
 
 def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
-    """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
-
-    InputError if no form fits; it lists the columns.
-    """
+    """The columns that `parse_dataset` reads, by canonical names; ``rows`` are the first. InputError if none fit."""
     names = canonical_names(columns, rows)
     form = next((form for form in FORMS if set(form) <= set(names.values())), None)
     if form is None:
@@ -356,13 +350,6 @@ def parse_dataset(
     label_names = gold.label_names(row_labels)
     number = {label: at for at, label in enumerate(label_names)}
     return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
-
-
-def _as_list(cells: Iterable[Any], column: str) -> list[Any]:
-    """Cells as plain values. InputError for a text, which would be taken for a list of its characters."""
-    if isinstance(cells, str):
-        raise InputError(f"{column} is one text; give a list of them")
-    return cells.tolist() if hasattr(cells, "tolist") else list(cells)
 
 
 def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:

@@ -123,15 +123,11 @@ def parse_reading(text: str | None) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True)
 class GoldColumn:
-    """The reading of a column of gold scores or labels.
+    """The reading of a column of gold scores or labels, ``read_as`` in words.
 
-    Attributes:
-        scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
-        values: the values of labels by their text; None for numbers.
-        names: the names of labels by their text.
-        meaning: the definition of a match by labels.
-        is_sure: whether the file can be read in no other way, so that nobody needs to be told.
-        read_as: the reading in words.
+    ``scale`` is the lowest and the highest score; None for labels, and for scores on no usual scale. ``values`` of
+    labels and their ``names`` are by their text, None for numbers; ``meaning`` defines a match by labels.
+    ``is_sure``: the file can be read in no other way, so that nobody needs to be told.
     """
 
     name: str
@@ -153,15 +149,10 @@ class GoldColumn:
         scale: str | None = None,
         labels: str | None = None,
     ) -> GoldColumn:
-        """The reading of a column by all of its ``cells``.
+        """The reading of a column by all of its ``cells``; ``pair`` names the two columns of sentences.
 
-        Args:
-            pair: the names of the two columns of sentences.
-            scale: the scale, such as "1-7", if the user has named it.
-            labels: the values of labels, such as "similar:1,different:0", if the user has named them.
-
-        Raises:
-            InputError: the scale or the labels are malformed, or there are more labels than classes can be.
+        ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are the user's. InputError if they
+        are malformed, or there are more labels than classes can be.
         """
         texts = _distinct(cells)
         if labels:

@@ -44,10 +44,6 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
 
     ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub; docs/data.md describes all names.
-
-    Raises:
-        InputError: the name is unknown, the configuration or split does not exist, the set is gated or private,
-            there is no network, the file cannot be read, there are no columns of sentences, or the forms differ.
     """
     return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 
@@ -71,8 +67,14 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     if file.is_set and any(file.read_as[1:]):
         key = next(key for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True) if value)
         raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
-    if file.built_in is not None:
-        return _load_built_in(file, file.built_in, split, home)
+    if (source := file.built_in) is not None:
+        head = file.name.partition(":")[0]
+        split = check_split(file, source) or (split if split in source.splits else next(iter(source.splits)))
+        if not source.repo:
+            return _load_stsb(split, home)
+        hub_name = source.splits[split].hub_name
+        data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
+        return replace(data, name=f"{head}:{split}")
     if file.hub_parts is not None:
         repo_id, *selectors = file.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
@@ -100,16 +102,6 @@ def check_split(name: DataName, source: DataSet) -> str:
         head = name.name.partition(":")[0]
         raise InputError(f"{head} has no split {name.split!r}; choose {', '.join(source.splits)}")
     return name.split
-
-
-def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
-    head = name.name.partition(":")[0]
-    split = check_split(name, source) or (split if split in source.splits else next(iter(source.splits)))
-    if not source.repo:
-        return _load_stsb(split, home)
-    hub_name = source.splits[split].hub_name
-    data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
-    return replace(data, name=f"{head}:{split}")
 
 
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
@@ -208,8 +200,7 @@ class RetrievalData:
 def load_retrieval(name: DataName | str, home: str | Path | None = None) -> RetrievalData:
     """Loads retrieval data by name, as above.
 
-    Raises:
-        InputError: a file is missing, empty or damaged; a judgement names what is not there; the Hub has no such set.
+    InputError if a file is missing, empty or damaged, a judgement names what is not there, or the Hub has no such set.
     """
     name = DataName.parse(name)
     if name.name.startswith(NANOBEIR):

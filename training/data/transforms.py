@@ -17,14 +17,7 @@ from itertools import cycle
 
 import numpy as np
 
-from training.catalogue import (
-    LABELLED,
-    NLI_LABELS,
-    PAIRS,
-    SCORED,
-    SENTENCES,
-    TRIPLETS,
-)
+from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE, matching_labels
 from training.data.tables.columns import side_of
@@ -60,10 +53,7 @@ class Rows:
 
 
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
-    """Derives ``rows`` from the data; ``seed`` fixes random draws.
-
-    InputError, which names the ``learner``, if the form of the data does not give such rows, or the data gives none.
-    """
+    """Derives ``rows`` from the data by ``seed``. InputError, which names the ``learner``, if it does not give any."""
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
     if not len(result):
@@ -92,10 +82,7 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets whose positives have a score of at least 4.
-
-    Their negatives have a score of at most 1.5 with the same anchor, or are drawn at random.
-    """
+    """Positives with a score of at least 4; negatives with one of at most 1.5 with the same anchor, or random ones."""
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -173,15 +160,9 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
     """Two pairs of each triplet: anchor and positive together, anchor and negative apart."""
     anchors, positives, negatives = data.columns
     note = f"each of the {len(data):,} triplets gives a pair that belongs together and one that does not"
-    return Dataset(
-        data.name,
-        ([*anchors, *anchors], [*positives, *negatives]),
-        labels=[1] * len(data) + [0] * len(data),
-        label_names=APART_AND_TOGETHER,
-        source=data.source,
-        notes=(*data.notes, note),
-        rows=[*data.rows, *data.rows],
-    )
+    columns, labels = ([*anchors, *anchors], [*positives, *negatives]), [1] * len(data) + [0] * len(data)
+    notes, rows = (*data.notes, note), [*data.rows, *data.rows]
+    return Dataset(data.name, columns, None, labels, APART_AND_TOGETHER, data.source, notes, rows)
 
 
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
@@ -237,10 +218,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
     A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold score
-    of at least ``match_from`` on the scale from 0 to 5.
-
-    InputError if the data is of another form, no label says that a pair belongs together, or all pairs are matches, or
-    none.
+    of at least ``match_from`` on the scale from 0 to 5. InputError for other data, or if all or no pairs are matches.
     """
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
@@ -265,10 +243,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
-    """Positive pairs, each with a negative: one of ``negatives`` of the anchor, else one drawn from ``pool``.
-
-    The anchor and its positives are never drawn.
-    """
+    """Positive pairs, each with one of the anchor's ``negatives``, else one of ``pool`` that is no positive of it."""
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)
@@ -346,12 +321,7 @@ EXAMPLES = {
 
 
 def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
-    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
-
-    Args:
-        columns: K lists of N sentences.
-        related: further pairs of rows that belong together.
-    """
+    """The group of each row, int (N,): rows of K columns that share a sentence, or are ``related``, are together."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

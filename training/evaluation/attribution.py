@@ -123,12 +123,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
         encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
             cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
             cross-encoder the share of each word in its score, by occlusion.
-        a: the first sentence.
-        b: the second sentence.
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
-
-    Raises:
-        InputError: the model is neither an `Encoder` nor a `CrossEncoder`.
     """
     # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
@@ -145,19 +140,17 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
     """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
-    to_terms = _max_map if encoder.pooling == "max" else _sum_map
-    tokens, share_a, share_b = to_terms(encoder, first, second)
+    if encoder.pooling == "max":
+        tokens, share_a, share_b = _max_map(encoder, first, second)
+    else:
+        (u_terms, share_a), (v_terms, share_b) = _terms(encoder, first), _terms(encoder, second)
+        length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
+        tokens = u_terms @ v_terms.T / (length or 1)
     words_a, words_b = words_of(a, first), words_of(b, second)
     merge_a, merge_b = _merger(words_a, len(first.tokens)), _merger(words_b, len(second.tokens))
     matrix = merge_a @ tokens @ merge_b.T
-    return Attribution(
-        words_a=[word.text for word in words_a],
-        words_b=[word.text for word in words_b],
-        matrix=matrix,
-        cosine=float(matrix.sum()),
-        shares_a=merge_a @ share_a,
-        shares_b=merge_b @ share_b,
-    )
+    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
+    return Attribution(texts_a, texts_b, matrix, float(matrix.sum()), merge_a @ share_a, merge_b @ share_b)
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
@@ -193,15 +186,6 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-TokenMap = tuple[np.ndarray, np.ndarray, np.ndarray]  # (T_u, T_v) that sums to the cosine, shares (T_u,), (T_v,)
-
-
-def _sum_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
-    (u_terms, u_shares), (v_terms, v_shares) = _terms(encoder, first), _terms(encoder, second)
-    length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
-    return u_terms @ v_terms.T / (length or 1), u_shares, v_shares
-
-
 def _is_pooled(side: TokenVectors) -> np.ndarray:
     """Whether each token is pooled, (T,); those of a prompt may be left out."""
     return np.arange(len(side.hidden)) >= side.skipped
@@ -232,7 +216,8 @@ def _scales(module: object) -> bool:
     return type(module).__name__ == "Normalize"
 
 
-def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> TokenMap:
+def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The map (T_u, T_v) that sums to the cosine, and the shares (T_u,) and (T_v,)."""
     h, k = (
         np.where(_is_pooled(side)[:, None], side.hidden, -np.inf)[:, : encoder.dimension].astype(np.float64)
         for side in (first, second)

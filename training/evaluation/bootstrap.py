@@ -78,9 +78,7 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
 def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
     """The factor by which shared sentences widen the standard error of a figure, at least 1.
 
-    Args:
-        influence: how far each row moves the figure, (N,).
-        keys: the `sentence_keys` of the rows; without them the rows count as independent.
+    ``influence`` (N,) is how far each row moves the figure, ``keys`` their `sentence_keys`; without, it is 1.
     """
     from scipy.stats import t
 
@@ -340,10 +338,7 @@ class Difference(NamedTuple):
         return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / to_zero) if to_zero > 0 else 0.0
 
     def describe(self, a: str, b: str, data: str, p_value: float | None = None) -> str:
-        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb".
-
-        ``p_value`` is the corrected one, where the test is one of several.
-        """
+        """A sentence about the models ``a`` and ``b`` on ``data``; ``p_value`` is one corrected for several tests."""
         p = self.p_value if p_value is None else p_value
         test = f"paired bootstrap{'' if p_value is None else ', corrected'}, p {'=' if p >= 0.001 else '<'} "
         test += f"{max(p, 0.001):.3f}"

@@ -43,11 +43,8 @@ def uniformity(vectors: np.ndarray) -> float:
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
     """Mean of |x - y|² over the rows of two (N, D): 0 when pairs coincide, 2 when they are orthogonal."""
-    return (
-        float(np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1).mean())
-        if len(first)
-        else float("nan")
-    )
+    distances = np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1)
+    return float(distances.mean()) if len(first) else float("nan")
 
 
 def effective_rank(vectors: np.ndarray) -> float:
@@ -58,21 +55,13 @@ def effective_rank(vectors: np.ndarray) -> float:
 
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
-    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation.
+    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation, by name.
 
-    Keys: random_cosine, random_cosine_std, plain_cosine, plain_cosine_std, uniformity and effective_rank (both
-    of the training sentences).
+    Uniformity and effective rank are those of the training sentences.
     """
-    random_mean, random_std = random_cosines(training)
-    plain_mean, plain_std = random_cosines(plain)
-    return {
-        "random_cosine": random_mean,
-        "random_cosine_std": random_std,
-        "plain_cosine": plain_mean,
-        "plain_cosine_std": plain_std,
-        "uniformity": uniformity(training),
-        "effective_rank": effective_rank(training),
-    }
+    names = ("random_cosine", "random_cosine_std", "plain_cosine", "plain_cosine_std")
+    cosines = dict(zip(names, (*random_cosines(training), *random_cosines(plain)), strict=True))
+    return {**cosines, "uniformity": uniformity(training), "effective_rank": effective_rank(training)}
 
 
 def collapsed(figures: Mapping[str, float]) -> str | None:

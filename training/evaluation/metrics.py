@@ -8,18 +8,14 @@ Pair classification is how well a similarity separates pairs that belong togethe
     average precision   Σ (R_n - R_{n-1}) P_n over the thresholds n, from the highest: 0 to 1, needs no threshold
     F1                  of the threshold at which it is highest
 
-A threshold cannot separate equal scores, so pairs with the same score are on the same side of every threshold; scores
-[.5, .5] with labels [1, 0] give an average precision of 1/2 and an F1 of 2/3, in whichever order. Average precision
-equals scikit-learn's ``average_precision_score``; mteb's and sentence-transformers' F1 sort equal scores in the order
-of the rows, and may separate them.
+Pairs with the same score are on the same side of every threshold; scores [.5, .5] with labels [1, 0] give an average
+precision of 1/2 and an F1 of 2/3, in whichever order. Average precision equals scikit-learn's
+``average_precision_score``; mteb's and sentence-transformers' F1 may separate equal scores by the order of the rows.
 
-The agreement of raters is Krippendorff's alpha, for any number of raters and with missing ratings:
-
-    alpha = 1 - observed disagreement / disagreement by chance
-
-It is 1 for perfect agreement, 0 for chance and negative for systematic disagreement. Krippendorff calls 0.8 reliable
-and 0.667 the least from which tentative conclusions follow (Krippendorff 2011, "Computing Krippendorff's
-Alpha-Reliability").
+The agreement of raters is Krippendorff's alpha, for any number of raters and with missing ratings: 1 - observed
+disagreement / disagreement by chance. It is 1 for perfect agreement, 0 for chance and negative for systematic
+disagreement. Krippendorff calls 0.8 reliable and 0.667 the least from which tentative conclusions follow
+(Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 """
 
 from __future__ import annotations
@@ -101,9 +97,7 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
     """The curve of scores (N,) against labels (N,), 1 for together and 0 for apart. At most N thresholds.
 
     A threshold lies half-way between the lowest score above it and the highest below it (on the former, where rounding
-    would put it on the latter); where all are above, it is the lowest score.
-
-    ValueError if there is no pair of one of the two labels, or a score is not a number.
+    would put it on the latter); where all are above, the lowest score. ValueError without both labels, or for NaN.
     """
     scores, together = np.asarray(scores, dtype=np.float64), np.asarray(labels).astype(bool)
     if together.all() or not together.any():
@@ -121,38 +115,27 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 
 
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
-    """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
-
-    The highest of several thresholds with the same F1 counts. ValueError as in `precision_recall`.
-    """
+    """The figures of scores (N,) against labels (N,) at the highest threshold of the best F1; as `precision_recall`."""
     curve = precision_recall(scores, labels)
     best = int(curve.f1.argmax())
     figures = (curve.f1, curve.threshold, curve.precision, curve.recall)
     return PairClassification(curve.average_precision, *(float(figure[best]) for figure in figures))
 
 
-def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Squared number of ratings between two values, each end counting half; ``values`` ascend."""
-    middle = np.cumsum(counts) - counts / 2
-    return np.square(middle[:, None] - middle[None])
-
-
 # By level of measurement: values (V,), how often each occurs (V,) -> squared distances (V, V).
 DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "nominal": lambda values, _: (values[:, None] != values[None]).astype(np.float64),
-    "ordinal": _ordinal,
+    # The number of ratings between two values, each end counting half; the values ascend.
+    "ordinal": lambda _, counts: np.square((m := np.cumsum(counts) - counts / 2)[:, None] - m),
     "interval": lambda values, _: np.square(values[:, None] - values[None]),
 }
 
 
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
-    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing.
+    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing; ``level``: nominal, ordinal, interval.
 
     NaN if no item has two ratings, or if all ratings that can be compared are equal: without variation nothing can be
     said about reliability.
-
-    Args:
-        level: the level of measurement: nominal, ordinal or interval.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]

@@ -36,10 +36,7 @@ log = logging.getLogger("sbert_lab.evaluation")
 
 
 def find_task(name: str) -> Any:
-    """The task of that name, such as STSBenchmark, without its data.
-
-    InputError if there is no such task, or mteb is not installed.
-    """
+    """The task of that name, such as STSBenchmark, without its data. InputError without such a task or mteb."""
     mteb = _mteb()
     try:
         return mteb.get_task(name)
@@ -56,35 +53,20 @@ def evaluate_task(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> dict[str, Any]:
-    """Runs a task by mteb on a bi-encoder.
+    """Runs a task of `find_task` by mteb on a model of sentence vectors, which may be sparse.
 
-    Args:
-        model: a model of sentence vectors, which may be sparse.
-        task: a task of `find_task`. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
-        home: where our data sets are.
-        on_progress: called with (sentences encoded, None).
-        should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
-
-    Returns:
-        ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``; ``main_score`` is the task's own
-        metric by name and value, ``scores`` all of them as mteb reports them, by split and subset.
-
-    Raises:
-        InputError: the model has no vectors, or the data of the task cannot be fetched.
+    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``on_progress`` is called with
+    (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``;
+    ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb reports them, by split and
+    subset. InputError if the model has no vectors, or the data of the task cannot be fetched.
     """
     mteb, started = _mteb(), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    result = mteb.evaluate(
-        _adapter(model, on_progress, should_stop),
-        [task],
-        cache=None,
-        co2_tracker=False,
-        show_progress_bar=False,
-        overwrite_strategy="always",
-    )
+    adapter, quiet = _adapter(model, on_progress, should_stop), {"co2_tracker": False, "show_progress_bar": False}
+    result = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet)
     task_result = result.task_results[0]
     return {
         "model": model.name,
@@ -102,11 +84,12 @@ def evaluate_task(
 
 def _load_data(task: Any, name: str, home: str | Path | None) -> None:
     """Lets mteb fetch the data of a task, or gives it ours where that fails. InputError if there is none."""
+    from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
+
     try:
         task.load_data()
-    except Exception as error:
-        if not _is_about_data(error):
-            raise
+    except (OSError, HTTPError, DatasetsError) as error:
         message = f"the data of {MTEB}{name} cannot be fetched: {first_line(error)}"
         if name not in LOCAL_DATA:
             raise InputError(message) from error
@@ -170,11 +153,3 @@ def _mteb() -> Any:
 
 def _figures(subset: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in subset.items() if isinstance(value, int | float)}
-
-
-def _is_about_data(error: Exception) -> bool:
-    """Whether loading failed for the network, the Hub or the files, and not for a fault of the program."""
-    from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
-
-    return isinstance(error, OSError | ConnectionError | HTTPError | DatasetsError)

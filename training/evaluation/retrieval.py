@@ -76,6 +76,7 @@ class RetrievalResult:
     def to_dict(self) -> dict[str, Any]:
         """The result of `training.evaluation.scoring.evaluate`, as plain values."""
         estimates = {figure: self.estimate(figure) for figure in self.values}
+        method, are_few = f"bootstrap over queries, {RESAMPLES:,} resamples", len(self.data.queries) < FEW_QUERIES
         return {
             "model": self.model,
             "data": self.data.name,
@@ -83,12 +84,7 @@ class RetrievalResult:
             "documents": len(self.data.documents),
             **{figure: estimate.value for figure, estimate in estimates.items()},
             "intervals": {figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()},
-            "method": f"bootstrap over queries, {RESAMPLES:,} resamples"
-            + (
-                f"; of fewer than {FEW_QUERIES} queries it is too narrow"
-                if len(self.data.queries) < FEW_QUERIES
-                else ""
-            ),
+            "method": f"{method}; of fewer than {FEW_QUERIES} queries it is too narrow" if are_few else method,
             "seconds": round(self.seconds, 3),
         }
 

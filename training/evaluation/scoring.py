@@ -42,10 +42,9 @@ SCORE = "score"
 
 @dataclass
 class ScoreReport:
-    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
+    """The counts of a call of `row_scores`: different sentences, or two for each different pair of a cross-encoder.
 
-    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
-    time of the model, without the comparison of vectors.
+    ``seconds`` is the time of the model, without the comparison of vectors.
     """
 
     sentences: int = 0
@@ -74,13 +73,7 @@ def row_scores(
 ) -> list[dict[str, np.ndarray]]:
     """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the model.
 
-    Args:
-        model: any model that ``open_model`` returns.
-        columns: K lists of N sentences.
-        pairs: the columns to compare, by index; (0, 1) and (0, 2) for triplets.
-        on_progress: called with (done, all).
-        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-        report: filled with counts.
+    ``columns`` are K lists of N sentences, ``pairs`` the indices of those to compare: (0, 1) and (0, 2) for triplets.
     """
     report, started = report or ScoreReport(), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
@@ -145,9 +138,6 @@ def evaluate(
         encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
         data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
-        home: where data sets are.
-        on_progress: called with (sentences done, in all if known).
-        should_stop: asked during encoding; if it says yes, ``Stopped`` is raised.
         relevant_from: the grade from which a document is relevant, in all figures of retrieval but nDCG.
         keep_unknown: whether rows count with a text of which the model knows no token. Others, and rows whose scores
             are not finite, are left out.
@@ -162,9 +152,6 @@ def evaluate(
         A cross-encoder and late interaction have one ``score`` in place of the four similarities. Retrieval data has
         figures of its own, see `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10",
         "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
-
-    Raises:
-        InputError: the data has no scores, no triplets, and no labels of this kind.
     """
     started = time.perf_counter()
     data = str(data) if isinstance(data, Path) else data
@@ -226,13 +213,10 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     }
 
 
-def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
-    positive, negative = scores
-    return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
-
-
 MEASURES: dict[str, Callable[[list[dict[str, np.ndarray]], Dataset], dict[str, Any]]] = {
     SCORED: _correlate,
     LABELLED: _classify,
-    TRIPLETS: _triplet_accuracy,
+    TRIPLETS: lambda scores, _: {
+        "accuracy": {name: float((positive > scores[1][name]).mean()) for name, positive in scores[0].items()}
+    },
 }

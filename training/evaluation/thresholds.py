@@ -8,19 +8,15 @@
 A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that have
 this precision with 90% confidence, and not in the sample alone (`_most_recall`); or the threshold itself, a number.
 
-The pairs are divided into two halves with the same share of matches: a threshold is chosen on one, and its precision,
-recall and F1 are those of the other, so that nothing is reported on the pairs that it was fitted to. Average precision
-needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`).
+A threshold is chosen on one half of the pairs, and its precision, recall and F1 are those of the other, with the same
+share of matches, so that nothing is reported on the pairs that it was fitted to. Average precision needs no threshold;
+it is that of all pairs. Where no threshold is sure to reach a precision, a second choice is the one that reached it on
+its own half. Equal scores are on the same side of every threshold (`training.evaluation.metrics`).
 
-Intervals are 95% percentile bootstrap intervals. Where a precision or recall is 0 or 1, resamples cannot differ, and
-the interval is Wilson's, as is that of average precision below 300 pairs. The threshold of the best F1 has an interval,
-over thresholds chosen on resamples of its half, from 150 pairs of that half on: with fewer it covers less than it says.
-The threshold of a precision has none, as its precision is bounded instead.
-
-With the sentences of the pairs all intervals and tests allow for those that pairs share
-(`training.evaluation.bootstrap`). Where no threshold is sure to reach a precision, a second choice is the threshold
-that reached it on its own half.
+Intervals are 95% percentile bootstrap intervals; Wilson's where a precision or recall is 0 or 1, as resamples cannot
+differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval from 150 pairs of its
+half on: with fewer it covers less than it says. That of a precision has none, as its precision is bounded instead. With
+the sentences of the pairs all intervals and tests allow for those that pairs share (`training.evaluation.bootstrap`).
 """
 
 from __future__ import annotations
@@ -34,13 +30,7 @@ import numpy as np
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.bootstrap import (
-    NO_ESTIMATE,
-    Estimate,
-    affordable_resamples,
-    sentence_keys,
-    wilson_interval,
-)
+from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, affordable_resamples, sentence_keys, wilson_interval
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores, average_precision
 from training.evaluation.metrics import precision_recall
 from training.evaluation.scoring import row_scores, without_score
@@ -172,16 +162,10 @@ def decide(
 ) -> Decision:
     """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
 
-    Args:
-        scores: (N,), larger = more similar.
-        matches: (N,), true for pairs that belong together.
-        criteria: ``best-f1``, ``precision=0.95``, a number.
-        seed: the seed of the halves and of the bootstrap.
-        keys: the `sentence_keys` of the pairs; without them pairs count as independent.
-
-    Raises:
-        InputError: a criterion is none of these, or there are more than 20.
-        ValueError: there are only matches, or none, or a score is not a number.
+    ``scores`` (N,) are larger for more similar pairs, ``matches`` (N,) true for pairs that belong together. A criterion
+    is ``best-f1``, ``precision=0.95`` or a number; without ``keys``, the `sentence_keys` of the pairs, these count as
+    independent. InputError if a criterion is none of these, or there are more than 20; ValueError if there are only
+    matches, or none, or a score is not a number.
     """
     scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
     parsed, whole = parse_criteria(criteria), precision_recall(scores, matches)
@@ -210,19 +194,11 @@ def decide(
         average = Estimate(average.value, low, high)
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
-    points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
-    return Decision(
-        n=n,
-        matches=positives,
-        average_precision=average,
-        choices=tuple(choices),
-        chosen_on=len(chosen_on),
-        reported_on=len(reported_on),
-        held_out=held_out,
-        interval_method=f"bootstrap, {affordable_resamples(n):,} resamples"
-        + ("" if keys is None else ", allows for shared sentences"),
-        curve=[(threshold, precision, recall) for threshold, precision, recall in points],
-    )
+    points = [(row[0], row[1], row[2]) for row in np.stack(whole[:3], axis=1)[places.astype(int)].tolist()]
+    method = f"bootstrap, {affordable_resamples(n):,} resamples"
+    method += "" if keys is None else ", allows for shared sentences"
+    halves_of = len(chosen_on), len(reported_on), held_out
+    return Decision(n, positives, average, tuple(choices), *halves_of, method, points)
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -236,17 +212,13 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
     """The threshold with the highest recall whose precision is at least ``precision``, with 90% confidence.
 
+    Pairs from it on are matches. InputError if there are too few pairs (the message says how many more are needed), or
+    no threshold reaches it; ValueError if there are only matches, or none, or a score is not a number.
+
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
         precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
-
-    Returns:
-        A threshold in units of the scores: pairs from it on are matches.
-
-    Raises:
-        InputError: there are too few pairs (the message says how many more are needed), or no threshold reaches it.
-        ValueError: there are only matches, or none, or a score is not a number.
     """
     criterion, pairs = Criterion.parse(f"{PRECISION}={precision}"), MatchScores(scores, labels)
     threshold = pairs.choose(criterion)

@@ -162,14 +162,10 @@ class FusedBert:
         bias: Tensor | Sequence[Tensor] | Boundaries | None = None,
         token_types: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens.
+        """Hidden states (R, W, D) of R rows of W tokens, int64 (R, W), at ``positions`` in their own texts, from 0.
 
-        Args:
-            ids: (R, W) int64.
-            positions: (R, W) int64, the position of each token in its own text, from 0.
-            bias: added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
-                or, if ``unpadded``, the boundaries of the texts in a single row.
-            token_types: (R, W) int64; None = all 0.
+        ``bias`` is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
+        or, if ``unpadded``, the boundaries of the texts in a single row. ``token_types`` (R, W) int64: None = all 0.
         """
         rows, width = ids.shape
         index = positions if token_types is None else positions + token_types * self.max_length
@@ -268,18 +264,15 @@ class FusedModernBert:
         """Hidden states (R, W, D) of R rows of W tokens; arguments as of `FusedBert`, with one bias for all layers."""
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
-        rotations = {kind: self._rotation(positions, frequencies) for kind, frequencies in self.frequencies.items()}
+        # Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions.
+        places = positions.flatten()[:, None].float()
+        angles = {kind: (places * turns).repeat(1, 2)[:, None, None] for kind, turns in self.frequencies.items()}
+        rotations = {kind: (angle.cos(), angle.sin()) for kind, angle in angles.items()}
         local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
         for layer, is_local in zip(self.layers, self.is_local, strict=True):
             cos, sin = rotations[LOCAL if is_local else "full_attention"]
             hidden = layer(hidden, rows, self.heads, cos, sin, local_bias if is_local else bias)
         return self.final_norm(hidden).view(rows, width, -1)
-
-    def _rotation(self, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions."""
-        angles = positions.flatten()[:, None].float() * frequencies
-        angles = torch.cat([angles, angles], dim=-1)[:, None, None]
-        return angles.cos(), angles.sin()
 
     def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
         """The bias of local layers, which also keeps tokens further apart than the window from each other."""

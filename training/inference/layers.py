@@ -175,11 +175,9 @@ class ObservedLinear(FusedLinear):
 class Int8Linear(FusedLinear):
     """x W^T + b with W and x rounded to 8 bits, by oneDNN.
 
-    Args:
-        observed: the product in float32, and the ranges that it recorded.
-        output: dtype of x W^T + b.
-        smooth: divide input channels by factors, for inputs that come from a norm.
-        following: the product that takes ``gelu``'s output.
+    ``observed`` is the product in float32, with the ranges that it recorded; ``output`` the dtype of the result.
+    ``smooth`` divides input channels by factors, for inputs that come from a norm; ``following`` is the product that
+    takes ``gelu``'s output.
     """
 
     def __init__(

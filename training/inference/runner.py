@@ -251,10 +251,7 @@ def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModer
 
 
 class StaticRunner(InferenceRunner[Ids]):
-    """A table of vectors. ``hidden`` returns the pooled rows of each text (n, 1, D), and no mask.
-
-    ``pooling`` is one of `STATIC_POOLINGS`.
-    """
+    """A table of vectors, by one of `STATIC_POOLINGS`. ``hidden`` returns pooled rows (n, 1, D), and no mask."""
 
     def __init__(self, table: nn.Embedding, pooling: str = "mean") -> None:
         self.table, self.pooling = table.weight.detach().clone(), pooling

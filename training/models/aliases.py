@@ -90,10 +90,7 @@ class SentenceTransformerNames(VectorModel):
 def converted(
     vectors: np.ndarray, precision: str | None, to_numpy: bool, to_tensor: bool, device: torch.device
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
-    """Vectors (N, D) in a precision of sentence-transformers, as an array, a tensor, or a list of tensors.
-
-    InputError if there is no such precision.
-    """
+    """Vectors (N, D) in a precision, as an array, a tensor or a list of tensors. InputError for an unknown one."""
     if precision not in (None, "float32"):
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r} is unknown; choose float32, {', '.join(PRECISIONS)}")

@@ -37,7 +37,7 @@ class ChatTemplate:
                 f"the chat template of {tokenizer.name_or_path} leaves out messages of the role "
                 f"{' or '.join(self.roles)}; choose a model whose template has them"
             )
-        self._suffixes: dict[str, tuple[int, ...]] = {}  # by prompt
+        self._suffixes: dict[str, list[int]] = {}  # by prompt
 
     def render(self, rows: Sequence[Sequence[str]], prompt: str = "") -> list[str]:
         """The rendered texts of rows of one text for each role. InputError if the template fails."""
@@ -61,16 +61,13 @@ class ChatTemplate:
         if not max_length or len(ids) < max_length or not self.format.restores_suffix:
             return ids
         if prompt not in self._suffixes:
-            self._suffixes[prompt] = self._rendered_suffix(prompt)
+            # The ids after the last text, which all renderings share.
+            rendered = self.render([[probe] * len(self.roles) for probe in PROBES], prompt)
+            first, second = (self._tokenizer.encode(text, add_special_tokens=False)[::-1] for text in rendered)
+            count = next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), 0)
+            self._suffixes[prompt] = first[:count][::-1]
         suffix = self._suffixes[prompt][-len(ids) :]
         return [*ids[: len(ids) - len(suffix)], *suffix]
-
-    def _rendered_suffix(self, prompt: str) -> tuple[int, ...]:
-        """The ids after the last text, which all renderings share."""
-        first, second = self.render([[probe] * len(self.roles) for probe in PROBES], prompt)
-        ids = [self._tokenizer.encode(text, add_special_tokens=False)[::-1] for text in (first, second)]
-        count = next((at for at, (a, b) in enumerate(zip(*ids, strict=False)) if a != b), 0)
-        return tuple(ids[0][:count][::-1])
 
     def _message(self, role: str, text: str) -> dict[str, Any]:
         return {"role": role, "content": text if self.format.content == "flat" else [{"type": "text", "text": text}]}

@@ -3,16 +3,13 @@
 More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
 many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
 
-Three kinds of names:
-- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
-- ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
+- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights, and ``mpnet-stsb``,
+  more accurate, as one of all-mpnet-base-v2, which is fetched on demand. Their folders hold LoRA factors as peft writes
+  them, head.safetensors (see `joint_pair_model`) and card.json: data and figures, to be shown beside the score;
 - any Hub id or folder of a sequence-classification model with one output, such as
   ``cross-encoder/stsb-roberta-base``, or of a language model that answers yes or no, such as Qwen3-Reranker; its scores
   are those of sentence-transformers' CrossEncoder;
-- a run that trained a cross-encoder, of either kind.
-
-An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
-what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
+- a run that trained a cross-encoder, of either kind, with the whole transformer.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -97,31 +94,26 @@ class CrossEncoder(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
+        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder; perhaps with ?dtype=int8 or a prompt.
 
-        The dtype and a prompt can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of
-        `Encoder.load`.
-        InputError if it cannot be found, has no safetensors weights, or does not give one score.
+        The arguments are those of `Encoder.load`. InputError if it has no safetensors weights, or not one score.
         """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        if folder.has_joint_head:
-            opened = _open_adapter(folder, home) if folder.adapter else _open_joint(folder)
+        fields = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
+        scorer, tokenizer = fields["scorer"].requires_grad_(False).eval().to(torch_device), fields["tokenizer"]
+        samples = tokenizer(PROBES)
+        if torch_dtype == torch.int8:
+            # The weights stay float32, and are rounded in the copy for inference.
+            check_int8(parsed.name, scorer.transformer.base_model)
+            samples = tokenizer(list(pairwise(plain_sentences())))
         else:
-            opened = _open_scorer(parsed.name, folder)
-        opened.scorer.requires_grad_(False).eval().to(torch_device)
-        samples = opened.tokenizer(PROBES)
-        if torch_dtype == torch.int8:  # the weights stay float32, and are rounded in the copy for inference
-            check_int8(parsed.name, opened.scorer.transformer.base_model)
-            samples = opened.tokenizer(list(pairwise(plain_sentences())))
-        else:
-            opened.scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(opened.scorer, torch_dtype, opened.tokenizer.pad_id, samples)
-        opened_as = str(parsed.weights)
-        return cls(opened_as, inference=inference, dtype=torch_dtype, **opened._asdict()).with_settings(parsed)
+            scorer.transformer.to(torch_dtype)
+        inference = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
+        return cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **fields).with_settings(parsed)
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -157,12 +149,6 @@ class CrossEncoder(Model):
         """The same weights, computed by another runner."""
         return replace(self, inference=inference)
 
-    def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
-    ) -> np.ndarray:
-        """The scores that ``predict`` gives."""
-        return self.predict(pairs, on_progress, should_stop)
-
     def predict(
         self,
         pairs: Sequence[Pair],
@@ -180,11 +166,7 @@ class CrossEncoder(Model):
 
         Args:
             pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
-            on_progress: called with (done, all) after each batch.
-            should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-            report: filled with counts.
             batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
-            show_progress_bar: draw one, in a terminal or a notebook.
         """
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
@@ -198,6 +180,8 @@ class CrossEncoder(Model):
         if cut := report.truncated - before:
             log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
         return np.concatenate(scores)
+
+    score = predict
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self.tokenizer.is_unknown(sentences)
@@ -213,8 +197,6 @@ class CrossEncoder(Model):
         """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
 
         Args:
-            query: the first text of each pair.
-            documents: the second ones.
             top_k: how many to return; None = all.
             return_documents: put the documents into the result too, as ``text``.
             options: of ``predict``.
@@ -229,9 +211,7 @@ class CrossEncoder(Model):
 
         Replaces a model, but no other files.
         """
-        target = Path(folder).expanduser().absolute()
-        check_replaceable(target)
-        with replace_folder(target) as fresh:
+        with replace_folder(check_replaceable(folder)) as fresh:
             for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
                 copied = fresh / file.relative_to(self.folder)
                 copied.parent.mkdir(exist_ok=True)
@@ -239,45 +219,37 @@ class CrossEncoder(Model):
 
     def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
         """A chunk of the pairs as token ids. InputError if one is not two texts."""
-        part = [_check_pair(pair, number) for number, pair in enumerate(pairs[start : start + CHUNK], start + 1)]
-        distinct, inverse = numbered(part)
+        part = pairs[start : start + CHUNK]
+        for number, pair in enumerate(part, start + 1):
+            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
+        distinct, inverse = numbered((first, second) for first, second in part)
         rows = self.tokenizer(distinct)
         cut = [pair for pair, row in zip(distinct, rows, strict=True) if row.truncated]
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-class Opened(NamedTuple):
-    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
-
-    scorer: Scorer
-    tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
-    folder: Path
-    source: str
-    card: dict[str, Any] | None = None
-
-
-def _open_adapter(folder: ModelFolder, home: str | Path | None) -> Opened:
+def _open_joint(folder: ModelFolder, home: str | Path | None) -> dict[str, Any]:
+    """The fields of a `CrossEncoder`: an adapter with its base, or the whole `JointPairModel` of a run."""
     config, path = folder.adapter, folder.path
-    base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-    merge_lora(base.backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
-    scorer = JointPairModel(base.backbone)
-    scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    tokenizer = PairTokenizer(base.tokenizer, base.max_length, separately=True)
-    source = f"adapter over {base.name} ({base.source})"
-    return Opened(scorer, tokenizer, torch.sigmoid, path, source, read_object(path / "card.json"))
-
-
-def _open_joint(folder: ModelFolder) -> Opened:
-    backbone, tokenizer = open_transformer(folder)
+    card: dict[str, Any] | None = None
+    if config:
+        base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
+        backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
+        merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+        source, card = f"adapter over {base.name} ({base.source})", read_object(path / "card.json")
+    else:
+        backbone, tokenizer = open_transformer(folder)
+        longest, source = max_input_length(tokenizer, backbone), folder.source
     scorer = JointPairModel(backbone)
-    scorer.load_head_tensors(read_tensors(folder.path, JOINT_HEAD))
-    pairs = PairTokenizer(tokenizer, max_input_length(tokenizer, backbone), separately=True)
-    return Opened(scorer, pairs, torch.sigmoid, folder.path, folder.source)
+    scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
+    pairs = PairTokenizer(tokenizer, longest, separately=True)
+    opened = {"scorer": scorer, "tokenizer": pairs, "activation": torch.sigmoid}
+    return {**opened, "folder": path, "source": source, "card": card}
 
 
-def _open_scorer(name: str, folder: ModelFolder) -> Opened:
-    """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
+def _open_scorer(name: str, folder: ModelFolder) -> dict[str, Any]:
+    """The fields of a `CrossEncoder`: a sequence classifier, or a language model that answers yes or no."""
     if not folder.is_cross_encoder and not folder.is_decoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
@@ -304,8 +276,9 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
             # The score is that of the last token, whatever that is; without any number a batch would be refused.
             model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    pairs = PairTokenizer(tokenizer, longest, form=form)
-    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, folder.source)
+    activation = _activation_of(name, folder)
+    opened = {"scorer": scorer, "tokenizer": PairTokenizer(tokenizer, longest, form=form), "activation": activation}
+    return {**opened, "folder": folder.path, "source": folder.source}
 
 
 def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
@@ -320,10 +293,7 @@ def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
-    """Logits (B,) -> scores (B,), as sentence-transformers: by the activation that the folder names, else a sigmoid.
-
-    It stands in config_sentence_transformers.json since version 5.4, before that in config.json.
-    """
+    """Logits (B,) -> scores (B,), by the activation that the folder names in one of three places, else a sigmoid."""
     older: Any = folder.config.get("sentence_transformers") or {}
     names = (
         folder.general.get("activation_fn"),
@@ -339,9 +309,3 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
     if not is_of_one:
         raise InputError(f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid")
     return lambda logits: function(logits[:, None])[:, 0]
-
-
-def _check_pair(pair: Any, number: int) -> Pair:
-    if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-        raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
-    return pair[0], pair[1]

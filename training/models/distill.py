@@ -23,6 +23,7 @@ from training.device import to_host
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
+from training.models.loading import unpadded
 from training.models.model import VectorModel, required
 from training.models.modules import EncoderParts, StaticEmbedding
 from training.models.texts import texts, tokenizing
@@ -47,20 +48,13 @@ def distill(
         encoder: any bi-encoder with a transformer.
         dimension: of the new vectors; at most that of the encoder.
         corpus: sentences to count the frequencies of tokens in.
-        on_progress: called with (tokens done, all) after each batch.
-        should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-
-    Raises:
-        InputError: the encoder has no transformer, or fewer dimensions.
     """
     model = required(encoder, Encoder)
     if isinstance(model.backbone, WordBackbone):
         raise InputError(f"{model.name} is static already; distil a transformer")
     if not 2 <= dimension <= model.dimension:
         raise InputError(f"{model.name} has {model.dimension} dimensions; keep 2 to {model.dimension}")
-    tokenizer = Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str())
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    tokenizer = unpadded(Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str()))
     special = {token for token in model.tokenizer.all_special_ids if token is not None}
     tokens = [token for token in sorted(tokenizer.get_vocab().values()) if token not in special]
     before, after = _special_tokens(tokenizer)
@@ -76,7 +70,12 @@ def distill(
     # By ascending variance.
     _, directions = torch.linalg.eigh((centred.T @ centred).double())
     reduced = centred @ directions.flip(1)[:, :dimension].float()
-    weights = _zipf_weights(tokens) if corpus is None else _corpus_weights(tokenizer, tokens, corpus)
+    if corpus is None:
+        # The frequencies fall as 1 / rank.
+        inverse = 1 / np.arange(2.0, len(tokens) + 2)
+        weights = torch.from_numpy(ZIPF_SIF / (ZIPF_SIF + inverse / inverse.sum())).float()
+    else:
+        weights = _corpus_weights(tokenizer, tokens, corpus)
     table = torch.zeros(max(max(tokens) + 1, tokenizer.get_vocab_size()), dimension)
     table[tokens] = reduced * weights[:, None]
     form = ModelFormat(pooling="mean", normalizes=True, input_module="StaticEmbedding")
@@ -93,12 +92,6 @@ def _special_tokens(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
         return list(encoding.ids), []
     first, last = is_text.index(True), len(is_text) - is_text[::-1].index(True)
     return list(encoding.ids[:first]), list(encoding.ids[last:])
-
-
-def _zipf_weights(tokens: Sequence[int]) -> Tensor:
-    """(V,) weights of tokens whose frequency falls as 1 / rank."""
-    inverse = 1 / np.arange(2.0, len(tokens) + 2)
-    return torch.from_numpy(ZIPF_SIF / (ZIPF_SIF + inverse / inverse.sum())).float()
 
 
 @tokenizing()

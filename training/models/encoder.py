@@ -41,7 +41,7 @@ from training.models.texts import CHUNK, GPU_CHUNK, Chunk, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.pooling import check_pooling
+from training.pooling import NO_POOLING, parse_pooling
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
@@ -97,12 +97,10 @@ class Encoder(SentenceTransformerNames, TokenModel):
         Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
-            name: see above.
             pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes the one
                 that the folder names, else mean (of a decoder the last token).
             dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
             device: auto, cpu, cuda, cuda:1, mps.
-            home: the home folder; None = $SBERT_HOME or the platform's.
             seed: of the random weights of ``scratch:``.
             dimension: keep only the first so many dimensions (Matryoshka); None = as many as the folder says.
             prompt: text put before every sentence; "" for none; None = as the folder says.
@@ -161,9 +159,10 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def with_pooling(self, pooling: str | None) -> Self:
         """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
-        check_pooling(pooling)
         if pooling is None or pooling == self.pooling:
             return self
+        if pooling != NO_POOLING:
+            parse_pooling(pooling)
         if self.model_format.input_module == "StaticEmbedding":
             raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
         encoder = self._copied(replace(self.model_format, pooling=pooling))
@@ -260,12 +259,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
             sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
             normalize: True scales to length 1 (cosine = dot product); False leaves out the last Normalize, if the
                 model has one; None does what the model's folder says.
-            on_progress: called with (done, all) after each batch.
-            should_stop: asked before each batch; if it says yes, ``Stopped`` is raised.
-            report: filled with counts.
             device: one process on each of these: ``["cuda:0", "cuda:1"]``, ``["cpu"] * 4`` (`encode_in_processes`).
             batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
-            show_progress_bar: draw one, in a terminal or a notebook.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
@@ -348,9 +343,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
-        target = Path(folder).expanduser().absolute()
-        check_replaceable(target)
-        with replace_folder(target) as fresh:
+        with replace_folder(check_replaceable(folder)) as fresh:
             write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     @property

@@ -32,11 +32,6 @@ def read_json(file: Path) -> Any:
         content = opened.read(MOST_JSON + 1)
     if len(content) > MOST_JSON:
         raise InputError(f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model")
-    return parse_json(content, file)
-
-
-def parse_json(content: bytes, file: Path) -> Any:
-    """The value of a JSON text. InputError, which names the ``file``, if it is none."""
     try:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:
@@ -100,12 +95,12 @@ def load_weights(module: nn.Module, folder: Path) -> None:
     module.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 
-def check_replaceable(folder: Path) -> None:
-    """InputError if ``folder`` exists and is neither empty nor a model: other files are never replaced."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder for the model")
-    names = {entry.name for entry in folder.iterdir()}
+def check_replaceable(folder: str | Path) -> Path:
+    """The absolute path of a folder for a model. InputError if it has other files, which are never replaced."""
+    target = Path(folder).expanduser().absolute()
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file; name a folder for the model")
+    names = {entry.name for entry in target.iterdir()} if target.exists() else set()
     if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
-        raise InputError(f"{folder} holds other files; name a new folder for the model")
+        raise InputError(f"{target} holds other files; name a new folder for the model")
+    return target

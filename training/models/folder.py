@@ -109,10 +109,7 @@ class ModelFormat:
         return replace(self, prompts=prompts, default_prompt=default)
 
     def role_prompt(self, role: str) -> dict[str, str]:
-        """The arguments of `with_prompt` for a ``query`` or a ``document``; {} if the default is theirs too.
-
-        InputError if the role is another one.
-        """
+        """The arguments of `with_prompt` for a ``query`` or a ``document``; {} if the default is theirs too."""
         if role not in ROLES:
             raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
         if name := next((name for name in ROLES[role] if name in self.prompts), None):
@@ -205,10 +202,7 @@ class ModelFolder:
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The folder of a model by name, as in `model_folder`, or of an adapter, which is built in or a path.
-
-        InputError if it cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
-        """
+        """The folder of a model by name, with the errors of `model_folder`, or of an adapter, built in or a path."""
         if adapter := _adapter_folder(name):
             folder = cls.read(adapter, "adapter")
         else:
@@ -262,10 +256,7 @@ class ModelFolder:
         return bool(self.base) and not self.has_joint_head and not (self.first / "config.json").exists()
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The same with the config and the weights of the base, by its name or in a folder of this name beside it.
-
-        InputError if there is none.
-        """
+        """The same with the base's config and weights, by its name or beside the folder. InputError without a base."""
         try:
             resolved = model_folder(self.base, home, fetch)
         except InputError as error:

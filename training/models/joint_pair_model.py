@@ -99,10 +99,7 @@ class JointPairModel(nn.Module):
                 value.copy_(tensors[key])
 
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, D) of both sentences together; each layer has its own cross biases.
-
-        ``inputs``: the word embeddings (B, T, D) in place of those of the ids.
-        """
+        """Hidden states (B, T, D) of both sentences together; ``inputs`` (B, T, D) replace the word embeddings."""
         words = {"input_ids": batch.ids} if inputs is None else {"inputs_embeds": inputs}
         transformer: Any = self.transformer
         states = transformer.embeddings(**words, position_ids=batch.positions + position_offset(transformer))
@@ -136,10 +133,7 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
 
 
 def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
-
-    ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
-    """
+    """Add LoRA factors, named as by peft, A (r, in), B (out, r), to the weights that they adapt: W += scale * B A."""
     for key, down in tensors.items():
         if not key.endswith(".lora_A.weight"):
             continue
@@ -176,10 +170,7 @@ class SequenceClassifier(nn.Module):
 
 
 class LogitScorer(nn.Module):
-    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no) comes next.
-
-    Without a token for no the logit of yes is the score.
-    """
+    """PairBatch -> logits (B,) float32 of a language model's next token: logit(yes) - logit(no), or logit(yes)."""
 
     def __init__(self, model: PreTrainedModel, yes: int, no: int | None) -> None:
         super().__init__()

@@ -122,11 +122,7 @@ class LateInteraction(TokenModel, Retriever):
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order.
-
-        ``on_progress`` is called with (done, all) after every few hundred pairs; before them ``should_stop`` is asked,
-        and ``Stopped`` raised.
-        """
+        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order."""
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in steps(range(0, len(pairs), CHUNK), on_progress, should_stop):
             part = pairs[start : start + CHUNK]
@@ -217,8 +213,7 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     projections = [Dense.read(place, TOKENS) for place in places["Dense"]]
     if folder.is_stanford:
         folder, projections = replace(folder, general=_of_stanford(folder)), [_stanford_projection(folder)]
-    settings = _settings(folder, places[MASK]) if is_native else _of_pylate(folder.general)
-    _check(folder, settings)
+    settings = _settings(folder, places[MASK])
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
     values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
@@ -249,19 +244,17 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
 
 
 def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
-    settings = dict(folder.transformer)
-    for place in masks:
-        settings |= read_object(place / "config.json")
-    if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
-        raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
-    return settings
-
-
-def _check(folder: ModelFolder, settings: dict[str, Any]) -> None:
+    settings = dict(folder.transformer) if folder.kind == MULTI_VECTOR else _of_pylate(folder.general)
+    if folder.kind == MULTI_VECTOR:
+        for place in masks:
+            settings |= read_object(place / "config.json")
+        if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
+            raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
     for key, kind in SETTINGS.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, int) and value < MIN_LENGTH)):
             raise InputError(f"{folder.path.name} has the {key} {value!r}, which cannot be used; fetch the model again")
+    return settings
 
 
 def _of_pylate(general: Mapping[str, Any]) -> dict[str, Any]:

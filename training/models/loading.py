@@ -39,12 +39,9 @@ _UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
-ENCODER_CLASSES = {
-    "t5": "T5EncoderModel",
-    "mt5": "MT5EncoderModel",
-    "umt5": "UMT5EncoderModel",
-    "longt5": "LongT5EncoderModel",
-}
+ENCODER_CLASSES = {name.lower(): f"{name}EncoderModel" for name in ("T5", "MT5", "UMT5", "LongT5")}
+# Nothing is fetched, and no code of a model is run.
+HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 TOKENIZER = "tokenizer.json"
 # Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
 PROBE = (
@@ -176,10 +173,7 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
 def write_parts(
     folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
 ) -> None:
-    """Write the parts of an encoder, with token vectors of ``width`` numbers, into an empty folder.
-
-    It is one that sentence-transformers opens too.
-    """
+    """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
     else:
@@ -203,10 +197,7 @@ def _token_modules(backbone: nn.Module) -> Iterable[Any]:
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
-    """The transformer in a folder, as `open_backbone`, and its tokenizer, after its sizes were checked.
-
-    InputError also if the tokenizer has more tokens than the transformer.
-    """
+    """The transformer in a folder, as `open_backbone`, and its tokenizer. InputError also if their sizes do not fit."""
     check_transformer(folder.weights, folder.config)
     tokenizer = open_tokenizer(folder)
     backbone: Any = open_backbone(folder, auto_class)
@@ -226,12 +217,11 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     with importing:
         from transformers import AutoTokenizer
 
-    here: dict[str, Any] = {"use_fast": True, "local_files_only": True, "trust_remote_code": False}
     has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     path = folder.first if has_own else folder.weights
     try:
         with tokenizing():
-            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
                 tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
@@ -285,9 +275,8 @@ def _probed(tokenizer: Tokenizer) -> list[list[int]]:
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
 
-    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
-
-    InputError if the files are damaged, lack weights of the transformer, or are of an unsupported architecture.
+    ``auto_class`` is the class of transformers that opens it; a `CLASSIFIER` may have a decoder. InputError if the
+    files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
     from safetensors import SafetensorError
 
@@ -295,27 +284,19 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         import transformers
 
     path, model_type, is_classifier = folder.weights, folder.config.get("model_type"), auto_class == CLASSIFIER
-    opener = getattr(
-        transformers,
-        auto_class if auto_class in (CLASSIFIER, CAUSAL_MODEL) else ENCODER_CLASSES.get(str(model_type), auto_class),
-    )
+    has_head = auto_class in (CLASSIFIER, CAUSAL_MODEL)
+    opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     architectures = folder.config.get("architectures") or [""]
     is_new_head = (
         folder.is_adapter and is_classifier and not str(architectures[0]).endswith("ForSequenceClassification")
     )
+    # As in sentence-transformers; the adapter has the weights of the head.
+    options = {**HERE, "use_safetensors": True, "output_loading_info": True}
+    options |= {"num_labels": 1} if is_new_head else {}
     try:
-        backbone, report = opener.from_pretrained(
-            path,
-            dtype=torch.float32,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            # As in sentence-transformers; the adapter has the weights of the head.
-            **({"num_labels": 1} if is_new_head else {}),
-        )
+        backbone, report = opener.from_pretrained(path, dtype=torch.float32, **options)
     except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
         # No fault of the files: the process ends while it loads.
         if "interpreter shutdown" in str(error):
@@ -361,10 +342,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """A transformer with the adapter in a folder merged into its weights, and the names of the weights that this has.
-
-    InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
-    """
+    """A transformer with an adapter merged, and the names of the weights of this. InputError if it does not fit."""
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")
@@ -387,10 +365,7 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
 
 def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
-    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
-
-    ``length``: in place of the tokenizer's limit.
-    """
+    """The most tokens, special ones included, for the backbone's positions and for ``length``, else the tokenizer."""
     positions = getattr(backbone.config, "max_position_embeddings", None)
     # XLNet states −1: its positions are relative.
     limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []

@@ -64,10 +64,7 @@ class Model(ABC):
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
-        """The model of that name. A kind that reads files has its own ``load``, which takes what `Opener.open` gives.
-
-        InputError if it cannot be opened, or the name states a setting that it does not have.
-        """
+        """The model of that name. A kind that reads files has its own, which takes the arguments of `Opener.open`."""
         cls.check_settings(ModelName.parse(name))
         return cls()
 
@@ -86,10 +83,9 @@ class Model(ABC):
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Whether each text has no token that the model knows, so that its scores say nothing.
+        """Whether each text has no token that the model knows, as emoji or foreign letters, so that scores say nothing.
 
-        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
-        token, or a model does not say which tokens it has.
+        No text is, where every byte is a token, or a model does not say which tokens it has.
         """
         return [False] * len(sentences)
 
@@ -283,10 +279,7 @@ def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
 
 
 class Opener(NamedTuple):
-    """A kind of model.
-
-    ``claims`` is asked of a name alone first, with None, and if no kind claims that, of the name and its folder.
-    """
+    """A kind of model. ``claims`` is asked of a name alone first, with None; if no kind claims it, with its folder."""
 
     group: str  # in figures
     place: str  # module:class, imported when a model is opened, as torch takes seconds

@@ -64,19 +64,14 @@ class PairBatch(NamedTuple):
 
 
 class PairTokenizer:
-    """Tokenizes pairs of texts for one model.
+    """Tokenizes pairs of texts for one model, joined by the tokenizer's own template or the model's chat template.
 
-    By default the tokenizer's own template joins the two texts, or the model's chat template renders them, and the pair
-    may have ``max_length`` tokens; the longer text is truncated first. With ``separately`` each text is tokenised as if
-    it were alone and may have ``max_length`` tokens itself.
+    A pair may have ``max_length`` tokens; the longer text is truncated first. With ``separately`` each text is read as
+    if it were alone and may have ``max_length`` tokens itself.
     """
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerFast,
-        max_length: int,
-        separately: bool = False,
-        form: ModelFormat = PLAIN,
+        self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False, form: ModelFormat = PLAIN
     ) -> None:
         self.separately = separately
         self.max_length = max_length

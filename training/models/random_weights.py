@@ -1,13 +1,16 @@
-"""Models of random weights: ``scratch:<layers>x<dim>``, and what language modelling starts from."""
+"""Models of random weights: ``scratch:<layers>x<dim>``, and what language modelling starts from, with a vocabulary."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from torch import nn
 
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
@@ -18,12 +21,16 @@ from training.models.modules import EncoderParts
 from training.models.word_encoders import random_word_parts
 from training.names import ModelName
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+VOCABULARY_SIZE = 8_192
+MOST_LETTERS = 1_000
+SPECIAL = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
-    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
-
-    InputError if there are no such networks.
-    """
+    """The parts of ``scratch:``; a transformer borrows the default model's tokenizer. InputError if there are none."""
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)
     folder = ModelFolder.of(DEFAULT_MODEL, home)
@@ -37,10 +44,7 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
 
 
 def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of the given shape with random weights; heads of 32 or 64 dimensions, as in MiniLM and BERT.
-
-    InputError if the shape is out of range.
-    """
+    """A BERT of random weights, with heads of 32 or 64 dimensions. InputError if the shape is out of range."""
     with importing:
         from transformers import BertConfig, BertModel
 
@@ -70,3 +74,39 @@ def random_language_model(layers: int, dimension: int, vocabulary: int, max_leng
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return BertForMaskedLM(config)
+
+
+def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
+    """A tokenizer as BERT's, lower-cased, with at most ``size`` word pieces (8,192) that are made of the sentences.
+
+    Source: Devlin et al. 2019, section 3; the pieces are chosen as in byte pair encoding (Sennrich et al. 2016).
+    """
+    sentences = list(sentences)
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    counts = Counter(chain.from_iterable(map(normalizer.normalize_str, sentences)))
+    letters = sorted(letter for letter, _ in counts.most_common(MOST_LETTERS) if not letter.isspace())
+    # The trainer numbers letters inside of words as it meets them, in the order of a hash table, and pairs that are
+    # equally frequent by these numbers. Letters that have their numbers beforehand make the result the same each time.
+    inside = [f"##{letter}" for letter in letters]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size or VOCABULARY_SIZE,
+        special_tokens=[*SPECIAL.values(), *inside],
+        initial_alphabet=letters,
+        limit_alphabet=len(letters),
+        show_progress=False,
+    )
+    learner: Any = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))
+    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    learner.train_from_iterator(sentences, trainer)
+    tokenizer: Any = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = learner.normalizer, learner.pre_tokenizer
+    sep, cls = ((SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("sep_token", "cls_token"))
+    tokenizer.post_processor = processors.BertProcessing(sep, cls)
+    return tokenizer
+
+
+def as_bert_tokenizer(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
+    """The same as a tokenizer of transformers, for texts of at most ``max_length`` tokens."""
+    from transformers import BertTokenizerFast
+
+    return BertTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **SPECIAL)

@@ -109,15 +109,10 @@ def checked(model: str, place: str, settings: Any, names: Collection[str]) -> di
 
 
 def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
-    """The fields of a `ModelFormat` that sentence_bert_config.json states, of a transformer that does ``task``.
+    """The fields of a `ModelFormat` by ``file``, sentence_bert_config.json, for a transformer that does ``task``.
 
-    Args:
-        model: the name of the model, for errors.
-        task: that of sentence-transformers, such as feature-extraction.
-        file: the settings in the file.
-        more: the names of settings that others read.
-
-    InputError if it does another task, or a setting is not supported.
+    ``task`` is that of sentence-transformers, such as feature-extraction; ``more`` names settings that others read.
+    InputError, which names the ``model``, if it does another task, or a setting is not supported.
     """
     own = ("max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config")
     names = (*own, "processing_kwargs", *_OLD_NAMES, *_OLD_NAMES.values(), *more)

@@ -52,6 +52,11 @@ class WeightShapes:
 
 def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     """InputError if config.json or the weights' headers cannot be those of a transformer."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
     for entry in folder.iterdir():
         if not entry.is_file() and (not entry.is_dir() or entry.suffix in FILE_SUFFIXES):
             raise InputError(f"{entry} is no file; fetch the model again")
@@ -65,7 +70,14 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)
         _check_sizes(config_file, settings, shapes)
-    _check_code(config_file, config)
+    # A decoder with code of its own, which makes it read in both directions.
+    kind, code = str(config.get("model_type")), config.get("auto_map")
+    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if code and is_decoder and config.get("is_causal", True):
+        raise InputError(
+            f"{config_file} names code of its own (auto_map), which is never run; choose a model without, or with "
+            "is_causal false in its config.json"
+        )
 
 
 def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
@@ -114,22 +126,6 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
-def _check_code(file: Path, config: Mapping[str, Any]) -> None:
-    """InputError for a decoder with code of its own, which makes it read in both directions."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
-    kind, code = str(config.get("model_type")), config.get("auto_map")
-    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if code and is_decoder and config.get("is_causal", True):
-        raise InputError(
-            f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
-            "false in its config.json"
-        )
-
-
 def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: WeightShapes) -> None:
     sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
     layers, width, heads = (size and size[1] for size in sizes)
@@ -163,10 +159,7 @@ def _sizes(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> I
     """(name, value) of those that there are. InputError for one that is not a whole number above 0."""
     for name in names:
         if name in settings and not isinstance(settings[name], dict):
-            if not _is_count(settings[name]) or settings[name] < 1:
-                raise InputError(f"{file} has {name} {str(settings[name])[:80]!r}; it must be a whole number from 1")
-            yield name, settings[name]
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+            size = settings[name]
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise InputError(f"{file} has {name} {str(size)[:80]!r}; it must be a whole number from 1")
+            yield name, size

@@ -134,11 +134,7 @@ class SparseEncoder(SparseModel):
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> csr_matrix:
-        """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns.
-
-        ``on_progress`` is called with (done, all) after each batch; before it ``should_stop`` is asked, and ``Stopped``
-        raised.
-        """
+        """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns."""
         if self._table and self._reads_queries:
             return self._looked_up(*self._table, sentences)
         ids, _ = self._tokenizer.ids(sentences)

@@ -28,10 +28,7 @@ log = logging.getLogger("sbert_lab.encoder")
 
 @contextmanager
 def tokenizing() -> Iterator[None]:
-    """Makes an InputError of a panic of the tokenizers library, such as of a regular expression that gives up.
-
-    A panic is no `Exception`, and its class cannot be imported.
-    """
+    """Makes an InputError of a panic of the tokenizers library, which is no `Exception` and cannot be imported."""
     try:
         yield
     except BaseException as error:
@@ -88,8 +85,7 @@ def compute_chunks(
 ) -> Iterator[np.ndarray]:
     """The results of the inputs of each chunk, in their order.
 
-    ``compute`` gives those of its rows, and is given what it calls with the number of rows that are done.
-    ``on_progress`` is called with the number of inputs that are, and ``total``.
+    ``compute`` gives those of its rows, and calls a function with the number done; ``on_progress`` gets that of inputs.
     """
     started, seconds, done = time.perf_counter(), report.seconds, 0
     for part in parts:

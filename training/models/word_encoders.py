@@ -5,29 +5,27 @@
                      the sum of word and bigram vectors by the square root of their number -> two feed-forward layers
 
 Both are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048 in each direction),
-so that they train in minutes on a CPU. As in Conneau et al., the LSTM leaves GloVe's vectors as they are; as in Iyyer
-et al., the averaging network trains its own, which start as GloVe's. Those of bigrams start at zero.
-
-The vocabulary is that of the sentences that are known when a model is made, which are those of a run's training
-data, and GloVe's most frequent words. Other words are left out, as by any table of word vectors. Where GloVe
-cannot be had, word vectors are random and trained, and the vocabulary is that of the sentences alone.
+so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they are; the averaging
+network trains its own, which start as GloVe's, those of bigrams at zero. The vocabulary is that of a run's training
+data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors are random and
+trained, and the vocabulary is that of the data alone.
 """
 
 from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.catalogue import BILSTM, DAN, GLOVE
+from training.catalogue import BILSTM, GLOVE
 from training.errors import InputError, NotFoundError
 from training.models.folder import ModelFormat
 from training.models.modules import LSTM, Dense, EncoderParts, StaticEmbedding, WordEmbeddings
@@ -92,50 +90,34 @@ class Words(NamedTuple):
 def random_word_parts(
     name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
 ) -> EncoderParts:
-    """The network ``name``, of `WORD_ENCODERS`, with random weights.
+    """The network ``name``, of `WORD_ENCODERS`, of random weights, for the words and frequent bigrams of ``sentences``.
 
-    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
-    nor GloVe.
+    InputError if there are neither sentences nor GloVe.
     """
     texts = list(dict.fromkeys(sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _words(name, texts, home)
-        backbone, head, pooling = _NETWORKS[name](words, texts)
-    module: Any = backbone.input_module
+        dimension, layers, head, pooling = words.vectors.shape[1], list[LSTM](), nn.Sequential(), "max"
+        if name == BILSTM:
+            module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+            layers.append(LSTM(dimension, LSTM_DIMENSION))
+        else:
+            forms, pooling = [PADDING_TOKEN, *words.forms], "mean_sqrt_len_tokens"
+            tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+            counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+            bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+            vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
+            module = WordEmbeddings(BigramTokenizer([*forms, *bigrams], lowercase=True), vectors, True)
+            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
     form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
-    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
-
-
-# ---------------------------------------------------------------- networks
-
-
-def _bilstm(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
-    module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
-    return WordBackbone(module, [LSTM(module.table.embedding_dim, LSTM_DIMENSION)]), nn.Sequential(), "max"
-
-
-def _dan(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
-    forms = [PADDING_TOKEN, *words.forms]
-    tokenizer = WhitespaceTokenizer(forms, lowercase=True)
-    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
-    bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
-    dimension = words.vectors.shape[1]
-    vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
-    tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
-    module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
-    head = nn.Sequential(Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION))
-    return WordBackbone(module), head, "mean_sqrt_len_tokens"
-
-
-_NETWORKS: dict[str, Callable[[Words, Sequence[str]], tuple[WordBackbone, nn.Sequential, str]]] = {
-    BILSTM: _bilstm,
-    DAN: _dan,
-}
+    source = f"random weights over {words.source}"
+    return EncoderParts(WordBackbone(module, layers), module.tokenizer, form, source, head)
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
-    occurring = dict.fromkeys(form for text in texts for piece in text.lower().split() if (form := _word(piece)))
+    pieces = (piece.strip(string.punctuation) for text in texts for piece in text.lower().split())
+    occurring = dict.fromkeys(filter(_has_letters, pieces))
     try:
         return _of_glove(*read_glove(home), occurring)
     except NotFoundError as error:
@@ -147,10 +129,7 @@ def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
 
 
 def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
-    """The words that occur and the most frequent ones, with GloVe's vectors.
-
-    A word that GloVe has in parts, as don't in do and n't, gets their mean.
-    """
+    """The words that occur and frequent ones, with GloVe's vectors; of those in parts, as don't (do, n't), the mean."""
     row_of = {form: row for row, form in enumerate(forms)}
     rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
     for word in occurring:
@@ -160,12 +139,6 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
     vectors = torch.stack([torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()])
     source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
     return Words(list(rows), vectors, source, are_random=False)
-
-
-def _word(piece: str) -> str:
-    """A lower-cased piece of text without punctuation around it; "" if nothing is left."""
-    bare = piece.strip(string.punctuation)
-    return bare if _has_letters(bare) else ""
 
 
 def _has_letters(form: str) -> bool:

@@ -27,10 +27,7 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
 
 
 class WordVectors(VectorModel):
-    """The mean of the vectors of a sentence's words, lower-cased; unknown words are left out.
-
-    A sentence of unknown words is the zero vector, whose cosine with any other is 0.
-    """
+    """The mean of the vectors of a sentence's lower-cased words that are known; the zero vector where none is."""
 
     kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
 
@@ -67,10 +64,7 @@ class WordVectors(VectorModel):
 
 
 def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
-    """GloVe's words, lower-cased, the most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
-
-    NotFoundError if it is not available.
-    """
+    """GloVe's lower-cased words by frequency, and vectors, float32 (400,000, 50), memory-mapped; or NotFoundError."""
     # It takes half a second to import.
     import pyarrow.parquet as pq
 

@@ -39,16 +39,10 @@ class Classification(Objective):
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1.
     Source: Reimers & Gurevych 2019, section 3, "Classification Objective Function", and Table 6 for the
-    concatenations; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
-    The classifier is trained with the encoder and discarded afterwards.
-
-    Vectors truncated to d < D dimensions (`training.trainer.training_model.Loss`) are classified by the first d
-    columns of each part of W, as in Kusupati et al. 2022, "Matryoshka Representation Learning", section 3 (MRL-E).
-
-    Args:
-        dimension: D.
-        labels: k.
-        concatenation: one of `CONCATENATIONS`.
+    `CONCATENATIONS`; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
+    The classifier is trained with the encoder and discarded afterwards. Vectors truncated to d < D dimensions
+    (`training.trainer.training_model.Loss`) are classified by the first d columns of each part of W, as in Kusupati et
+    al. 2022, "Matryoshka Representation Learning", section 3 (MRL-E).
     """
 
     name = "classification"
@@ -112,9 +106,6 @@ class CoSENT(Objective):
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
     Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
     sentence-transformers.
-
-    Args:
-        scale: the factor on the similarity, an inverse temperature.
     """
 
     name = "cosent"
@@ -183,9 +174,6 @@ class Contrastive(Objective):
     Inputs: sentence1, sentence2, (B, D) each. Labels: y, int64 or float (B,), 1 together or 0 apart.
     Source: Hadsell, Chopra & LeCun 2006, "Dimensionality Reduction by Learning an Invariant Mapping";
     `ContrastiveLoss` in sentence-transformers, with its default distance and margin.
-
-    Args:
-        margin: the distance from which pairs count as apart, in units of 1 - cosine.
     """
 
     name = "contrastive"

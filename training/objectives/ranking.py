@@ -16,15 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Triplet(Objective):
-    """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
+    """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0), with one of `DISTANCES` as d.
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: none.
     Source: Reimers & Gurevych 2019, section 3, "Triplet Objective Function", with the Euclidean distance and a margin
     of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
-
-    Args:
-        metric: the distance d, one of `training.similarities.DISTANCES`.
-        margin: the distance, in units of d, by which the negative has to be further away.
     """
 
     name = "triplet"
@@ -48,13 +44,10 @@ class MultipleNegativesRanking(Objective):
 
     Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
     anchor. Labels: numbers of the texts, int64 (B, columns), by which equal texts are no negatives (`false_negatives`);
-    None takes all of the batch as negatives, as sentence-transformers does.
+    None takes all of the batch as negatives, as sentence-transformers does. ``symmetric`` averages with the loss from
+    positives to anchors, which ignores hard negatives.
     Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
     `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
-
-    Args:
-        scale: the factor on the cosine, an inverse temperature.
-        symmetric: average with the loss from positives to anchors, which ignores hard negatives.
     """
 
     name = "mnrl"
@@ -149,12 +142,9 @@ class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus that of (a, n),
-    float (B,).
+    float (B,). ``similarity`` is s, of `SIMILARITIES`; the paper's is dot.
     Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
     Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.
-
-    Args:
-        similarity: s, one of `training.similarities.SIMILARITIES`, "dot" as in the paper.
     """
 
     name = "margin-mse"

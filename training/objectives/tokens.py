@@ -44,18 +44,11 @@ class MaskedLanguageModelling(Objective):
 def mask_tokens(
     ids: np.ndarray, can_be_masked: np.ndarray, mask_id: int, vocabulary_size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hides tokens as Devlin et al. 2019, section 3.1, do.
+    """Hides tokens as Devlin et al. 2019, section 3.1, do; the same state of ``generator`` hides the same ones.
 
-    Args:
-        ids: (B, T) int64.
-        can_be_masked: (B, T) bool; False for special tokens and padding.
-        mask_id: the id of [MASK].
-        vocabulary_size: V, of which random tokens are drawn.
-        generator: draws the tokens; the same state hides the same tokens.
-
-    Returns:
-        The ids (B, T) with the masked tokens replaced, and the positions (M,) of these in the flattened ids. M is at
-        least 1 if any token can be masked, as the mean over no token is not a number.
+    ``ids`` are int64 (B, T), of ``vocabulary_size`` tokens; ``can_be_masked`` bool (B, T), False for special tokens and
+    padding. Returns the ids (B, T) with the masked tokens replaced, and the positions (M,) of these in the flattened
+    ids. M is at least 1 if any token can be masked, as the mean over no token is not a number.
     """
     import numpy as np
 

@@ -37,8 +37,8 @@ REQUESTS_AT_ONCE = 4
 DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
 BUSY = (429, 500, 502, 503, 504)
-# The statuses for a request that is too large, or holds a text that the server does not take.
-TOO_LARGE, REFUSED = 413, (400, 413, 422)
+# The statuses for a request that holds a text that the server does not take, or too many.
+REFUSED = (400, 413, 422)
 # The limits for the bodies of an answer and of a refusal.
 MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
 MOST_DIMENSIONS = 16_384
@@ -59,10 +59,8 @@ def fetch_vectors(
 ) -> np.ndarray:
     """The vectors of one request, float32 (n, D), as the server gives them.
 
-    Raises:
-        RefusedTexts: the server refuses the texts, or so many of them.
-        InputError: the server is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
-        Stopped: ``should_stop`` returned True before the answer came.
+    RefusedTexts if the server refuses the texts, or so many; Stopped if ``should_stop`` returned True meanwhile;
+    InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):

@@ -25,10 +25,7 @@ def home_folder(home: str | Path | None = None) -> Path:
 
 
 def make_home(home: Path) -> None:
-    """Creates the home folder if there is none, and checks that it can be written to.
-
-    InputError with the reason if it cannot be created or written to.
-    """
+    """Creates the home folder if there is none. InputError with the reason if it cannot be created or written to."""
     try:
         home.mkdir(0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):

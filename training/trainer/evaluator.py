@@ -1,17 +1,14 @@
 """The evaluation of a run: the eval data, and random pairs that show a collapse.
 
     ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
-
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None where it is
                   undefined, and ``undefined`` is the reason in words
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's loss on the eval data, if that data has the form that the objective needs; not for
-                  simcse, whose loss needs dropout
+    loss          the objective's, if the data has the form that it needs; not for simcse, whose loss needs dropout
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-All sentences of an evaluation that have one prompt are encoded in one call, in the precision that the finished model
-will be used in.
+Sentences that have one prompt are encoded in one call, in the precision that the finished model will be used in.
 """
 
 from __future__ import annotations
@@ -61,13 +58,10 @@ class Evaluator:
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
-        columns = [
-            *(() if data is None else enumerate(data.columns)),
-            *(() if loss is None else enumerate(loss.data.columns)),
-        ]
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
-        for number, column in columns:
-            by_role.setdefault(self.role(number), []).extend(column)
+        for part in filter(None, (data, None if loss is None else loss.data)):
+            for number, column in enumerate(part.columns):
+                by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None = None) -> Figures:
@@ -117,9 +111,9 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
         gold = np.asarray(data.scores)
         positive = gold >= POSITIVE_FROM
         figures: Figures = {**spearman_or_reason(cosine(columns[0], columns[1]), gold)}
-        return figures | (
-            {"alignment": alignment(columns[0][positive], columns[1][positive])} if positive.any() else {}
-        )
+        if positive.any():
+            figures["alignment"] = alignment(columns[0][positive], columns[1][positive])
+        return figures
     if data.kind == TRIPLETS:
         nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
         return {"accuracy": float(nearer.mean()), "alignment": alignment(columns[0], columns[1])}

@@ -95,10 +95,7 @@ class EventLog:
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
-        """Writes an event with the current time, and passes it on, and its figures to the trackers.
-
-        Numbers that are not finite become null.
-        """
+        """Writes an event with the current time, non-finite numbers as null, and passes it and its figures on."""
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()
@@ -160,25 +157,22 @@ class EventPrinter:
     def __init__(self, bar: bool) -> None:
         from tqdm.auto import tqdm
 
-        self._bar = tqdm(desc="Training", unit="step", disable=not bar, leave=False)
+        self.bar = tqdm(desc="Training", unit="step", disable=not bar, leave=False)
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if event["kind"] == "train":
-            self._bar.total = event["steps"]
-            self._bar.update(event["step"] - self._bar.n)
-            self._bar.set_postfix(loss=f"{event['loss']:.4f}")
+            self.bar.total = event["steps"]
+            self.bar.update(event["step"] - self.bar.n)
+            self.bar.set_postfix(loss=f"{event['loss']:.4f}")
         elif event["kind"] == "eval":
             figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
             figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
-            self._bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
+            self.bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
         elif event["kind"] == "test":
-            self._bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
+            self.bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
         else:
             reason = f": {event['reason']}" if event.get("reason") else ""
-            self._bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
-
-    def close(self) -> None:
-        self._bar.close()
+            self.bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
 
 
 @contextmanager
@@ -191,7 +185,7 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     try:
         yield lambda event: [call(event) for call in (printer, on_event) if call]
     finally:
-        printer.close()
+        printer.bar.close()
 
 
 class Tracker(NamedTuple):

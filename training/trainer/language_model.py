@@ -33,15 +33,9 @@ from training.errors import InputError, Stopped
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
-from training.models.loading import (
-    DEFAULT_MAX_LENGTH,
-    LANGUAGE_MODEL,
-    max_input_length,
-    open_backbone,
-)
+from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
 from training.models.modules import EncoderParts
-from training.models.random_weights import random_language_model
-from training.models.vocabulary import as_bert_tokenizer, train_vocabulary
+from training.models.random_weights import as_bert_tokenizer, random_language_model, train_vocabulary
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.objectives.tokens import mask_tokens
@@ -66,25 +60,17 @@ class TrainableLanguageModel:
     def __init__(self, encoder: Encoder, model: nn.Module) -> None:
         """Makes ``encoder`` use the transformer of ``model``."""
         self.encoder, self.backbone = encoder, model
-        self.name, self.tokenizer, self.dtype, self.source = (
-            encoder.name,
-            encoder.tokenizer,
-            encoder.dtype,
-            encoder.source,
-        )
-        self.head = nn.Sequential()
+        self.name, self.tokenizer, self.dtype = encoder.name, encoder.tokenizer, encoder.dtype
+        self.source, self.head, self.tokenize = encoder.source, nn.Sequential(), encoder.tokenize
 
     @classmethod
     def load(
         cls, config: RunConfig, data: Sequence[Dataset], device: str, home: str | Path | None, folder: Path | None
     ) -> Self:
-        """The model that a run starts from.
+        """The model that a run starts from. InputError if the base is no transformer that predicts masked tokens.
 
         From random weights its vocabulary is trained on the sentences of ``data``, or taken from the run's ``folder``
         when the run is resumed.
-
-        Raises:
-            InputError: the base is no transformer that predicts masked tokens.
         """
         name = ModelName.parse(config.base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
@@ -130,10 +116,6 @@ class TrainableLanguageModel:
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
-    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with special tokens, truncated."""
-        return self.encoder.tokenize(sentences)
-
     def train(self) -> Self:
         self.encoder.train()
         self.backbone.train()
@@ -178,12 +160,9 @@ class MaskedReplica(Replica):
     """A masked language model in training mode, whose vectors are the logits of the masked tokens."""
 
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
-        super().__init__(model, None, lambda hidden, _: hidden, dtype)
+        super().__init__(model, None, dtype)
         self.mask_id, self.vocabulary_size = int(tokenizer.mask_token_id), len(tokenizer)
-        self.pad_id, self.special_ids = (
-            int(tokenizer.pad_token_id or 0),
-            np.array(sorted(set(tokenizer.all_special_ids))),
-        )
+        self.pad_id, self.special_ids = int(tokenizer.pad_token_id or 0), sorted(set(tokenizer.all_special_ids))
         _transformer_of(self.module).register_forward_hook(_keep_masked)
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:

@@ -86,10 +86,9 @@ class MinedNegatives:
 
     def write(self, folder: Path) -> None:
         """Writes a line for each triplet, atomically."""
-        lines = [
-            json.dumps({"row": row, "sentences": texts, "cosines": cosines}, ensure_ascii=False)
-            for row, *texts, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
-        ]
+        rows = zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
+        values = ({"row": row, "sentences": texts, "cosines": cosines} for row, *texts, cosines in rows)
+        lines = [json.dumps(value, ensure_ascii=False) for value in values]
         head = {"notes": self.data.notes, "rows": len(lines)}
         write_text(folder / FILE, "\n".join([json.dumps(head), *lines, ""]))
 
@@ -131,15 +130,10 @@ def mine_negatives(
     should_stop: ShouldStop | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
-    """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
+    """Finds a hard negative for each pair of ``data``, by ``margin``; the negatives of triplets are only candidates.
 
-    Args:
-        margin: the relative margin above, 0 to 1.
-        seed: decides which `MAX_CANDIDATES` of more sentences are searched.
-
-    Raises:
-        InputError: the data has no pairs that belong together, or no pair gets a negative.
-        Stopped: ``should_stop`` returned true.
+    ``seed`` decides which `MAX_CANDIDATES` of more sentences are searched. InputError if the data has no pairs that
+    belong together, or no pair gets a negative.
     """
     if data.kind not in (PAIRS, TRIPLETS):
         raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")

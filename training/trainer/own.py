@@ -31,7 +31,7 @@ from training.errors import InputError, first_line
 from training.names import RUN, is_id, slug
 from training.objectives.base import is_own, own_name
 from training.sources.home import home_folder
-from training.trainer.run_metrics import RESERVED, Figures, selection_metric
+from training.trainer.run_metrics import RESERVED, RUN_METRICS, Figures, main_metric
 
 if TYPE_CHECKING:
     import torch
@@ -80,10 +80,7 @@ class Own:
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
 
     def named(self, config: RunConfig) -> RunConfig:
-        """The config with the names of these objects in place of its own.
-
-        InputError if they do not fit together, or the config names an object that is not here.
-        """
+        """The config with the names of these objects in place of its own. InputError if one that it names is absent."""
         config = config.replace(**{name: own_name(words) for name, words in self.listed().items() if name in NAMED})
         if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
             raise InputError(_refusal(missing))
@@ -119,15 +116,19 @@ class Own:
         return figures
 
     def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
-        """The `selection_metric`, by the caller's figure if there is one. InputError if that is not measured."""
-        name = self.metric_for_best_model
-        if name is None or not figures:
-            return selection_metric(figures or {}, first)
+        """The caller's figure or else the main one, negated if lower is better. InputError if it is not measured."""
+        if not figures:
+            return None
+        is_higher_better = self.greater_is_better
+        if (name := self.metric_for_best_model) is None:
+            if (name := main_metric(figures, first)) is None:
+                return None
+            is_higher_better = bool(RUN_METRICS[name].higher_is_better)
         if name not in figures:
             measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
             raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
         value = figures[name]
-        return None if value is None else (name, value if self.greater_is_better else -value)
+        return None if value is None else (name, value if is_higher_better else -value)
 
 
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
@@ -164,16 +165,9 @@ class Record:
     reason: str | None = None
     stop: Path | None = None
 
-    def is_asked_to_stop(self) -> bool:
-        """Whether the list of runs has asked the run to stop."""
-        return self.stop is not None and self.stop.exists()
-
 
 def run_folder(folder: str | Path | None, home: str | Path | None, config: RunConfig) -> Path | None:
-    """A run's folder as the caller of `train` names it; ``run:NAME`` is home/runs/NAME, ``run:`` a new one.
-
-    InputError for a bad name.
-    """
+    """A run's folder for a path, ``run:NAME`` in home/runs, or ``run:``, a new one. InputError for a bad name."""
     if not str(folder).startswith(RUN):
         return None if folder is None else Path(folder).expanduser().absolute()
     runs, name = home_folder(home) / "runs", str(folder).removeprefix(RUN)

@@ -63,14 +63,9 @@ class Preparation:
     own: Own
 
     def parts(self, micro_batches: int = 0) -> Parts:
-        """Loads base and data, mines negatives and computes the targets.
+        """Loads base and data, mines negatives and computes the targets. InputError if one of them cannot be used.
 
-        Args:
-            micro_batches: their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
-
-        Raises:
-            InputError: data, base or teacher cannot be used.
-            Stopped: ``should_stop`` returned true.
+        ``micro_batches`` is their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
         """
         config, own = self.config, self.own
         torch.manual_seed(config.seed)
@@ -201,10 +196,8 @@ class Preparation:
             if objective.scores_pairs:
                 raise
             return None
-        if objective is OwnObjective and (evaluation.kind, evaluation.label_names) != (
-            training.kind,
-            training.label_names,
-        ):
+        is_alike = (evaluation.kind, evaluation.label_names) == (training.kind, training.label_names)
+        if objective is OwnObjective and not is_alike:
             return None
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None

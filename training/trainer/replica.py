@@ -61,42 +61,27 @@ class ForwardOutput:
     gradients: Sequence[Tensor | None] = ()
 
 
-class MasterParameter(NamedTuple):
-    """A trained float32 weight and its copy in the replica (the same tensor where the replica is float32)."""
-
-    weight: nn.Parameter
-    copy: nn.Parameter
-
-
 class Replica:
     """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
-    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
-    threads, each with its own micro-batch.
+    ``backbone`` has the master weights, with adapters. Threads may call ``forward`` and ``backward``, a batch each.
     """
 
     def __init__(
-        self, backbone: nn.Module, embeddings: CompactEmbedding | None, pooling: Pool, dtype: torch.dtype
+        self, backbone: nn.Module, embeddings: CompactEmbedding | None, dtype: torch.dtype, pooling: Pool | None = None
     ) -> None:
         """``embeddings``: None if the module itself looks up, and trains, its word embeddings."""
-        self._embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
+        # Only replicas that have them ask for them.
+        self.embeddings, self.pooling, self.dtype = cast("CompactEmbedding", embeddings), cast("Pool", pooling), dtype
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
         self.module = copy.deepcopy(backbone, shared).to(dtype).train()
         if self.device.type == "cpu":
             replace_dropout(self.module)
-        self.parameters = [
-            MasterParameter(weight, self.module.get_parameter(name))
-            for name, weight in backbone.named_parameters()
-            if weight.requires_grad
-        ]
-
-    @property
-    def embeddings(self) -> CompactEmbedding:
-        """The word embeddings outside of the module."""
-        assert self._embeddings is not None  # noqa: S101 - only replicas that have them ask
-        return self._embeddings
+        trained = {name: weight for name, weight in backbone.named_parameters() if weight.requires_grad}
+        # The float32 weights, and their copies: the same tensors where the replica is float32.
+        self.weights, self.copies = list(trained.values()), [self.module.get_parameter(name) for name in trained]
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
@@ -110,7 +95,7 @@ class Replica:
         if self.shares_memory:
             return []
         # Dealt out by size, so that the tasks take equally long.
-        by_size = sorted(self.parameters, key=lambda parameter: -parameter.weight.numel())
+        by_size = sorted(zip(self.copies, self.weights, strict=True), key=lambda pair: -pair[1].numel())
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
@@ -134,23 +119,20 @@ class Replica:
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
         """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
-        leaves = [parameter.copy for parameter in self.parameters]
         trains_inputs = output.inputs.requires_grad
-        gradients = torch.autograd.grad(
-            output.vectors, [output.inputs, *leaves] if trains_inputs else leaves, gradient, allow_unused=True
-        )
+        leaves: list[Tensor] = [output.inputs] if trains_inputs else []
+        leaves += self.copies
+        gradients = torch.autograd.grad(output.vectors, leaves, gradient, allow_unused=True)
         output.input_gradient, output.gradients = (gradients[0], gradients[1:]) if trains_inputs else (None, gradients)
 
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
-        """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
+        """Tasks, about ``pieces``, that set the master weights' ``grad`` to the sum over micro-batches, or ``add`` it.
 
-        With ``add`` the sum is added to the gradient. Each task returns gradient norms: computed right
-        after the sum, while the gradient is in the cache.
+        Each returns gradient norms: computed right after the sum, while the gradient is in the cache.
         """
-        weights = [parameter.weight for parameter in self.parameters]
-        parts = list(zip(weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
+        parts = list(zip(self.weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
         return [partial(_sum_gradients, parts[first::pieces], add) for first in range(pieces)]
 
 
@@ -160,7 +142,7 @@ class PairReplica(Replica):
     def __init__(
         self, classifier: nn.Module, embeddings: CompactEmbedding, has_token_types: bool, dtype: torch.dtype
     ) -> None:
-        super().__init__(classifier, embeddings, lambda hidden, _: hidden, dtype)
+        super().__init__(classifier, embeddings, dtype)
         self.has_token_types = has_token_types
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
@@ -177,9 +159,6 @@ class PairReplica(Replica):
 class JointReplica(Replica):
     """A `JointPairModel` in training mode, without its head: a pair's vector is the means of both sentences."""
 
-    def __init__(self, model: nn.Module, embeddings: CompactEmbedding, dtype: torch.dtype) -> None:
-        super().__init__(model, embeddings, lambda hidden, _: hidden, dtype)
-
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
         return MicroBatch(self.embeddings.rows(batch.ids), batch.mask, generator, split=batch.split)
@@ -191,8 +170,8 @@ class JointReplica(Replica):
 
 
 @torch.no_grad()
-def _copy_weights(parameters: Sequence[MasterParameter]) -> None:
-    torch._foreach_copy_([parameter.copy for parameter in parameters], [parameter.weight for parameter in parameters])
+def _copy_weights(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    torch._foreach_copy_([copied for copied, _ in pairs], [weight for _, weight in pairs])
 
 
 @torch.no_grad()
@@ -287,10 +266,7 @@ def use_generator(generator: np.random.Generator) -> Iterator[None]:
 
 
 def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
-
-    Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
-    """
+    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p), by the generator of `use_generator` or PyTorch's."""
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
     bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]

@@ -13,16 +13,11 @@ Figures = dict[str, Any]
 
 
 class RunMetric(NamedTuple):
-    """The words for a metric and its scale.
-
-    Args:
-        label: the words, with the unit.
-        factor: the factor with which values are printed.
-        higher_is_better: the direction; None for a metric that does not select the best model.
-    """
+    """The words for a metric, with the unit, the factor with which it is printed, and its direction."""
 
     label: str
     factor: int = 1
+    # None for a metric that does not select the best model.
     higher_is_better: bool | None = None
 
     def format(self, value: float) -> str:
@@ -57,12 +52,6 @@ RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_MET
 def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:
     """``first``, which the objective names, or the first of `MAIN_METRICS` that was measured; None if none was."""
     return next((name for name in (first, *MAIN_METRICS) if name and figures.get(name) is not None), None)
-
-
-def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tuple[str, float] | None:
-    """The main metric and its value, negated if lower is better; None if there is none."""
-    name = main_metric(figures, first)
-    return None if name is None else (name, figures[name] if RUN_METRICS[name].higher_is_better else -figures[name])
 
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:

@@ -66,13 +66,9 @@ def own_targets(data: Dataset, target: str | None = None) -> Examples:
 
 
 class Teacher:
-    """A model whose vectors, scores or margins are the targets. InputError if it cannot be opened.
+    """A model whose vectors, scores or margins are the targets of ``student``. InputError if it cannot be opened.
 
-    Args:
-        name: the name of a bi-encoder or a cross-encoder.
-        student: the encoder that will learn from it.
-        target: `TEACHER_OUTPUT` or `TEACHER_MARGINS`.
-        similarity: the similarity of two vectors by which a bi-encoder's margins are computed: dot or cosine.
+    ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`; a bi-encoder's margins are by ``similarity``: dot or cosine.
     """
 
     def __init__(
@@ -96,13 +92,9 @@ class Teacher:
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def label(self, data: Dataset) -> Examples:
-        """Rows with the teacher's targets, and a note on these.
+        """Rows with the teacher's targets, and a note on these. InputError if it cannot give this kind for these rows.
 
         The first call has to be with the training data: PCA is fitted to it.
-
-        Raises:
-            InputError: the teacher cannot give this kind of target for these rows.
-            Stopped: ``should_stop`` returned true.
         """
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
         is_margin = self.target == TEACHER_MARGINS

@@ -16,7 +16,6 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
-
     test    data, spearman: of the best model on the test split of the dev data, once, where the home folder has it
 
 Non-finite figures are null. The eval event of step 0 is that of the base. A run's folder, if given, gets config.json,
@@ -24,14 +23,9 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
-Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
-`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
-(`training.trainer.own`).
-
-Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
-(a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
-
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
+Objects that cannot be written into a config are arguments of `train` (`training.trainer.own`). Mistakes of the user
+raise `InputError` before the first step; failures during the run (a loss that is not finite, a full disk, too little
+memory) end it as failed, with a reason.
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -179,7 +173,6 @@ def train(
             and can stop; ``run:NAME`` is home/runs/NAME. None keeps nothing but the figures.
         should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
-        home: where models and data are; None = $SBERT_HOME or the platform's data folder.
         overwrite: replace the run that is in the folder, with its model.
         train_data: in place of the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
         eval_data: in place of the config's, as ``train_data``; None for random pairs alone. Without it, and without any
@@ -195,9 +188,6 @@ def train(
         schedule: step, counted from 0, and number of steps -> the factor on the learning rate; None = linear.
         progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
             and has a bar in a terminal and in a notebook.
-
-    Raises:
-        InputError: the config, the data or the base cannot be used, or the folder holds another run.
     """
     from accelerate import Accelerator
     from accelerate.utils import broadcast_object_list
@@ -212,16 +202,9 @@ def train(
             names[field] = data
         elif data is not ...:
             objects[field] = as_dataset(data, field)
+    rows, dev = objects["train_data"], objects["eval_data"]
     own = Own(
-        objective,
-        objects["train_data"],
-        objects["eval_data"],
-        optimizer,
-        schedule,
-        evaluators,
-        callbacks,
-        metric_for_best_model,
-        greater_is_better,
+        objective, rows, dev, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better
     )
     config = own.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.
@@ -240,13 +223,14 @@ def train(
     ):
         trainer: Trainer | None = None
 
-        def asked_to_stop() -> bool:
-            return record.is_asked_to_stop() or (should_stop is not None and should_stop())
+        def is_stopped() -> bool:
+            is_asked = record.stop is not None and record.stop.exists()
+            return is_asked or (should_stop is not None and should_stop())
 
         try:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, asked_to_stop, state, home, own)
+            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, own)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
         except Stopped:

@@ -120,16 +120,14 @@ class Trainer:
         return {
             "steps": progress.step,
             "seconds": round(self.meter.seconds(), 3),
-            "baseline": progress.baseline,
-            "best": progress.best,
+            **{name: getattr(progress, name) for name in ("baseline", "best", "final", "test")},
             "metric": metric[0] if (metric := self._selection(progress.best)) else None,
-            "final": progress.final,
-            "test": progress.test,
             "path": str(model) if model is not None and model.is_dir() else None,
         }
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder, objectives = self.model.encoder, self.model.objective.objectives
+        is_single = len(objectives) == 1 and not self.config.matryoshka_dims
         self.events.emit(
             "state",
             self.progress.step,
@@ -144,9 +142,7 @@ class Trainer:
             pooling=encoder.pooling,
             notes=list(self.notes),
             negatives=[asdict(triplet) for triplet in negatives],
-            guess=objectives[0].guess(self.config.batch_size)
-            if len(objectives) == 1 and not self.config.matryoshka_dims
-            else None,
+            guess=objectives[0].guess(self.config.batch_size) if is_single else None,
             resumed_from=resumed_from,
         )
 
@@ -316,10 +312,7 @@ class Trainer:
         return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
-        """Evaluates the best model, which was selected on dev data, on the test split of that data, if it is at hand.
-
-        A run that is asked to stop meanwhile has no such figure, as all its steps are done.
-        """
+        """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""
         name, best = DataName.parse(self.config.eval_data or "").test_split, self.progress.best
         if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
             return

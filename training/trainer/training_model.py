@@ -59,10 +59,7 @@ MIN_MICRO_BATCH = 8
 
 @dataclass
 class TrainingBatch:
-    """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
-
-    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
-    """
+    """The input of a step, without weights: B rows of C columns are B * C sentences; of mlm, the masked tokens."""
 
     micro_batches: list[MicroBatch]
     # The number of vectors, one for each sentence, of each micro-batch.
@@ -80,18 +77,11 @@ class TrainingBatch:
 
 
 class TrainingModel(nn.Module):
-    """An encoder and an objective with their trained weights.
+    """An encoder and the objective of each part of the data, with their weights; it encodes in `export_encoder` only.
 
-    Args:
-        encoder: the encoder, which encodes inside `export_encoder` only.
-        objectives: the objective of each part of the data; see `training.objectives`.
-        used: the token ids in the training data; None for all (weight decay changes every row).
-        seed: the seed of dropout.
-        rank: the rank of LoRA; 0 trains all weights.
-        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
-        mini_batch_size: rows that are computed at a time; None for the whole batch.
-        max_tokens: the same in tokens, padding included.
-        matryoshka_dims: the first dimensions that are trained too, beside all of them.
+    ``used`` are the token ids in the training data; None for all (weight decay changes every row). ``seed`` is that of
+    dropout, ``rank`` that of LoRA; 0 trains all weights. ``num_micro_batches`` are computed at a time: the whole batch,
+    or ``mini_batch_size`` rows or ``max_tokens``, padding included. ``matryoshka_dims`` are trained beside all.
     """
 
     def __init__(
@@ -133,7 +123,7 @@ class TrainingModel(nn.Module):
             self.replica = PairReplica(self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype)
         else:
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
-            self.replica = Replica(self.backbone, self.embeddings, pool, encoder.dtype)
+            self.replica = Replica(self.backbone, self.embeddings, encoder.dtype, pool)
 
     def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
@@ -155,10 +145,7 @@ class TrainingModel(nn.Module):
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Sets the ``grad`` of every trained weight to its mean over the batches.
-
-        Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
-        """
+        """Sets the ``grad`` of each weight to its mean over n batches -> their losses (n,) and the norm, float32."""
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
@@ -222,10 +209,7 @@ class TrainingModel(nn.Module):
 
     @contextmanager
     def export_encoder(self) -> Iterator[Any]:
-        """The encoder or cross-encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
-
-        Training may continue after the block.
-        """
+        """The model as it would be saved: the whole embedding table, LoRA merged, dropout off, inside the block."""
         if self.embeddings is not None:
             self.embeddings.write_back()
         self.encoder.backbone = self.backbone
@@ -250,13 +234,10 @@ class Loss(nn.Module):
     """The loss of a run, by the objective of the part of the data that a batch is from.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
-    vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
+    vector can be truncated to any of these d after training. Targets that are vectors are truncated too. Without, the
+    vectors are taken as they are, or at length 1 where the model ``normalizes`` and the objective compares its output.
 
-    Without ``dims`` the vectors are taken as they are, or scaled to length 1 where the model's own output is
-    (``normalizes``) and the objective compares that output.
-
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
-    `MatryoshkaLoss` in sentence-transformers.
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1; `MatryoshkaLoss`.
     """
 
     def __init__(
@@ -285,10 +266,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """``matryoshka_dims`` and D itself, which is always trained too, largest first; empty without ``matryoshka_dims``.
-
-    InputError if one is above D.
-    """
+    """``matryoshka_dims`` and D, largest first; empty without ``matryoshka_dims``. InputError if one is above D."""
     dims = set(dims)
     if dims and max(dims) > dimension:
         raise InputError(f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions")
@@ -301,10 +279,9 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
-    """Row numbers in at most ``parts`` groups, sorted by length, longest first.
+    """Row numbers in at most ``parts`` groups, sorted by length, longest first, or more, by ``most_tokens`` of a group.
 
-    Groups are cut such that the largest has as few tokens, padding included, as possible. There are more of them where
-    a group would have more than ``most_tokens``.
+    Groups are cut such that the largest has as few tokens, padding included, as possible.
     """
     most = max(lengths) * len(lengths)
     budget = bisect_left(
@@ -326,23 +303,13 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    if is_language_model:
-        return _language_model_with_lora(backbone, settings)
-    # A head is trained as a whole, as its weights are random at first.
+    # A head is trained as a whole, as its weights are random at first, except for the vocabulary of a language model.
     if heads := head_modules(backbone):
-        settings.modules_to_save, settings.exclude_modules = heads, rf"(.*\.)?({'|'.join(heads)})(\..*)?"
-    return get_peft_model(backbone, settings)
-
-
-def _language_model_with_lora(model: Any, settings: Any) -> nn.Module:
-    """A language model with adapters in its transformer; its head is trained as a whole, except for the vocabulary."""
-    from peft import get_peft_model
-
-    heads = head_modules(model)
-    settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
-    adapted = get_peft_model(model, settings)
-    vocabulary = model.get_output_embeddings().weight
-    for head in heads:
-        for weight in model.get_submodule(head).parameters():
+        settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
+        settings.modules_to_save = None if is_language_model else heads
+    adapted = get_peft_model(cast("Any", backbone), settings)
+    if is_language_model:
+        vocabulary = cast("Any", backbone).get_output_embeddings().weight
+        for weight in (weight for head in heads for weight in backbone.get_submodule(head).parameters()):
             weight.requires_grad_(weight is not vocabulary)
     return adapted

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from training.errors import InputError
-from training.models import word_rows
+from training.models import tokenization
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.texts import ReadReport
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, SubwordTokenizer, read_part
-from training.models.word_rows import WordRows
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, SubwordTokenizer, WordRows, read_part
 
 STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
 
@@ -87,7 +86,7 @@ class TestWordRows:
         other = Tokenizer.from_str(rust.to_str())
         other.pre_tokenizer = pre_tokenizers.Metaspace()
         assert WordRows.of(other, STATIC) is None
-        monkeypatch.setattr(word_rows, "MOST_WORDS", 3)
+        monkeypatch.setattr(tokenization, "MOST_WORDS", 3)
         words = WordRows.of(rust, STATIC)
         first = words.rows(["one two three four", "two"])
         words.rows(["five six"])

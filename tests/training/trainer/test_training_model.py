@@ -254,7 +254,7 @@ def test_a_bfloat16_replica_follows_the_master_weights(encoder):
         for weight in model.parameters():
             weight.add_(torch.randn(weight.shape, generator=draw), alpha=0.1)
     assert forward_backward(model, columns(encoder), GOLD) != pytest.approx(before.item(), abs=1e-3)
-    for weight, replica in model.replica.parameters:
+    for weight, replica in zip(model.replica.weights, model.replica.copies, strict=True):
         assert torch.equal(weight.bfloat16(), replica)
 
 

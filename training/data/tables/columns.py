@@ -20,31 +20,12 @@ from training.data.tables.rows import OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
-    ("sentence1", "sentence2"),
-    ("sentencea", "sentenceb"),
-    ("sent1", "sent2"),
-    ("sent0", "sent1"),
-    ("#1string", "#2string"),
-    ("senta", "sentb"),
-    ("text1", "text2"),
-    ("texta", "textb"),
-    ("s1", "s2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("q1", "q2"),
-    ("anchor", "positive"),
-    ("anchor", "positives"),
-    ("query", "positive"),
-    ("query", "positives"),
-    ("query", "pos"),
-    ("query", "positivepassages"),
-    ("question", "positivectxs"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("query", "text"),
-    ("question", "answer"),
-    ("question", "passage"),
-    ("source", "target"),
+    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("sent1", "sent2"), ("sent0", "sent1")),
+    *(("#1string", "#2string"), ("senta", "sentb"), ("text1", "text2"), ("texta", "textb"), ("s1", "s2")),
+    *(("premise", "hypothesis"), ("question1", "question2"), ("q1", "q2"), ("anchor", "positive")),
+    *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
+    *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
+    *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
     ("sentence", "paraphrase"),
     # The second of two columns of one name, as it is called here, and in pandas.
     *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
@@ -56,19 +37,8 @@ NEGATIVES = (
     *("hardnegativectxs", "negative0", "negative1", "neg0", "neg1", "hardnegative1"),
 )
 SCORES = (
-    "score",
-    "similarityscore",
-    "similarity",
-    "goldscore",
-    "gold",
-    "goldsimilarity",
-    "relatednessscore",
-    "relatedness",
-    "rating",
-    "relevance",
-    "relevancescore",
-    "grade",
-    "sim",
+    *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
+    *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim"),
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
@@ -142,10 +112,7 @@ def canonical_names(columns: Sequence[str], rows: Cells | None = None) -> dict[s
 
 
 def pick_columns(table: OpenedTable, requested: Sequence[str] | None = None) -> PairColumns:
-    """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
-
-    InputError, which lists the columns, if a requested one does not exist, or no names are those of a pair.
-    """
+    """The pair's columns: two, or three with the gold score, as ``requested``, else by name. InputError if none are."""
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
     roles = roles_of(table.columns, table.sample)
@@ -164,10 +131,7 @@ def has_pairs(table: OpenedTable) -> bool:
 
 
 def pick_sentence(table: OpenedTable, requested: str | None = None) -> str:
-    """The one column of sentences: as ``requested``, else by name, else the only one.
-
-    InputError, which lists the columns, if there is no such column.
-    """
+    """The one column of sentences: as ``requested``, else by name, else the only one. InputError if there is none."""
     if requested:
         return _existing(table, requested)
     if name := _first(SENTENCES, _by_normalized_name(table.columns)):
@@ -301,10 +265,7 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
-    """The columns by a table's first rows, the number of rows up to the header, 0 without one, and remarks on both.
-
-    InputError if it has more columns than a table of sentences can have.
-    """
+    """The columns by first rows, the rows up to the header (0 without), remarks. InputError for too many columns."""
     above = header_row(rows)
     first = rows[above]
     if len(first) > MOST_COLUMNS:

@@ -32,14 +32,8 @@ BETWEEN = re.compile(r"[,\s]*")
 NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
 INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
 # The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
-TYPES = {
-    frozenset({"bool"}): "bool",
-    frozenset({"int"}): "int64",
-    frozenset({"long"}): "int64",
-    frozenset({"int", "long"}): "int64",
-    frozenset({"float"}): "double",
-    frozenset({"int", "float"}): "double",
-}
+_KINDS = {"bool": ["bool"], "int64": ["int", "long", "int long"], "double": ["float", "int float"]}
+TYPES = {frozenset(kind.split()): alias for alias, kinds in _KINDS.items() for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -84,10 +78,7 @@ class JsonTable(TextTable):
 
 
 def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
-    """Reads the file once for its columns, their types and the number of rows.
-
-    InputError if there is no object in it, or an array breaks off.
-    """
+    """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off."""
     text = scan(path, encoding)
     layout = _layout(text)
     kinds: dict[str, set[str]] = {}

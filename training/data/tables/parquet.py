@@ -103,12 +103,10 @@ def _named(batch: Any, name: str, labels: Sequence[str]) -> Any:
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """The number of rows of the longest texts that fill a batch of `BATCH_CHARACTERS`.
+    """The rows of the longest texts that fill `BATCH_CHARACTERS`. InputError if one is above `LONGEST_CELL_BYTES`.
 
     A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores it once, in a
     dictionary. The texts are measured there, where they take as much memory as in the file.
-
-    InputError if a text is longer than `LONGEST_CELL_BYTES`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

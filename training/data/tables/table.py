@@ -85,15 +85,10 @@ FOREIGN = {
 def open_table(
     path: Path | str, encoding: str | None = None, sheet: str | None = None, lines: bool = False
 ) -> OpenedTable:
-    """Opens a user's file.
+    """Opens a user's file. InputError if there is none, it is damaged, of another format, or has no such sheet or rows.
 
-    Args:
-        encoding: of a text file, such as windows-1251; None to find out.
-        sheet: of a workbook; None for the first that holds pairs of sentences.
-        lines: whether a .txt file has a sentence a line, commas and all, in place of columns.
-
-    Raises:
-        InputError: there is no such file or sheet, the format is not one of ours, it is damaged, or it has no rows.
+    ``encoding`` is that of a text file, such as windows-1251; None to find out. ``sheet`` of a workbook is None for the
+    first that holds pairs of sentences. ``lines``: a .txt file has a sentence a line, commas and all, not columns.
     """
     path = Path(path)
     version = file_version(path)

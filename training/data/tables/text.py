@@ -62,13 +62,10 @@ class ForeignFileError(InputError):
 class TextFile:
     """A text file whose encoding holds from its first byte to its last.
 
-    Attributes:
-        lines: the number of rows and header, but for line ends inside quotes.
-        certainty: that of a guessed encoding, 0 to 1.
-        is_named: whether the user has named the encoding.
-        damaged: whether some bytes do not fit the encoding; each reads as �.
-        other: the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are.
-        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
+    ``lines`` are rows and header, but for line ends inside quotes. ``certainty`` of a guessed encoding is 0 to 1;
+    ``is_named``: the user has named it. ``damaged``: some bytes do not fit it, each of which reads as �. ``other`` is
+    the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are. ``doubled_ends``: lines
+    end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
     """
 
     path: Path
@@ -185,10 +182,7 @@ def _utf16(head: bytes) -> str | None:
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
-    """The file by all of its bytes, and near which byte it breaks this encoding; None if it does nowhere.
-
-    InputError if a line is far too long.
-    """
+    """The file by all its bytes, and near which byte it breaks the encoding, or None. InputError for a huge line."""
     decoder = codecs.getincrementaldecoder(encoding)()
     newlines = returns = nul = since_line_end = position = 0
     broken_at = None
@@ -347,10 +341,7 @@ def guess_encoding(sample: bytes) -> Guess:
 
 
 def _guess_latin(sample: bytes) -> Guess:
-    """The encoding in which most characters beyond ASCII are letters of its languages; Windows-1252 among equals.
-
-    A certainty of 0 means that they are in none.
-    """
+    """The encoding in which most characters beyond ASCII are letters of its languages; a certainty of 0 if in none."""
     scores = {name: _letter_score(sample, name) for name in LATIN}
     # The first of equals is Windows-1252.
     best = max(scores, key=scores.__getitem__)
@@ -360,10 +351,7 @@ def _guess_latin(sample: bytes) -> Guess:
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of characters beyond ASCII that are letters of its languages; rare ones count less, others against.
-
-    -1 where the bytes do not fit the encoding.
-    """
+    """The share of its languages' letters beyond ASCII, rare ones less, others against; -1 if bytes do not fit."""
     try:
         text = sample.decode(encoding)
     except ValueError:

@@ -40,19 +40,9 @@ LONGEST_CELL = 1 << 20
 PIECE = 1 << 20
 # The exceptions of openpyxl for damaged workbooks.
 BROKEN = (
-    AttributeError,
-    BadZipFile,
-    EOFError,
-    LookupError,
-    NotImplementedError,
-    OSError,
-    ParseError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(AttributeError, BadZipFile, EOFError, LookupError, OSError, ParseError, RuntimeError, TypeError, ValueError),
     zlib.error,
 )
-
 
 # Formulas, and what openpyxl does not open or read as Excel does, by their marks in the XML.
 FORMULA = "formula"
@@ -105,10 +95,7 @@ class XlsxTable(OpenedTable):
 
 
 def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None) -> XlsxTable:
-    """Opens a workbook. ``sheet`` names a sheet; None for the first that holds the most sentences a row.
-
-    InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
-    """
+    """Opens a workbook's ``sheet``, or the first of most sentences a row. InputError if it is damaged or empty."""
     oddities = _check_archive(path)
     heads: dict[str, list[Record]] = {}
     with _workbook(path, bool(oddities - {FORMULA})) as workbook:
@@ -251,10 +238,7 @@ def _usual(xml: bytes) -> bytes:
 
 
 def _check_archive(path: Path) -> frozenset[str]:
-    """The `ODDITIES` of a workbook.
-
-    InputError for another archive, and for a workbook that unpacks to more than memory or a cell can hold.
-    """
+    """The `ODDITIES` of a workbook. InputError for another archive, and for one beyond what memory can hold."""
     oddities: set[str] = set()
     try:
         with ZipFile(path) as archive:

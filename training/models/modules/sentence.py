@@ -190,8 +190,7 @@ class SentenceOutput:
     def __init__(self, form: ModelFormat, modules: Iterable[Any], width: int, skipped: int, name: str) -> None:
         """``width``: of a token vector; ``skipped``: tokens at the start that are not pooled.
 
-        InputError, which names the model, if the modules do not fit, or the format keeps more dimensions than there
-        are.
+        InputError, which names the model, if the modules do not fit, or the format keeps too many dimensions.
         """
         pooling = form.pooling or "mean"
         self._pool, self._modules = pooling_function(pooling, skipped), list(modules)
