@@ -24,7 +24,7 @@ from sbert_app.pages.components.templates import render
 from sbert_app.server import api, documents, endpoints, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
-from sbert_app.server.limits import BodyLimits, UploadLimits
+from sbert_app.server.limits import BodyLimits
 from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -95,8 +95,8 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
         yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
     yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
     yield CountRequests, {}
-    most_uploaded, most_kept = settings.upload_limit_mb << 20, settings.temp_limit_mb << 20
-    yield BodyLimits, {"uploads": UploadLimits(settings.temp_folder, most_uploaded, most_kept)}
+    limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
+    yield BodyLimits, {"folder": settings.temp_folder, **limits}
     yield PlainCalls, {}
     yield ShortHeartbeats, {}
 

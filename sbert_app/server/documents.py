@@ -11,12 +11,12 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
-from sbert_app.services.access import exposition
+from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL, read_asset
 from training.errors import InputError, UserFacingError
@@ -35,7 +35,8 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        return Response(exposition(), media_type=CONTENT_TYPE_LATEST)
+        # The machine's exporter has the metrics of the process.
+        return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
     @routes.get("/openapi.json")
     def openapi(request: Request) -> Response:

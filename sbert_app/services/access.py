@@ -25,7 +25,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError, NotFoundError
@@ -66,9 +66,8 @@ class AccessPolicy:
                 "with serve --allow-endpoint HOST:PORT"
             )
         if self._is_public and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES) and not is_own(model):
-            raise _refused(
-                f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
-            )
+            models = f"{', '.join(ENCODERS)} and those of its runs"
+            raise _refused(f"this app is open to everybody and has the models {models}")
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         on_hub = is_repo_id(model.name)
         if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
@@ -176,7 +175,7 @@ class Quota:
 
     Args:
         most: the amount.
-        window: the seconds after which it is free again; without a window it has to be data back.
+        window: the seconds after which it is free again; without a window it has to be given back.
         longest_delay: the limit of the doubling delay after which more than ``most`` may be used, in seconds.
     """
 
@@ -187,10 +186,10 @@ class Quota:
         self._used: OrderedDict[str, _Used] = OrderedDict()
         self._lock = threading.Lock()
 
-    def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
-        """The delay of a further amount: 0 if it may be used now, infinite if something has to be data back first."""
+    def seconds_to_wait(self, visitor: str) -> float:
+        """The delay of one more: 0 if it may be used now, infinite if something has to be given back first."""
         with self._lock:
-            return self._wait(visitor, amount)
+            return self._wait(visitor, 1)
 
     def add(self, visitor: str, amount: float = 1) -> None:
         """Count an amount, whether it fits or not."""
@@ -216,9 +215,8 @@ class Quota:
     def held(self, visitor: str) -> Iterator[None]:
         """Take one for the length of the block. Raises TooMany if the visitor has ``most``."""
         if self.take(visitor):
-            raise TooMany(
-                f"{self.most:g} such requests from your address are being worked on; wait until one is answered"
-            )
+            held = f"{self.most:g} such requests from your address are being worked on"
+            raise TooMany(f"{held}; wait until one is answered")
         try:
             yield
         finally:
@@ -264,8 +262,3 @@ LATENCY = Histogram(
 WAITING = Gauge("sbert_lab_waiting_requests", "Requests that wait for the next batch of a model", registry=REGISTRY)
 BATCH = Histogram("sbert_lab_batch_requests", "Requests that were computed together", registry=REGISTRY, buckets=COUNTS)
 TOKENS = Counter("sbert_lab_tokens", "Tokens that were read for /v1 requests, by model", ("model",), registry=REGISTRY)
-
-
-def exposition() -> bytes:
-    """The metrics in Prometheus' text format: those of the app, as the machine's exporter has those of the process."""
-    return generate_latest(REGISTRY)

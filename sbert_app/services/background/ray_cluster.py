@@ -114,10 +114,8 @@ class RayCluster:
     def room(self) -> int:
         """The number of runs that the cluster can execute at once, at least one. InputError as `connect`."""
         taken = {name: amount for name, amount in self.resources().items() if amount}
-        on_nodes = (
-            min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self.nodes() if taken
-        )
-        return max(1, int(sum(on_nodes)))
+        nodes = self.nodes() if taken else []
+        return max(1, int(sum(min(node.get(name, 0) // taken[name] for name in taken) for node in nodes)))
 
     def nodes(self) -> list[dict[str, float]]:
         """The resources of each node that is alive. InputError as `connect`."""

@@ -61,12 +61,13 @@ class EmbeddingCache:
         max_bytes: int = MAX_BYTES,
         limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self.limits = limits
-        self.models = models
-        self.home = home
+        self.limits, self.models, self.home = limits, models, home
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
-        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
+        # The operating system reclaims the pages of a memory map by itself.
+        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
+            max_bytes, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
+        )
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._example: str | None = None
         # The keys of data sets, whose content stays the same.
@@ -124,11 +125,6 @@ class EmbeddingCache:
                 embedded = encode(corpus, encoder, self.cache, watch, folder)
                 self._embedded.put(key, embedded)
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
-
-
-def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:
-    """The bytes of the vectors; the operating system reclaims the pages of a memory map by itself."""
-    return 0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes
 
 
 FOLDER = "corpora"

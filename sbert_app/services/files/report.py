@@ -134,8 +134,7 @@ class ReportBuilder:
         # Sentences that rows share are recognised by their hashes.
         hashes = [[hash(column[row]) & HASH_BITS for row in rows.tolist()] for column in texts]
         figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
-        block = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
-        self._sample[places] = block
+        self._sample[places] = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
 
     def finish(self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
         """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
@@ -216,9 +215,8 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
     if len(sample) < 3:
         return None
     x, y, resamples = sample[:, score], sample[:, gold], affordable_resamples(len(sample))
-    by_rank, by_value = (
-        bootstrap_interval(x, y, kind, resamples, keys=_keys(sample)) for kind in ("spearman", "pearson")
-    )
+    kinds, keys = ("spearman", "pearson"), _keys(sample)
+    by_rank, by_value = (bootstrap_interval(x, y, kind, resamples, keys=keys) for kind in kinds)
     return Correlation(
         n=len(x),
         spearman=spearman(x, y),

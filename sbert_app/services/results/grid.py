@@ -116,9 +116,8 @@ class ResultGrid:
             rows = [self.unread(name) for name in names]
             if any(part is not None and len(part) < 2 for part in rows):
                 return None
-            results = [
-                result if part is None else result.select(part) for result, part in zip(results, rows, strict=True)
-            ]
+            parts = zip(results, rows, strict=True)
+            results = [result if part is None else result.select(part) for result, part in parts]
         statistics = [result.statistic(metric) for result in results]
         return Statistic.mean(statistics) if data == AVERAGE else statistics[0]
 
@@ -221,9 +220,7 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     # The first call prepares the weights, which is not part of the speed.
     row_scores(model, WARM_UP)
     report = ScoreReport()
-    (scores,) = row_scores(
-        model, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
-    )
+    (scores,) = row_scores(model, data.columns, ((0, 1),), watch.on_progress, watch.should_stop, report)
     gold = np.asarray(data.scores, dtype=np.float64)
     return EvalResult(scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns))
 
@@ -291,8 +288,7 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
     the Hub and deleted files are left out.
     """
-    rows: list[Dataset] = []
-    ids = set[str]()
+    rows, ids = list[Dataset](), set[str]()
     # Configs that someone has edited may form a ring.
     while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
         ids.add(run_id)
