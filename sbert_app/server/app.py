@@ -21,7 +21,7 @@ from sbert_app.hosts import AllowedHosts
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import api, documents, endpoints, login, v1
+from sbert_app.server import api, endpoints, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
@@ -61,8 +61,8 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
     pages = build(services)
     app.include_router(v1.router(services), include_in_schema=False)
-    app.include_router(api.router(settings.root_path))
-    app.include_router(documents.router(services), include_in_schema=False)
+    app.include_router(api.endpoint_router(settings.root_path))
+    app.include_router(api.document_router(services), include_in_schema=False)
     return gr.mount_gradio_app(
         app,
         pages,

@@ -146,6 +146,9 @@ class ReportBuilder:
         labels = None if reading is None else reading.matches(gold[:, GOLD])
         is_labelled = reading is not None and (reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0})
         by_label = self._by_label(gold, labels[0]) if labels is not None and is_labelled else {}
+        points = gold
+        if len(gold) > SCATTER:
+            points = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
         return ScoreReport(
             counts=self._counts.tolist(),
             edges=self._edges.round(4).tolist(),
@@ -154,7 +157,7 @@ class ReportBuilder:
             cosine_gold=correlation(gold, COSINE, GOLD),
             cross_gold=correlation(both, CROSS, GOLD),
             cosine_cross=correlation(cross, COSINE, CROSS),
-            scatter=self._scatter(gold),
+            scatter=[(round(row[GOLD], 4), round(row[COSINE], 4)) for row in points.tolist()],
             gold_disagreements=[] if by_label else self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
             decision=None if reading is None else _decision(gold, reading, criteria),
@@ -175,11 +178,6 @@ class ReportBuilder:
         lines = [json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n" for row in rows.tolist()]
         self._texts.write(b"".join(lines))
         return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
-
-    def _scatter(self, gold: np.ndarray) -> list[tuple[float, float]]:
-        if len(gold) > SCATTER:
-            gold = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
-        return [(round(row[GOLD], 4), round(row[COSINE], 4)) for row in gold.tolist()]
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
         """The rows whose ranks by cosine and by the other score lie furthest apart."""

@@ -190,7 +190,11 @@ class _Scoring:
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
-        scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
+        scores = []
+        for part in (cosine, cross):
+            if part is not None:
+                scores.append(np.full(len(chunk), np.nan, dtype=np.float32))
+                scores[-1][complete] = part
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
@@ -225,12 +229,6 @@ class _Scoring:
         self.last_report = now
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
-
-
-def _scatter(scores: np.ndarray, positions: list[int], rows: int) -> np.ndarray:
-    result = np.full(rows, np.nan, dtype=np.float32)
-    result[positions] = scores
-    return result
 
 
 def _add_note(notes: dict[int, str], row: int, note: str) -> None:
