@@ -102,8 +102,7 @@ class BodyLimits:
             raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
         if size + folder_size(self.folder) > self.of_folder:
             raise Refused(507, is_full(self.of_folder))
-        wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
-        if wait:
+        if wait := self.uploaded.take(visitor_of(HTTPConnection(scope)), size):
             minutes = max(1, round(wait / 60))
             raise Refused(429, f"too much was uploaded from your address within an hour; try again in {minutes} min")
 

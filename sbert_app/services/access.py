@@ -182,24 +182,36 @@ class Quota:
     ) -> None:
         self.most, self._window, self._longest_delay, self._clock = most, window, longest_delay, clock
         self._used: OrderedDict[str, _Used] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def seconds_to_wait(self, visitor: str) -> float:
-        """The delay of one more: 0 if it may be used now, infinite if something has to be given back first."""
+    def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
+        """The delay of a further amount: 0 if it may be used now, infinite if something has to be given back first."""
         with self._lock:
-            return self._wait(visitor, 1)
+            used = self._now(visitor)
+            if used is None or used.amount + amount <= self.most:
+                return 0.0
+            if self._longest_delay:
+                # The limit of the exponent is beyond a day, which has 2**17 seconds.
+                doubled = 2.0 ** min(used.amount - self.most, 60)
+                return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
+            return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
         """Count an amount, whether it fits or not."""
         with self._lock:
-            self._add(visitor, amount)
+            now = self._clock()
+            used = self._now(visitor) or _Used(0, now, now)
+            self._used[visitor] = _Used(used.amount + amount, used.first, now)
+            self._used.move_to_end(visitor)
+            while self._window < inf and len(self._used) > MOST_VISITORS:
+                self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:
         """Count an amount if it may be used now. Returns `seconds_to_wait`."""
         with self._lock:
-            wait = self._wait(visitor, amount)
+            wait = self.seconds_to_wait(visitor, amount)
             if wait == 0:
-                self._add(visitor, amount)
+                self.add(visitor, amount)
             return wait
 
     def give_back(self, visitor: str, amount: float = inf) -> None:
@@ -219,24 +231,6 @@ class Quota:
             yield
         finally:
             self.give_back(visitor, 1)
-
-    def _wait(self, visitor: str, amount: float) -> float:
-        used = self._now(visitor)
-        if used is None or used.amount + amount <= self.most:
-            return 0.0
-        if self._longest_delay:
-            # The limit of the exponent is beyond a day, which has 2**17 seconds.
-            doubled = 2.0 ** min(used.amount - self.most, 60)
-            return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
-        return used.first + self._window - self._clock()
-
-    def _add(self, visitor: str, amount: float) -> None:
-        now = self._clock()
-        used = self._now(visitor) or _Used(0, now, now)
-        self._used[visitor] = _Used(used.amount + amount, used.first, now)
-        self._used.move_to_end(visitor)
-        while self._window < inf and len(self._used) > MOST_VISITORS:
-            self._used.popitem(last=False)
 
     def _now(self, visitor: str) -> _Used | None:
         """The use of a visitor that still counts."""

@@ -187,8 +187,7 @@ def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
     """
     from scipy.cluster.hierarchy import linkage
 
-    n = len(embedded)
-    if n > MAX_TREE_SENTENCES:
+    if (n := len(embedded)) > MAX_TREE_SENTENCES:
         raise InputError(
             f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
             f"are the most; this corpus has {n:,}. Choose HDBSCAN, or open fewer sentences."

@@ -95,8 +95,7 @@ class EmbeddingCache:
 
     def corpus(self, key: str) -> Corpus:
         """The open corpus with that key. Raises InputError if it has been evicted."""
-        corpus = self._corpora.get(key)
-        if corpus is None:
+        if (corpus := self._corpora.get(key)) is None:
             raise InputError("this corpus is not open any more: others were opened since. Open it again.")
         return corpus
 
@@ -119,8 +118,7 @@ class EmbeddingCache:
         encoder = self.models.get(model, VectorModel, pooling, "document")
         key = embedding_key(corpus, encoder)
         with watch.holding(self._locks[key]):
-            embedded = self._embedded.get(key)
-            if embedded is None:
+            if (embedded := self._embedded.get(key)) is None:
                 folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                 embedded = encode(corpus, encoder, self.cache, watch, folder)
                 self._embedded.put(key, embedded)
@@ -173,8 +171,7 @@ class KeptCorpora:
 
     def read(self, key: str) -> Corpus:
         """The corpus of that id. InputError if it is gone, or cannot be read."""
-        record = self.list([key]).get(key)
-        if record is None:
+        if (record := self.list([key]).get(key)) is None:
             raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
         return self._read(key, record)
 

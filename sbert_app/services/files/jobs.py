@@ -309,9 +309,8 @@ class ScoreJobs:
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
         def load(loading: Watch) -> tuple[VectorModel, CrossEncoder | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
-            if not request.cross_encoder:
-                return encoder, None
-            loading.report(0, f"Loading {request.cross_encoder} …")
+            if request.cross_encoder:
+                loading.report(0, f"Loading {request.cross_encoder} …")
             return encoder, self._models.cross_encoder_or_none(request.cross_encoder)
 
         outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]

@@ -125,8 +125,7 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     sizes = Counter(row[-1] for row in complete)
     if len(sizes) > MAX_CLASSES:
         raise InputError(f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes")
-    single = sorted(label for label, size in sizes.items() if size < 2)
-    if single:
+    if single := sorted(label for label, size in sizes.items() if size < 2):
         notes.append(f"classes with a single row left out: {', '.join(single[:5])}")
     if len(sizes) - len(single) < 2:
         raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")

@@ -52,8 +52,7 @@ class DiskCache:
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """The array of a key, which is computed and stored if there is none."""
-        array = self.get(key)
-        if array is None:
+        if (array := self.get(key)) is None:
             array = compute()
             self.put(key, array)
         return array
