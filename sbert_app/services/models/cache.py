@@ -260,9 +260,7 @@ class Distilled:
     seconds: float
 
 
-def distill_to_home(
-    models: ModelCache, teacher: str, dimension: int, data: str = "", watch: Watch = UNWATCHED
-) -> Distilled:
+def distill_to_home(models: ModelCache, teacher: str, dimension: int, data: str = "") -> Distilled:
     """Distil an encoder into the home folder, in place of its static model of this dimension.
 
     The frequencies of tokens are those in ``data``. InputError if the model or the data cannot be used.
@@ -272,7 +270,7 @@ def distill_to_home(
 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
-    static = distill(models.get(teacher, Encoder), dimension, corpus, watch.on_progress, watch.should_stop)
+    static = distill(models.get(teacher, Encoder), dimension, corpus)
     name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
     models.forget(ModelName(name))
