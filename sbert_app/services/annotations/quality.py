@@ -246,7 +246,7 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
-    data = {"train_data": str(files["train"]), "eval_data": str(files["dev"])}
+    data: dict[str, Any] = {"train_data": str(files["train"]), "eval_data": str(files["dev"])}
     name = f"label: {project.info.name}"[:80]
     run = jobs.start(RunConfig("regression", **data, base=project.info.model, epochs=EPOCHS, name=name), visitor)
     training = Training(run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"])
