@@ -168,9 +168,9 @@ def _cluster_hierarchical(task: _Task) -> np.ndarray:
     from scipy.cluster.hierarchy import fcluster
 
     tree = linkage_tree(task.embedded, task.cache, task.watch)
-    count = task.settings.num_clusters
-    cut = (1 - task.settings.min_cosine, "distance") if count is None else (count, "maxclust")
-    return fcluster(tree, *cut).astype(np.int64) - 1
+    count, height = task.settings.num_clusters, 1 - task.settings.min_cosine
+    labels = fcluster(tree, height, "distance") if count is None else fcluster(tree, count, "maxclust")
+    return labels.astype(np.int64) - 1
 
 
 METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
