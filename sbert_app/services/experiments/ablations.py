@@ -192,8 +192,8 @@ class Paired:
             return None
         from scipy import stats
 
-        # The test of the differences is that of the pairs.
-        p = float(stats.ttest_1samp(differences, 0).pvalue) if summary.deviation else None
+        ours, others = [variant[seed] for seed in seeds], [default[seed] for seed in seeds]
+        p = float(stats.ttest_rel(ours, others).pvalue) if summary.deviation else None
         return cls(summary, sum(value > 0 for value in differences), p)
 
     @property
