@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,14 +70,6 @@ def regularly(seconds: float, work: Callable[[], object]) -> None:
                 log.exception("%s failed", work)
 
     threading.Thread(target=run, name=f"regularly {work}", daemon=True).start()
-
-
-def module_command(module: str, *arguments: object) -> list[str]:
-    """The command that runs a module with this interpreter.
-
-    With ``-P``, as the working directory is the user's: a folder named ``training`` there must not be imported.
-    """
-    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
 def child_environment() -> dict[str, str]:

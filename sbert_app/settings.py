@@ -88,9 +88,13 @@ class Settings(BaseModel):
                 values[name] = value
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):
             values = PUBLIC | values
-        auth_file = auth_file or os.environ.get("SBERT_AUTH_FILE")
-        if auth_file and flags.get("auth") is None:
-            values["auth"] = _first_line(Path(auth_file).expanduser())
+        if (path := auth_file or os.environ.get("SBERT_AUTH_FILE")) and flags.get("auth") is None:
+            file = Path(path).expanduser()
+            try:
+                first, *_ = file.read_text(encoding="utf-8").split("\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise InputError(f"auth_file {file} cannot be read; its first line must be USER:PASSWORD") from error
+            values["auth"] = first.strip() or "empty"
         try:
             return cls(**values)
         except ValidationError as error:
@@ -129,14 +133,6 @@ class Settings(BaseModel):
     def temp_folder(self) -> Path:
         """The folder of the uploads and results of pages, until they are deleted."""
         return self.home / "tmp"
-
-
-def _first_line(file: Path) -> str:
-    try:
-        first, *_ = file.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"auth_file {file} cannot be read; its first line must be USER:PASSWORD") from error
-    return first.strip() or "empty"
 
 
 def _sentence(error: ValidationError) -> str:

@@ -66,8 +66,7 @@ class ProgressBar:
     """
 
     # The bar on the terminal, above which log lines are printed.
-    _active: ProgressBar | None = None
-
+    active: Progress | None = None
     # --no-progress and --quiet turn progress off for the whole command line.
     is_wanted = True
 
@@ -89,7 +88,7 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._progress is not None:
-            ProgressBar._active = None
+            ProgressBar.active = None
             self._progress.stop()
             self._progress = None
 
@@ -118,11 +117,6 @@ class ProgressBar:
             self.description, self._start = description, None
         self(done, total or 1.0)
 
-    def print_above(self, line: str) -> None:
-        """Prints a line above the bar, which stays at the bottom."""
-        if self._progress is not None:
-            self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
     def _open(self) -> Progress:
         if self._progress is None:
             from rich.console import Console
@@ -145,7 +139,7 @@ class ProgressBar:
             self._progress.start()
             # A process that is killed must not leave the cursor hidden.
             console.show_cursor()
-            ProgressBar._active = self
+            ProgressBar.active = self._progress
         return self._progress
 
     def _figures(self, done: float, total: float | None, rate: float) -> str:
@@ -162,7 +156,7 @@ class StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record)
-        if ProgressBar._active is not None:
-            ProgressBar._active.print_above(line)
+        if ProgressBar.active is not None:
+            ProgressBar.active.console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr, flush=True)

@@ -48,14 +48,24 @@ def ablate(
     """
     place = options.prepare(home, offline)
     from sbert_app.services.experiments.ablations import rank_variants
-    from sbert_app.services.experiments.experiment import SWEEP, Experiments
+    from sbert_app.services.experiments.experiment import SWEEP, Experiments, new_sweep
     from sbert_app.services.jobs.queue import RunQueue
     from sbert_app.services.runs.store import RunStore
 
     sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout():
         cluster = options.cluster_of(place, engine, address)
-        sweep_id = resume or _created(sweeps, preset, seeds, {"max_steps": max_steps, "base": base}, train_data, file)
+        if resume:
+            sweep_id = resume
+        elif preset is None:
+            raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
+        else:
+            # A file is named by its whole path, as the sweep may be resumed from another folder.
+            has_data = train_data is not None or file != options.FileOptions()
+            data = file.data(train_data or "", "--train-data") if has_data else None
+            changes = {"max_steps": max_steps, "base": base, "train_data": data}
+            settings = {key: value for key, value in changes.items() if value is not None}
+            sweep_id = sweeps.create(new_sweep(preset, seeds, settings)).id
         if sweeps.get(sweep_id).record.kind != SWEEP:
             raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
@@ -75,25 +85,6 @@ def ablate(
     if sweep.reasons:
         print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
-
-
-def _created(
-    sweeps: Experiments,
-    preset: str | None,
-    seeds: int,
-    changes: dict[str, Any],
-    data: str | None,
-    file: options.FileOptions,
-) -> str:
-    if preset is None:
-        raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
-    if data is not None or file != options.FileOptions():
-        # A file is named by its whole path, as the sweep may be resumed from another folder.
-        changes["train_data"] = file.data(data or "", "--train-data")
-    settings = {key: value for key, value in changes.items() if value is not None}
-    from sbert_app.services.experiments.experiment import new_sweep
-
-    return sweeps.create(new_sweep(preset, seeds, settings)).id
 
 
 def run_experiment(

@@ -15,9 +15,6 @@ from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNL
 from training.errors import InputError
 from training.names import DataName
 
-# These have no weights to be fetched.
-ALWAYS = (TFIDF, BM25)
-
 
 def models(
     name: Annotated[
@@ -48,7 +45,8 @@ def models(
     kinds |= {name: "in the home folder" for name in own if name not in kinds}
     rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
-        here = name in ALWAYS or cache.is_here(name)
+        # The first two have no weights to be fetched.
+        here = name in (TFIDF, BM25) or cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
     for run in RunStore(place).list(PICKED):
         if run.has_model:
@@ -77,9 +75,6 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
         value[key] = str(getattr(model, key, "")).removeprefix("torch.")
     lines = [f"{key.replace('_', ' '):12} {part}" for key, part in value.items() if part not in (None, "", {})]
     print_result(value, as_json, "\n".join(lines))
-
-
-SHOWN = 3
 
 
 @options.grouped
@@ -131,7 +126,7 @@ def data(
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
-    first = [list(row) for row in islice(zip(*columns, strict=True), SHOWN)]
+    first = [list(row) for row in islice(zip(*columns, strict=True), 3)]
     value = {
         "name": dataset.name,
         "form": dataset.kind,
@@ -154,17 +149,10 @@ def data(
 
 
 def _list(as_json: bool) -> None:
-    value = {
-        name: {
-            "title": entry.title,
-            "form": entry.form,
-            "splits": list(entry.splits),
-            "from": entry.repo or "package index",
-        }
-        for name, entry in DATA_SETS.items()
-    }
-    lines = [
-        f"{name:14} {entry['form']:16} {', '.join(entry['splits']):18} {entry['from']}" for name, entry in value.items()
-    ]
+    value, lines = {}, []
+    for name, entry in DATA_SETS.items():
+        splits, source = list(entry.splits), entry.repo or "package index"
+        value[name] = {"title": entry.title, "form": entry.form, "splits": splits, "from": source}
+        lines.append(f"{name:14} {entry.form:16} {', '.join(splits):18} {source}")
     lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")
     print_result({"data": value}, as_json, "\n".join(lines))

@@ -96,9 +96,7 @@ def _evaluate(
             result = evaluate_task(scorer, task, place, on_progress=bar)
         elif DataName.parse(data).is_retrieval:
             judged = load_retrieval(data, place)
-            retriever = load_retriever(
-                model.model, lambda name: options.load_model(replace(model, model=name), computing)
-            )
+            retriever = load_retriever(model.model, lambda x: options.load_model(replace(model, model=x), computing))
             result = measure(retriever, judged, on_progress=bar, relevant_from=match_from or 0.0)
             for note in judged.notes:
                 print(f"{judged.name}: {note}", file=sys.stderr)
@@ -108,11 +106,8 @@ def _evaluate(
             result = measure(scorer, dataset, place, on_progress=bar, keep_unknown=keep_unknown)
             read = overlap_with(ModelName.parse(model.name), dataset, place)
             result |= {} if read is None else {"overlap": read.to_dict()}
-            for note in (
-                *dataset.notes,
-                *result["notes"],
-                *([] if read is None else [f"of what {model.name} was trained on: {read}"]),
-            ):
+            overlap = [] if read is None else [f"of what {model.name} was trained on: {read}"]
+            for note in (*dataset.notes, *result["notes"], *overlap):
                 print(f"{dataset.name}: {note}", file=sys.stderr)
     by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
     table = next(table for key, table in by_key.items() if key in result)
@@ -208,13 +203,8 @@ def _head(result: dict[str, Any]) -> str:
 def _table(result: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
     head = f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s"
-    measures = {
-        "spearman": "Spearman ρ ×100",
-        "pearson": "Pearson ×100",
-        "accuracy": "accuracy %",
-        "average_precision": "AP ×100",
-        "f1": "best F1 ×100",
-    }
+    measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
+    measures |= {"average_precision": "AP ×100", "f1": "best F1 ×100"}
     there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
     for similarity in result[there[0]]:

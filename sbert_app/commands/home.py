@@ -20,14 +20,11 @@ Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A ZIP file.")]
 @home.callback(invoke_without_command=True)
 def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
     """Sizes of what is in the home folder, and what of it can be deleted."""
-    if context.invoked_subcommand is None:
-        _show(options.prepare(home, offline=False), as_json)
-    else:
+    if context.invoked_subcommand is not None:
         # Options before the command are its defaults.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
-
-
-def _show(place: Path, as_json: bool) -> None:
+        return
+    place = options.prepare(home, offline=False)
     from sbert_app.services.runs.archives import files_of
     from sbert_app.services.store import HOME, home_entry
 

@@ -50,7 +50,9 @@ def list_runs(
     as_json: options.Json = False,
 ) -> None:
     """List runs, the newest first."""
-    store = _store(home)
+    from sbert_app.services.runs.store import RunStore
+
+    store = RunStore(options.prepare(home, offline=False))
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
@@ -157,16 +159,11 @@ def delete(
     print_result({"id": run.id, "deleted": True}, as_json, f"{run.id} is deleted")
 
 
-def _store(home: Path | None) -> RunStore:
-    place = options.prepare(home, offline=False)
-    from sbert_app.services.runs.store import RunStore
-
-    return RunStore(place)
-
-
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
     """The store, and the run that has this id, beginning of an id, or name."""
-    store = _store(home)
+    from sbert_app.services.runs.store import RunStore
+
+    store = RunStore(options.prepare(home, offline=False))
     return store, store.get(find_run(run, store.home))
 
 
@@ -226,17 +223,16 @@ def worker(
         state = run_once(place, device, once)
     if state == State.STOPPED:
         raise Stopped(f"{once}; the same command resumes it")
-    print(f"{once}: {state}{_HINTS[state]}", file=sys.stdout if state == State.FINISHED else sys.stderr)
-    if code := EXIT_CODES[state]:
-        raise typer.Exit(code)
+    code, hint = OUTCOMES[state]
+    print(f"{once}: {state}{hint}", file=sys.stderr if code else sys.stdout)
+    raise typer.Exit(code)
 
 
-# 75 is EX_TEMPFAIL of sysexits.h, which asks for another attempt.
-EXIT_CODES = {State.FINISHED: 0, State.FAILED: 1, State.INTERRUPTED: 75}
-_HINTS = {
-    State.FINISHED: "",
-    State.FAILED: "; `runs show` has the reason",
-    State.INTERRUPTED: "; the same command resumes it",
+# The exit code and a hint. 75 is EX_TEMPFAIL of sysexits.h, which asks for another attempt.
+OUTCOMES = {
+    State.FINISHED: (0, ""),
+    State.FAILED: (1, "; `runs show` has the reason"),
+    State.INTERRUPTED: (75, "; the same command resumes it"),
 }
 
 

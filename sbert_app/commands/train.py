@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
 
-DATA = ("train_data", "eval_data")
 # So many mined negatives are printed before the first step.
 EXAMPLES = 5
 
@@ -86,7 +85,7 @@ def train(
     if no_start:
         if resume:
             raise InputError("--no-start writes a new run; leave out --resume")
-        run_id = _created(store, settings)
+        run_id = store.create(_config(store, settings), queue=False).id
         print_result({"id": run_id}, as_json, run_id)
         return
     execute = executor(options.cluster_of(place, engine, address))
@@ -97,7 +96,7 @@ def train(
             resume = find_run(resume, place)
             if (state := store.get(resume).state) not in RESUMABLE:
                 raise InputError(f"run {resume} is {state}; there is nothing to resume")
-        run_id = resume or _created(store, settings)
+        run_id = resume or store.create(_config(store, settings), queue=False).id
 
         def show(event: dict[str, Any]) -> None:
             if event.get("state") == State.RUNNING:
@@ -135,31 +134,23 @@ _FOLLOWS = {
 }
 
 
-# These settings name a model.
-_MODELS = ("base", "teacher")
-
-
 def _with_settings(command: Callable[..., None]) -> None:
-    """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``."""
+    """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``, its last parameter."""
+    kind = inspect.Parameter.KEYWORD_ONLY
     whole = inspect.signature(command, eval_str=True)
-    own = {
-        name: parameter
-        for name, parameter in whole.parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
-    parameters = []
+    own, parameters = dict(whole.parameters), []
+    own.popitem()
     for setting in SETTINGS.values():
         option = typer.Option(
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
             help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
-            autocompletion=options.complete_models if setting.name in _MODELS else None,
+            autocompletion=options.complete_models if setting.name in ("base", "teacher") else None,
         )
-        kind = inspect.Parameter.KEYWORD_ONLY
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
         parameters += [own.pop(name).replace(kind=kind) for name in _FOLLOWS.get(setting.name, ())]
-    parameters += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    parameters += [parameter.replace(kind=kind) for parameter in own.values()]
     command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 
@@ -187,15 +178,12 @@ def _triplet_lines(triplet: dict[str, Any]) -> str:
     )
 
 
-def _created(store: RunStore, settings: dict[str, Any]) -> str:
-    return store.create(_config(store, settings), queue=False).id
-
-
 def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     """The config of a new run. InputError if it cannot start."""
     from sbert_app.services.runs.estimate import estimate_run
 
-    file, data = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None)), DATA
+    file = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None))
+    data = ("train_data", "eval_data")
     files = [key for key in data if names_file(settings.get(key) or "")]
     if not files and file != options.FileOptions():
         # This says that the options need a file.
@@ -217,10 +205,7 @@ def _train_seeds(
     cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
-    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
-
-    Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
-    """
+    """Executes a run for each seed, or those left of the experiment ``resume``; prints mean ± standard deviation."""
     from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
     from sbert_app.services.jobs.queue import RunQueue
 
@@ -262,11 +247,9 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.test:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
-    if result.final and result.final.get("undefined"):
-        lines.append(f"spearman {result.final['undefined']}")
-    if result.final and result.final.get("collapsed"):
-        lines.append(result.final["collapsed"])
-    lines += warnings
+    final = result.final or {}
+    lines += [f"spearman {final['undefined']}"] if final.get("undefined") else []
+    lines += [*filter(None, [final.get("collapsed")]), *warnings]
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)

@@ -1,4 +1,8 @@
-"""``/api/NAME``: the endpoints as ordinary routes, which take an object of arguments and answer with an object."""
+"""The API beside Gradio's: the endpoints as ordinary routes, and health, metrics, the reference, the sheet of a class.
+
+In ``/openapi.json`` the routes of ``/v1`` and a body for each example are written by hand, in an asset; the endpoints
+are described by FastAPI.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,21 @@ from typing import Any
 
 import gradio as gr
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
+from sbert_app import __version__
+from sbert_app.pages.components import messages
+from sbert_app.pages.learn import teacher
 from sbert_app.server.endpoint import MOST_AT_ONCE, Endpoint, endpoints, status_of
 from sbert_app.server.endpoints import ENDPOINTS
-from training.catalogue import read_asset
+from sbert_app.services.access import REGISTRY
+from sbert_app.services.container import Services
+from training.catalogue import DEFAULT_MODEL, read_asset
 from training.errors import InputError, UserFacingError
+from training.sources.home import make_home
 
 
 class Mistake(BaseModel):
@@ -23,8 +34,8 @@ class Mistake(BaseModel):
     error: str
 
 
-def router(root_path: str = "") -> APIRouter:
-    """The routes of the endpoints, which have to be registered."""
+def endpoint_router(root_path: str) -> APIRouter:
+    """The routes ``/api/NAME`` of the endpoints, which have to be registered: an object in, an object out."""
     routes, examples = APIRouter(prefix="/api", tags=["endpoints"]), json.loads(read_asset("openapi.json"))
     for function, (model, options) in ENDPOINTS.items():
         name, endpoint = function.__name__, endpoints[function.__name__]
@@ -63,3 +74,60 @@ def _route(endpoint: Endpoint, limiter: CapacityLimiter, root_path: str) -> Any:
             return JSONResponse({"error": error.message}, status)
 
     return answer
+
+
+def document_router(services: Services) -> APIRouter:
+    """The routes. ``/health`` is answered without a login, the others are behind it."""
+    routes = APIRouter()
+
+    @routes.api_route("/health", methods=["GET", "HEAD"])
+    def health() -> Response:
+        missing = what_is_missing(services)
+        state = {"status": "unavailable" if missing else "ready", "version": __version__, "missing": missing}
+        return JSONResponse(state, 503 if missing else 200)
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        # The machine's exporter has the metrics of the process.
+        return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+    @routes.get("/openapi.json")
+    def openapi(request: Request) -> Response:
+        return JSONResponse(describe(request.app))
+
+    @routes.get("/docs")
+    def docs() -> Response:
+        return HTMLResponse(read_asset("api.html"))
+
+    @routes.get(f"/{teacher.SHEET}")
+    def sheet(request: Request) -> Response:
+        """The questions of a class to print; its parameters are those of a class, ``answers=1`` adds the answers."""
+        try:
+            return HTMLResponse(teacher.sheet(dict(request.query_params), services.access))
+        except UserFacingError as error:
+            return HTMLResponse(messages.error_message(error), 400)
+
+    return routes
+
+
+def what_is_missing(services: Services) -> list[str]:
+    """The reasons why the app cannot answer, as clauses that name no folder of this machine."""
+    missing = []
+    try:
+        make_home(services.settings.home)
+    except InputError as error:
+        missing.append(error.public)
+    if not services.models.is_here(DEFAULT_MODEL):
+        missing.append(f"the model {DEFAULT_MODEL} is being fetched, or cannot be")
+    return missing
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The API as OpenAPI describes it."""
+    document = json.loads(read_asset("openapi.json"))
+    document["info"]["version"] = __version__
+    del document["x-examples"]
+    endpoints = app.openapi()
+    document["paths"] |= endpoints["paths"]
+    document["components"]["schemas"] |= endpoints["components"]["schemas"]
+    return document

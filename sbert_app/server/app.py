@@ -21,10 +21,10 @@ from sbert_app.hosts import AllowedHosts
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
-from sbert_app.server import api, documents, endpoints, login, v1
+from sbert_app.server import api, endpoints, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
-from sbert_app.server.limits import BodyLimits, UploadLimits
+from sbert_app.server.limits import BodyLimits
 from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -61,8 +61,8 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
     pages = build(services)
     app.include_router(v1.router(services), include_in_schema=False)
-    app.include_router(api.router(settings.root_path))
-    app.include_router(documents.router(services), include_in_schema=False)
+    app.include_router(api.endpoint_router(settings.root_path))
+    app.include_router(api.document_router(services), include_in_schema=False)
     return gr.mount_gradio_app(
         app,
         pages,
@@ -95,8 +95,8 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
         yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
     yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
     yield CountRequests, {}
-    most_uploaded, most_kept = settings.upload_limit_mb << 20, settings.temp_limit_mb << 20
-    yield BodyLimits, {"uploads": UploadLimits(settings.temp_folder, most_uploaded, most_kept)}
+    limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
+    yield BodyLimits, {"folder": settings.temp_folder, **limits}
     yield PlainCalls, {}
     yield ShortHeartbeats, {}
 

@@ -42,19 +42,14 @@ MOST_AT_ONCE = 16
 
 # Under this key the scope of a plain call has a dictionary, for the status of a user's error.
 STATUS = "sbert_lab.status"
-STATUSES: tuple[tuple[type[UserFacingError], int], ...] = (
-    (TooMany, 429),
-    (NotFoundError, 404),
-    (RunNotFound, 404),
-    (RunBusy, 409),
-    (RunStateError, 409),
-)
+STATUSES: dict[type[UserFacingError], int] = {TooMany: 429, NotFoundError: 404, RunNotFound: 404}
+STATUSES |= {RunBusy: 409, RunStateError: 409}
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def status_of(error: UserFacingError) -> int:
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), 400)
+    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
 
 
 class Between:
@@ -67,26 +62,18 @@ class Between:
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
     """A decorator for functions that `gr.api` registers.
 
-    Args:
-        at_once: requests of one address that are worked on at the same time; None for any number.
-        sentences: the arguments that hold a sentence; other texts are names, which are shorter.
-        ranges: for each numeric argument its range.
+    Of one address ``at_once`` requests are worked on at the same time; None is any number. ``sentences`` are the
+    arguments that hold one; other texts are names, which are shorter. ``ranges`` are those of numeric arguments.
     """
     limit = Quota(at_once) if at_once else None
 
     def decorate(function: Call) -> Call:
         signature, hints = inspect.signature(function), get_type_hints(function)
         own = [name for name, hint in hints.items() if hint is gr.Request]
-        defaults = {
-            name: parameter.default
-            for name, parameter in signature.parameters.items()
-            if parameter.default is not inspect.Parameter.empty
-        }
-        adapters = {
-            name: _adapter(hints[name], name in sentences, ranges.get(name))
-            for name in signature.parameters
-            if name not in (*own, SERVICES)
-        }
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        defaults = {name: default for name, default in defaults.items() if default is not inspect.Parameter.empty}
+        checks = [name for name in signature.parameters if name not in (*own, SERVICES)]
+        adapters = {name: _adapter(hints[name], name in sentences, ranges.get(name)) for name in checks}
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -109,10 +96,7 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
         request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
         whole = signature.replace(parameters=[*parameters, request.replace(annotation=gr.Request)])
         call.__signature__ = whole  # type: ignore[attr-defined]
-        call.__annotations__ = {
-            **{name: hint for name, hint in hints.items() if name not in own},
-            "request": gr.Request,
-        }
+        call.__annotations__ = {name: hint for name, hint in hints.items() if name not in own} | {"request": gr.Request}
         return call  # type: ignore[return-value]
 
     return decorate
@@ -165,16 +149,9 @@ def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
     return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
 
 
-_KINDS = {
-    "string_type": "text",
-    "list_type": "a list of texts",
-    "dict_type": 'an object such as {"lora_rank": 8}',
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "missing": "an uploaded file",
-    "model_type": "an uploaded file",
-    "model_attributes_type": "an uploaded file",
-}
+_KINDS = {"string_type": "text", "list_type": "a list of texts", "dict_type": 'an object such as {"lora_rank": 8}'}
+_KINDS |= dict.fromkeys(("bool_type", "bool_parsing"), "true or false")
+_KINDS |= dict.fromkeys(("missing", "model_type", "model_attributes_type"), "an uploaded file")
 
 
 @dataclass(frozen=True)
@@ -192,8 +169,7 @@ class Endpoint:
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all arguments in their order, with the defaults of those that are left out.
 
-        Raises:
-            InputError: an argument is unknown, or one without a default is missing.
+        InputError if an argument is unknown, or one without a default is missing.
         """
         name, parameters = self.function.__name__, self.signature.parameters
         takes = ", ".join(parameters)
@@ -207,9 +183,7 @@ class Endpoint:
     def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
         """The answer to ``arguments`` as JSON values, in which a file is an address.
 
-        Raises:
-            InputError: an argument is unknown, or one is missing.
-            gr.Error: what is wrong with their values, or that the app has a fault.
+        InputError if an argument is unknown, or one is missing; gr.Error if a value is wrong, or the app has a fault.
         """
         answer = self.function(**self.complete(arguments), request=request)
         if isinstance(answer, tuple):

@@ -16,7 +16,6 @@ import asyncio
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -47,15 +46,6 @@ RESERVED = 1 << 20
 UPLOAD = "/gradio_api/upload"
 
 
-@dataclass(frozen=True)
-class UploadLimits:
-    """The most bytes of one upload, and of all files in ``folder`` at any time."""
-
-    folder: Path
-    request: int
-    folder_total: int
-
-
 class Refused(Exception):  # noqa: N818 - not an error of the program
     """A request that is answered with ``status`` and one sentence."""
 
@@ -70,19 +60,19 @@ def openai_error(message: str, kind: str = "invalid_request_error") -> dict[str,
 
 
 class BodyLimits:
-    """ASGI middleware that enforces the limits of this module."""
+    """ASGI middleware that enforces the limits: the most bytes of one upload, and of all files in ``folder``."""
 
-    def __init__(self, app: ASGIApp, uploads: UploadLimits) -> None:
-        self.app, self.uploads = app, uploads
+    def __init__(self, app: ASGIApp, folder: Path, of_upload: int, of_folder: int) -> None:
+        self.app, self.folder, self.of_upload, self.of_folder = app, folder, of_upload, of_folder
         # The bytes of each address are counted.
-        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * uploads.request, HOUR)
+        self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self.app(scope, receive, send)
             return
         is_upload = scope["path"].rstrip("/") == UPLOAD
-        most = self.uploads.request + ENVELOPE if is_upload else MOST_BODY
+        most = self.of_upload + ENVELOPE if is_upload else MOST_BODY
         announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
         try:
@@ -107,14 +97,12 @@ class BodyLimits:
 
     def _check_room(self, scope: Scope, size: int) -> None:
         """Raises Refused if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
-        folder, most = self.uploads.folder, self.uploads.folder_total
-        folder.mkdir(parents=True, exist_ok=True)
-        if size + RESERVED > shutil.disk_usage(folder).free:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if size + RESERVED > shutil.disk_usage(self.folder).free:
             raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
-        if size + folder_size(folder) > most:
-            raise Refused(507, is_full(most))
-        wait = self.uploaded.take(visitor_of(HTTPConnection(scope)), size)
-        if wait:
+        if size + folder_size(self.folder) > self.of_folder:
+            raise Refused(507, is_full(self.of_folder))
+        if wait := self.uploaded.take(visitor_of(HTTPConnection(scope)), size):
             minutes = max(1, round(wait / 60))
             raise Refused(429, f"too much was uploaded from your address within an hour; try again in {minutes} min")
 

@@ -25,7 +25,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
 from training.errors import InputError, NotFoundError
@@ -66,9 +66,8 @@ class AccessPolicy:
                 "with serve --allow-endpoint HOST:PORT"
             )
         if self._is_public and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES) and not is_own(model):
-            raise _refused(
-                f"this app is open to everybody and has the models {', '.join(ENCODERS)} and those of its runs"
-            )
+            models = f"{', '.join(ENCODERS)} and those of its runs"
+            raise _refused(f"this app is open to everybody and has the models {models}")
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         on_hub = is_repo_id(model.name)
         if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
@@ -174,10 +173,8 @@ class _Used(NamedTuple):
 class Quota:
     """An amount that each visitor may use. A visitor is an address (`visitor_of`). Thread-safe.
 
-    Args:
-        most: the amount.
-        window: the seconds after which it is free again; without a window it has to be data back.
-        longest_delay: the limit of the doubling delay after which more than ``most`` may be used, in seconds.
+    After ``window`` seconds the amount ``most`` is free again; without a window it has to be given back. With a
+    ``longest_delay``, in seconds, more may be used after a delay that doubles up to it.
     """
 
     def __init__(
@@ -185,24 +182,36 @@ class Quota:
     ) -> None:
         self.most, self._window, self._longest_delay, self._clock = most, window, longest_delay, clock
         self._used: OrderedDict[str, _Used] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
-        """The delay of a further amount: 0 if it may be used now, infinite if something has to be data back first."""
+        """The delay of a further amount: 0 if it may be used now, infinite if something has to be given back first."""
         with self._lock:
-            return self._wait(visitor, amount)
+            used = self._now(visitor)
+            if used is None or used.amount + amount <= self.most:
+                return 0.0
+            if self._longest_delay:
+                # The limit of the exponent is beyond a day, which has 2**17 seconds.
+                doubled = 2.0 ** min(used.amount - self.most, 60)
+                return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
+            return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
         """Count an amount, whether it fits or not."""
         with self._lock:
-            self._add(visitor, amount)
+            now = self._clock()
+            used = self._now(visitor) or _Used(0, now, now)
+            self._used[visitor] = _Used(used.amount + amount, used.first, now)
+            self._used.move_to_end(visitor)
+            while self._window < inf and len(self._used) > MOST_VISITORS:
+                self._used.popitem(last=False)
 
     def take(self, visitor: str, amount: float = 1) -> float:
         """Count an amount if it may be used now. Returns `seconds_to_wait`."""
         with self._lock:
-            wait = self._wait(visitor, amount)
+            wait = self.seconds_to_wait(visitor, amount)
             if wait == 0:
-                self._add(visitor, amount)
+                self.add(visitor, amount)
             return wait
 
     def give_back(self, visitor: str, amount: float = inf) -> None:
@@ -216,31 +225,12 @@ class Quota:
     def held(self, visitor: str) -> Iterator[None]:
         """Take one for the length of the block. Raises TooMany if the visitor has ``most``."""
         if self.take(visitor):
-            raise TooMany(
-                f"{self.most:g} such requests from your address are being worked on; wait until one is answered"
-            )
+            held = f"{self.most:g} such requests from your address are being worked on"
+            raise TooMany(f"{held}; wait until one is answered")
         try:
             yield
         finally:
             self.give_back(visitor, 1)
-
-    def _wait(self, visitor: str, amount: float) -> float:
-        used = self._now(visitor)
-        if used is None or used.amount + amount <= self.most:
-            return 0.0
-        if self._longest_delay:
-            # The limit of the exponent is beyond a day, which has 2**17 seconds.
-            doubled = 2.0 ** min(used.amount - self.most, 60)
-            return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
-        return used.first + self._window - self._clock()
-
-    def _add(self, visitor: str, amount: float) -> None:
-        now = self._clock()
-        used = self._now(visitor) or _Used(0, now, now)
-        self._used[visitor] = _Used(used.amount + amount, used.first, now)
-        self._used.move_to_end(visitor)
-        while self._window < inf and len(self._used) > MOST_VISITORS:
-            self._used.popitem(last=False)
 
     def _now(self, visitor: str) -> _Used | None:
         """The use of a visitor that still counts."""
@@ -264,8 +254,3 @@ LATENCY = Histogram(
 WAITING = Gauge("sbert_lab_waiting_requests", "Requests that wait for the next batch of a model", registry=REGISTRY)
 BATCH = Histogram("sbert_lab_batch_requests", "Requests that were computed together", registry=REGISTRY, buckets=COUNTS)
 TOKENS = Counter("sbert_lab_tokens", "Tokens that were read for /v1 requests, by model", ("model",), registry=REGISTRY)
-
-
-def exposition() -> bytes:
-    """The metrics in Prometheus' text format: those of the app, as the machine's exporter has those of the process."""
-    return generate_latest(REGISTRY)

@@ -137,12 +137,10 @@ class RankRequest(RerankRequest):
 
 
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
-    """The vectors of the inputs, of length 1 unless the request says otherwise.
+    """The vectors of the inputs, of length 1 unless the request says otherwise. Stopped before a batch.
 
-    Raises:
-        Stopped: ``should_stop`` is true before a batch.
-        InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
-            not those of its tokenizer, or a text is longer than it reads and may not be cut.
+    InputError if the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
+    not those of its tokenizer, or a text is longer than it reads and may not be cut.
     """
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -217,9 +215,7 @@ def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The documents by their relevance to the query, best first: a cross-encoder's score, or the cosine of vectors.
 
-    Raises:
-        Stopped: as `embeddings`.
-        InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
+    Stopped as `embeddings`. InputError if the model cannot be used, or a text is too long and may not be cut.
     """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
@@ -239,14 +235,9 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
     names = ["the query", *(f"document {number}" for number in range(len(documents)))]
     warnings = unknown_warnings([model], [request.query, *documents], names)
     best = np.argsort(-scores, kind="stable")[: request.top_n]
-    results = [
-        {
-            "index": int(i),
-            "relevance_score": float(scores[i]),
-            **({"document": {"text": documents[i]}} if request.return_documents else {}),
-        }
-        for i in best
-    ]
+    results: list[dict[str, Any]] = [{"index": int(i), "relevance_score": float(scores[i])} for i in best]
+    for result in results if request.return_documents else ():
+        result["document"] = {"text": documents[result["index"]]}
     read = usage(request.model, tokens, cut)
     return {"object": "rerank", "model": request.model, "results": results, **read, "warnings": warnings}
 
@@ -256,10 +247,8 @@ def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> A
     answer = rerank(models, request, should_stop)
     if "model" in request.model_fields_set:
         return answer
-    return [
-        {"index": result["index"], "score": result["relevance_score"], **result.get("document", {})}
-        for result in answer["results"]
-    ]
+    results = answer["results"]
+    return [{"index": x["index"], "score": x["relevance_score"], **x.get("document", {})} for x in results]
 
 
 def info(models: ModelCache, version: str) -> dict[str, Any]:

@@ -115,8 +115,7 @@ class Projects:
     def check_new(self, name: str) -> str:
         """The id of a new project of that name. InputError if the name or the number of projects forbids it."""
         name = check_name(name, "a project")
-        project_id = slug(name)
-        if not project_id:
+        if not (project_id := slug(name)):
             raise InputError(f"the project {name!r} needs a letter from a to z or a digit in its name")
         if (self.store.folder / project_id).exists():
             raise InputError(f"there is a project {project_id!r} already; open it, or choose another name")

@@ -114,14 +114,9 @@ def agreement(project: Project) -> Agreement:
         between[a, b] = (rho, len(both))
         for i in both:
             confusion[first[i], second[i]] += 1
-    return Agreement(
-        {rater: len(scores) for rater, scores in ratings.items()},
-        int(((~np.isnan(table)).sum(axis=0) >= 2).sum()),
-        krippendorff_alpha(table),
-        krippendorff_alpha(table, "ordinal"),
-        between,
-        confusion,
-    )
+    judged, shared = {rater: len(scores) for rater, scores in ratings.items()}, (~np.isnan(table)).sum(axis=0) >= 2
+    alpha, alpha_ordinal = krippendorff_alpha(table), krippendorff_alpha(table, "ordinal")
+    return Agreement(judged, int(shared.sum()), alpha, alpha_ordinal, between, confusion)
 
 
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
@@ -219,8 +214,9 @@ class BeforeAfter:
     pairs: int
 
 
-def expected_margin(pairs: int, rho: float = 0.8) -> float:
-    """Half the 95% interval of a Spearman ρ ×100 on so many pairs, by the formula of Bonett and Wright (2000)."""
+def expected_margin(pairs: int) -> float:
+    """Half the 95% interval of a Spearman ρ of 80 (×100) on so many pairs, by Bonett and Wright's formula (2000)."""
+    rho = 0.8
     return 100 * 1.96 * (1 - rho**2) * ((1 + rho**2 / 2) / max(pairs - 3, 1)) ** 0.5
 
 
@@ -250,15 +246,9 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
-    config = RunConfig(
-        "regression",
-        train_data=str(files["train"]),
-        eval_data=str(files["dev"]),
-        base=project.info.model,
-        epochs=EPOCHS,
-        name=f"label: {project.info.name}"[:80],
-    )
-    run = jobs.start(config, visitor)
+    data: dict[str, Any] = {"train_data": str(files["train"]), "eval_data": str(files["dev"])}
+    name = f"label: {project.info.name}"[:80]
+    run = jobs.start(RunConfig("regression", **data, base=project.info.model, epochs=EPOCHS, name=name), visitor)
     training = Training(run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"])
     write_document(project.folder / TRAINING, training)
     return run

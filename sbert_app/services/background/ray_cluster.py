@@ -32,12 +32,10 @@ class Lost(Exception):  # noqa: N818 - reads as a state
 
 @dataclass
 class RayCluster:
-    """The address of a Ray cluster, and the resources of a run on it.
+    """The address of a Ray cluster (auto, ray://host:10001, or local, which starts Ray on this machine).
 
-    Args:
-        address: auto, ray://host:10001, or local, which starts Ray on this machine.
-        gpus: for a run; None is one if the cluster has any.
-        cpus: for a run; None is one beside a GPU, else as many as the smallest node has.
+    ``gpus`` and ``cpus`` are those of a run. None is one GPU if the cluster has any, and one CPU beside it, else as
+    many CPUs as the smallest node has.
     """
 
     address: str
@@ -68,9 +66,11 @@ class RayCluster:
         with _connecting:
             place = _place(self.address)
             if not ray.is_initialized():
-                _check_listening(self.address, place)
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
+                    # Where nothing answers, Ray itself would try for minutes.
+                    if place.rpartition(":")[2].isdecimal():
+                        _connect(place)
                     ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
                 except (ConnectionError, ValueError, RuntimeError) as error:
                     raise InputError(f"there is no Ray cluster at {self.address}: {first_line(error)}") from error
@@ -114,10 +114,8 @@ class RayCluster:
     def room(self) -> int:
         """The number of runs that the cluster can execute at once, at least one. InputError as `connect`."""
         taken = {name: amount for name, amount in self.resources().items() if amount}
-        on_nodes = (
-            min(node.get(name, 0) // amount for name, amount in taken.items()) for node in self.nodes() if taken
-        )
-        return max(1, int(sum(on_nodes)))
+        nodes = self.nodes() if taken else []
+        return max(1, int(sum(min(node.get(name, 0) // taken[name] for name in taken) for node in nodes)))
 
     def nodes(self) -> list[dict[str, float]]:
         """The resources of each node that is alive. InputError as `connect`."""
@@ -136,15 +134,6 @@ def _place(address: str) -> str:
     if address != "auto":
         return address
     return os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
-
-
-def _check_listening(address: str, place: str) -> None:
-    """Raises InputError at once if nothing answers at ``place``, where Ray itself would try for minutes."""
-    if place.rpartition(":")[2].isdecimal():
-        try:
-            _connect(place)
-        except ConnectionError as error:
-            raise InputError(f"there is no Ray cluster at {address}: {error}") from error
 
 
 def _connect(place: str) -> None:

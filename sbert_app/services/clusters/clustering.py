@@ -168,9 +168,9 @@ def _cluster_hierarchical(task: _Task) -> np.ndarray:
     from scipy.cluster.hierarchy import fcluster
 
     tree = linkage_tree(task.embedded, task.cache, task.watch)
-    if task.settings.num_clusters is None:
-        return fcluster(tree, 1 - task.settings.min_cosine, "distance").astype(np.int64) - 1
-    return fcluster(tree, task.settings.num_clusters, "maxclust").astype(np.int64) - 1
+    count, height = task.settings.num_clusters, 1 - task.settings.min_cosine
+    labels = fcluster(tree, height, "distance") if count is None else fcluster(tree, count, "maxclust")
+    return labels.astype(np.int64) - 1
 
 
 METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
@@ -187,8 +187,7 @@ def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
     """
     from scipy.cluster.hierarchy import linkage
 
-    n = len(embedded)
-    if n > MAX_TREE_SENTENCES:
+    if (n := len(embedded)) > MAX_TREE_SENTENCES:
         raise InputError(
             f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
             f"are the most; this corpus has {n:,}. Choose HDBSCAN, or open fewer sentences."
@@ -258,15 +257,11 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")
     for rows, _, nearest in searched(index, vectors, min(VOTERS, len(sample)), joining):
-        labels[rows] = _vote(np.where(nearest >= 0, sample_labels[nearest], NOISE))
+        votes = np.where(nearest >= 0, sample_labels[nearest], NOISE)
+        counts = (votes[:, :, None] == votes[:, None, :]).sum(axis=2)
+        order = np.where(votes == NOISE, np.iinfo(np.int64).max, votes)
+        # lexsort sorts the last axis, the neighbours of one row.
+        best = np.lexsort((order, -counts))[:, :1]
+        labels[rows] = np.take_along_axis(votes, best, axis=1)[:, 0]
     labels[sample] = sample_labels
     return labels
-
-
-def _vote(labels: np.ndarray) -> np.ndarray:
-    """The most frequent label of each row of int64 (Q, k): int64 (Q,)."""
-    counts = (labels[:, :, None] == labels[:, None, :]).sum(axis=2)
-    order = np.where(labels == NOISE, np.iinfo(np.int64).max, labels)
-    # lexsort sorts the last axis, the neighbours of one row.
-    best = np.lexsort((order, -counts))[:, 0]
-    return np.take_along_axis(labels, best[:, None], axis=1)[:, 0]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,32 +67,21 @@ def describe_clusters(
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords_of(embedded.corpus.sentences, labels)
-    clusters = [
-        _describe(embedded, label, rows, words[label], (names or {}).get(label, ""))
-        for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
-    ]
-    return [cluster for cluster in clusters if cluster.number] + [cluster for cluster in clusters if not cluster.number]
-
-
-def _describe(
-    embedded: EmbeddedCorpus, label: int, rows: np.ndarray, cluster_keywords: list[str], name: str
-) -> Cluster:
-    if label == NOISE:
-        return Cluster(0, rows, [], [], None)
-    vectors = np.asarray(embedded.vectors[rows])
-    nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
-    representatives = _first_distinct(embedded.corpus.sentences, nearest.tolist())
-    return Cluster(label + 1, rows, cluster_keywords, representatives, mean_pair_cosine(vectors), name)
-
-
-def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
-    """The first REPRESENTATIVES of ``rows`` with distinct texts."""
-    row_of: dict[str, int] = {}
-    for row in rows:
-        row_of.setdefault(normalize_text(sentences[row]), row)
-        if len(row_of) == REPRESENTATIVES:
-            break
-    return list(row_of.values())
+    clusters, noise = list[Cluster](), list[Cluster]()
+    for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
+        if label == NOISE:
+            noise = [Cluster(0, rows, [], [], None)]
+            continue
+        vectors = np.asarray(embedded.vectors[rows])
+        nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
+        row_of: dict[str, int] = {}
+        for row in nearest.tolist():
+            row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
+            if len(row_of) == REPRESENTATIVES:
+                break
+        representatives, name = list(row_of.values()), (names or {}).get(label, "")
+        clusters.append(Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors), name))
+    return clusters + noise
 
 
 def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
@@ -100,12 +89,12 @@ def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
     numbers = np.zeros(len(corpus), dtype=np.int64)
     for cluster in clusters:
         numbers[cluster.rows] = cluster.number
-    keywords_of = {cluster.number: " ".join(cluster.keywords) for cluster in clusters}
-    columns: dict[str, Column] = {"cluster": numbers.tolist()}
+    by_number = {cluster.number: cluster for cluster in clusters}
+    own = [by_number[number] for number in numbers.tolist()]
+    columns: dict[str, Column] = {"cluster": [cluster.number for cluster in own]}
     if any(cluster.name for cluster in clusters):
-        name_of = {cluster.number: cluster.name for cluster in clusters}
-        columns["name"] = [name_of[number] for number in numbers.tolist()]
-    columns |= {"keywords": [keywords_of[number] for number in numbers.tolist()], "sentence": corpus.sentences}
+        columns["name"] = [cluster.name for cluster in own]
+    columns |= {"keywords": [" ".join(cluster.keywords) for cluster in own], "sentence": corpus.sentences}
     return with_file_columns(columns, corpus.columns)
 
 
@@ -120,14 +109,13 @@ MIN_SPECIFICITY = 3.0
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first."""
-    counts: dict[int, Counter[str]] = {}
-    document_counts: dict[int, Counter[str]] = {}
+    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    document_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for sentence, label in zip(sentences, labels.tolist(), strict=True):
         tokens = list(words(sentence))
-        counts.setdefault(label, Counter()).update(tokens)
-        document_counts.setdefault(label, Counter()).update(set(tokens))
-    total_counts: Counter[str] = Counter()
-    total_document_counts: Counter[str] = Counter()
+        counts[label].update(tokens)
+        document_counts[label].update(set(tokens))
+    total_counts, total_document_counts = Counter[str](), Counter[str]()
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
@@ -206,7 +194,11 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         total = vectors.sum(axis=0, dtype=np.float64)
         own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
         cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
-    return Subset(positions, cosines, cosine, _keywords(embedded.corpus, positions))
+    others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (positions, others)]
+    sentences = [embedded.corpus.sentences[row] for part in parts for row in part.tolist()]
+    words_of = keywords(sentences, np.repeat([1, 0], list(map(len, parts))))
+    return Subset(positions, cosines, cosine, words_of.get(1, []))
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
@@ -229,16 +221,6 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
         "mean_cosine": subset.cosines,
     }
     return save_table(folder / "selected.csv", with_file_columns(columns, selected.columns))
-
-
-def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
-    """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
-    if not len(rows):
-        return []
-    others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
-    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
-    sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
-    return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
 
 
 # The fewest sentences of a map that has regions.

@@ -97,8 +97,7 @@ def _is_of(curve: Calibration, weights: str) -> bool:
 def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     """The curve of an encoder on STSb train, fitted on 2,000 pairs and stored if there is none yet."""
     name, pooling, weights = encoder.name, encoder.pooling, weights_key(encoder)
-    curve = computed_curve(name, pooling, home, weights)
-    if curve is None:
+    if (curve := computed_curve(name, pooling, home, weights)) is None:
         data = load_data(FITTED_ON, home)
         rows = np.linspace(0, len(data) - 1, min(QUICK_PAIRS, len(data))).round().astype(int).tolist()
         curve = replace(calibrate(encoder, data.select(rows)), weights=weights)
@@ -129,8 +128,7 @@ def calibrate_on(models: ModelCache, model: ModelName, data: str, home: Path, wa
 def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Reliability:
     """The reliability of the curve in use on other pairs. InputError if there is no curve, or no other pair."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
-    curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
-    if curve is None:
+    if (curve := load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))) is None:
         raise InputError(f"{model.label} has no calibration; fit one")
     return reliability(curve, pairs, cosines, home)
 

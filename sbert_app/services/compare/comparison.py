@@ -273,9 +273,8 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
 
     a, b, model = comparison.a, comparison.b, ModelName.parse(comparison.model)
     if (words := len(a.words) + len(b.words)) > MAX_WORDS_LEFT_OUT:
-        raise InputError(
-            f"the two sentences have {words:,} words; the words of up to {MAX_WORDS_LEFT_OUT} are explained"
-        )
+        most = f"the words of up to {MAX_WORDS_LEFT_OUT} are explained"
+        raise InputError(f"the two sentences have {words:,} words; {most}")
     if of_cross_encoder:
         return occlusion(models.get(comparison.cross_encoder or "", CrossEncoder), a.text, b.text)
     roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
@@ -300,12 +299,8 @@ def leave_one_out(encoder: VectorModel, cross_encoder: CrossEncoder | None, comp
     A positive change means that the pair is more similar without the word. This explains what has no exact
     attribution: CLS pooling and the cross-encoder. Special tokens stay. Only the first 120 words are left out.
     """
-    words = [
-        (side, word)
-        for side, part in (("a", comparison.a), ("b", comparison.b))
-        for word in part.words
-        if word.end > word.start
-    ][:MAX_WORDS_LEFT_OUT]
+    sides = ("a", comparison.a), ("b", comparison.b)
+    words = [(side, word) for side, part in sides for word in part.words if word.end > word.start][:MAX_WORDS_LEFT_OUT]
     if not words:
         return []
     a, b = comparison.a.text, comparison.b.text
@@ -366,9 +361,8 @@ def compare_all(
         cross_scores = np.ones((len(lines), len(lines)), dtype=np.float32)
         first, second = np.triu_indices(len(lines), k=1)
         started_cross = time.perf_counter()
-        scores = cross_encoder.predict(
-            [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)], should_stop=should_stop
-        )
+        pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
+        scores = cross_encoder.predict(pairs, should_stop=should_stop)
         cross_seconds = time.perf_counter() - started_cross
         cross_scores[first, second] = cross_scores[second, first] = scores
     return AllPairs(lines, cosine, encoded - started, multiplied - encoded, cross_scores, cross_seconds, notes)

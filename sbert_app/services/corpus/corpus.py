@@ -120,15 +120,10 @@ class Corpus:
     ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
-        Args:
-            column: the column of sentences. By default its name decides, and a file of pairs gives the distinct
-                sentences of its pairs. A .txt file has one sentence per line.
-            encoding: that of a text file; None detects it.
-            sheet: that of a workbook; None is the first.
-            vectors: the user's vectors of the rows, or the column that holds them.
-
-        Raises:
-            InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
+        ``column`` has the sentences; by default its name decides, and a file of pairs gives their distinct sentences.
+        ``vectors`` are the user's of the rows, or the column that holds them. None detects the ``encoding`` of a text
+        file, and opens the first ``sheet`` of a workbook. InputError if the file cannot be read, has no such column or
+        no text, or lacks a vector for a row.
         """
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         if column is None and vectors is None and has_pairs(table):
@@ -158,10 +153,8 @@ class Corpus:
             rows = np.array([[positions[s] for s in pair] for pair in zip(*data.columns, strict=True)], dtype=np.int32)
             inside = (rows < most).all(axis=1)
             gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
-        sentences = list(positions)
-        return cls(
-            data.name, sentences[:most], {"role": first_role[:most]}, gold, (*data.notes, *_cut(len(sentences), most))
-        )
+        notes = (*data.notes, *_cut(len(positions), most))
+        return cls(data.name, list(positions)[:most], {"role": first_role[:most]}, gold, notes)
 
 
 def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None) -> Corpus:
@@ -196,9 +189,8 @@ def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray |
         vectors = unit_vectors(_stacked(own), table.path.name)
     if vectors is not None:
         if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
-            raise InputError(
-                f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows; one for each."
-            )
+            counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
+            raise InputError(f"{counts}; one for each.")
         vectors = vectors[rows[:most]]
     return Corpus(table.path.name, sentences[:most], columns, notes=notes, vectors=vectors)
 

@@ -168,8 +168,7 @@ def mean_pair_cosine(vectors: np.ndarray) -> float | None:
 
     The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
     """
-    n = len(vectors)
-    if n < 2:
+    if (n := len(vectors)) < 2:
         return None
     total = vectors.sum(axis=0, dtype=np.float64)
     return float(total @ total - n) / (n * (n - 1))

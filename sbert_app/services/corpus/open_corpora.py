@@ -61,12 +61,13 @@ class EmbeddingCache:
         max_bytes: int = MAX_BYTES,
         limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self.limits = limits
-        self.models = models
-        self.home = home
+        self.limits, self.models, self.home = limits, models, home
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
-        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(max_bytes, _bytes_in_memory)
+        # The operating system reclaims the pages of a memory map by itself.
+        self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
+            max_bytes, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
+        )
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._example: str | None = None
         # The keys of data sets, whose content stays the same.
@@ -94,8 +95,7 @@ class EmbeddingCache:
 
     def corpus(self, key: str) -> Corpus:
         """The open corpus with that key. Raises InputError if it has been evicted."""
-        corpus = self._corpora.get(key)
-        if corpus is None:
+        if (corpus := self._corpora.get(key)) is None:
             raise InputError("this corpus is not open any more: others were opened since. Open it again.")
         return corpus
 
@@ -118,17 +118,11 @@ class EmbeddingCache:
         encoder = self.models.get(model, VectorModel, pooling, "document")
         key = embedding_key(corpus, encoder)
         with watch.holding(self._locks[key]):
-            embedded = self._embedded.get(key)
-            if embedded is None:
+            if (embedded := self._embedded.get(key)) is None:
                 folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                 embedded = encode(corpus, encoder, self.cache, watch, folder)
                 self._embedded.put(key, embedded)
         return embedded if embedded.corpus is corpus else replace(embedded, corpus=corpus)
-
-
-def _bytes_in_memory(embedded: EmbeddedCorpus) -> int:
-    """The bytes of the vectors; the operating system reclaims the pages of a memory map by itself."""
-    return 0 if isinstance(embedded.vectors, np.memmap) else embedded.vectors.nbytes
 
 
 FOLDER = "corpora"
@@ -177,8 +171,7 @@ class KeptCorpora:
 
     def read(self, key: str) -> Corpus:
         """The corpus of that id. InputError if it is gone, or cannot be read."""
-        record = self.list([key]).get(key)
-        if record is None:
+        if (record := self.list([key]).get(key)) is None:
             raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
         return self._read(key, record)
 

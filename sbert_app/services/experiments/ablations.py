@@ -188,14 +188,12 @@ class Paired:
         """The comparison of values by seed; None if no seed has both."""
         seeds = sorted(variant.keys() & default.keys())
         differences = [variant[seed] - default[seed] for seed in seeds]
-        summary = Summary.of(differences)
-        if summary is None:
+        if (summary := Summary.of(differences)) is None:
             return None
-        p = None
-        if summary.deviation:
-            from scipy import stats
+        from scipy import stats
 
-            p = float(stats.ttest_rel([variant[seed] for seed in seeds], [default[seed] for seed in seeds]).pvalue)
+        ours, others = [variant[seed] for seed in seeds], [default[seed] for seed in seeds]
+        p = float(stats.ttest_rel(ours, others).pvalue) if summary.deviation else None
         return cls(summary, sum(value > 0 for value in differences), p)
 
     @property

@@ -72,25 +72,14 @@ def shipped() -> DefectTable:
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Trains once.
-
-    Raises:
-        InputError: the data or the base cannot be loaded, or the run failed.
-        Stopped: ``should_stop`` said so.
-    """
+    """Trains once. InputError if the data or the base cannot be loaded, or the run failed; Stopped after a stop."""
     from training.trainer.train import train
 
-    config = RunConfig(
-        "classification",
-        base=RANDOM_BASE if "base" in defects else RAW_BERT,
-        pooling="mean",
-        learning_rate=1e-3 if "rate" in defects else 2e-5,
-        max_steps=steps,
-        eval_every=max(1, steps // 3),
-        max_length=POSITIONS,
-        seed=seed,
-    )
-    events: list[dict[str, Any]] = []
+    base, rate = RANDOM_BASE if "base" in defects else RAW_BERT, 1e-3 if "rate" in defects else 2e-5
+    config = RunConfig("classification", base=base, pooling="mean", learning_rate=rate, max_length=POSITIONS, seed=seed)
+    config = config.replace(max_steps=steps, eval_every=max(1, steps // 3))
+    # Pairs at equal distances are evaluated.
+    dev, events = load_data("stsb:dev", home), list[dict[str, Any]]()
     result = train(
         config,
         events.append,
@@ -98,7 +87,7 @@ def train_with(
         home=home,
         should_stop=should_stop,
         train_data=_read(load_data("stsb:train", home), defects),
-        eval_data=_read(_some(load_data("stsb:dev", home)), defects),
+        eval_data=_read(dev.select([row * len(dev) // EVALUATED for row in range(EVALUATED)]), defects),
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
     if result.status == "stopped":
@@ -118,11 +107,6 @@ def train_with(
         warnings=tuple(warnings(events)),
         seconds=round(result.seconds, 1),
     )
-
-
-def _some(data: Dataset) -> Dataset:
-    """Pairs at equal distances."""
-    return data.select([row * len(data) // EVALUATED for row in range(EVALUATED)])
 
 
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:

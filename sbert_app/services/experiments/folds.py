@@ -54,8 +54,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
         rows.setdefault(topic, []).append(row)
     if not 2 <= len(rows) <= MAX_FOLDS:
         raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}")
-    small = [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]
-    if small:
+    if small := [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]:
         raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least")
     return [Fold(topic, test, len(data)) for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))]
 
@@ -90,8 +89,7 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
             raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
         if k is not None:
             return data, k_folds(data, k)
-        column = next((name for name in table.columns if name.lower() == TOPIC), None)
-        if column is None:
+        if (column := next((name for name in table.columns if name.lower() == TOPIC), None)) is None:
             raise InputError(f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead")
         topics = table.in_memory({column: TOPIC})[TOPIC]
     return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])

@@ -135,8 +135,8 @@ class ScoreJobs:
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
-        job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
-        job = job.but(encoding=encoding, sheet=sheet)
+        names: dict[str, Any] = {"id": folder.name, "source": path.name, "encoding": encoding, "sheet": sheet}
+        job = ScoreJob(created=time.time(), folder=folder, **names)
         try:
             keep_copy(path, job.path)
             self._records.put(job.id, job)
@@ -309,9 +309,8 @@ class ScoreJobs:
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
         def load(loading: Watch) -> tuple[VectorModel, CrossEncoder | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
-            if not request.cross_encoder:
-                return encoder, None
-            loading.report(0, f"Loading {request.cross_encoder} …")
+            if request.cross_encoder:
+                loading.report(0, f"Loading {request.cross_encoder} …")
             return encoder, self._models.cross_encoder_or_none(request.cross_encoder)
 
         outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]

@@ -134,8 +134,7 @@ class ReportBuilder:
         # Sentences that rows share are recognised by their hashes.
         hashes = [[hash(column[row]) & HASH_BITS for row in rows.tolist()] for column in texts]
         figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
-        block = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
-        self._sample[places] = block
+        self._sample[places] = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
 
     def finish(self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
         """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
@@ -147,6 +146,9 @@ class ReportBuilder:
         labels = None if reading is None else reading.matches(gold[:, GOLD])
         is_labelled = reading is not None and (reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0})
         by_label = self._by_label(gold, labels[0]) if labels is not None and is_labelled else {}
+        points = gold
+        if len(gold) > SCATTER:
+            points = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
         return ScoreReport(
             counts=self._counts.tolist(),
             edges=self._edges.round(4).tolist(),
@@ -155,7 +157,7 @@ class ReportBuilder:
             cosine_gold=correlation(gold, COSINE, GOLD),
             cross_gold=correlation(both, CROSS, GOLD),
             cosine_cross=correlation(cross, COSINE, CROSS),
-            scatter=self._scatter(gold),
+            scatter=[(round(row[GOLD], 4), round(row[COSINE], 4)) for row in points.tolist()],
             gold_disagreements=[] if by_label else self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
             decision=None if reading is None else _decision(gold, reading, criteria),
@@ -176,11 +178,6 @@ class ReportBuilder:
         lines = [json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n" for row in rows.tolist()]
         self._texts.write(b"".join(lines))
         return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
-
-    def _scatter(self, gold: np.ndarray) -> list[tuple[float, float]]:
-        if len(gold) > SCATTER:
-            gold = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
-        return [(round(row[GOLD], 4), round(row[COSINE], 4)) for row in gold.tolist()]
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
         """The rows whose ranks by cosine and by the other score lie furthest apart."""
@@ -216,9 +213,8 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
     if len(sample) < 3:
         return None
     x, y, resamples = sample[:, score], sample[:, gold], affordable_resamples(len(sample))
-    by_rank, by_value = (
-        bootstrap_interval(x, y, kind, resamples, keys=_keys(sample)) for kind in ("spearman", "pearson")
-    )
+    kinds, keys = ("spearman", "pearson"), _keys(sample)
+    by_rank, by_value = (bootstrap_interval(x, y, kind, resamples, keys=keys) for kind in kinds)
     return Correlation(
         n=len(x),
         spearman=spearman(x, y),

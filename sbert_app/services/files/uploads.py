@@ -93,9 +93,8 @@ def named_columns(
     roles = names if columns is None else ["sentence1", "sentence2"] if columns.second else ["sentence"]
     gold = None
     if columns and columns.target:
-        gold = GoldColumn.in_table(
-            table, PairColumns(columns.first, columns.second or "", columns.target), scale, labels
-        )
+        of_pairs = PairColumns(columns.first, columns.second or "", columns.target)
+        gold = GoldColumn.in_table(table, of_pairs, scale, labels)
         roles = [*roles, "score" if gold and gold.kind == NUMBER else "label"]
     further = [name for name in table.columns if normalize_name(name) in FURTHER and name not in names]
     names, roles = names + further, roles + [normalize_name(name) for name in further]

@@ -100,19 +100,17 @@ class DelimitedWriter(Writer):
         self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        columns = [
-            self._numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
+        rows = {
+            name: np.array(values, dtype=np.float32) if name in self._rounded else values
             for name, values in batch.rows.items()
+        }
+        columns = [
+            [text.replace(".", self._layout.decimal) for text in numbers(values)]
+            if isinstance(values, np.ndarray)
+            else self._texts(values)
+            for values in (*rows.values(), *added.values())
         ]
-        columns += [
-            self._numbers(values) if isinstance(values, np.ndarray) else self._texts(values)
-            for values in added.values()
-        ]
-        lines = map(self._delimiter.join, zip(*columns, strict=True))
-        self._file.write("\n".join(lines) + "\n")
-
-    def _numbers(self, values: np.ndarray) -> list[str]:
-        return [text.replace(".", self._layout.decimal) for text in numbers(values)]
+        self._file.write("\n".join(map(self._delimiter.join, zip(*columns, strict=True))) + "\n")
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
@@ -149,10 +147,8 @@ class ParquetWriter(Writer):
     def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
         import pyarrow as pa
 
-        new = (
-            pa.field(name, _arrow_type(kind), metadata=DIGITS if kind == "float" else None)
-            for name, kind in added.items()
-        )
+        digits = {"float": DIGITS}
+        new = (pa.field(name, _arrow_type(kind), metadata=digits.get(kind)) for name, kind in added.items())
         self._schema = pa.schema([*fields, *new])
         self._waiting: list[Any] = []
         super().__init__(path)
@@ -353,15 +349,15 @@ def numbers(values: np.ndarray) -> list[str]:
 
 
 def _plain_rows(batch: RowBatch, added: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    columns = (*batch.rows.values(), *added.values())
-    return zip(*(_plain(column) if isinstance(column, np.ndarray) else column for column in columns), strict=True)
-
-
-def _plain(values: np.ndarray) -> list[Any]:
-    """Scores or vectors for JSON, None where there is none."""
-    if values.ndim == 1:
-        return values.astype(float).round(6).tolist()
-    return [None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist() for vector in values]
+    """The rows with scores and vectors as JSON has them, None for a vector that does not exist."""
+    columns: list[Any] = []
+    for values in (*batch.rows.values(), *added.values()):
+        if isinstance(values, np.ndarray) and values.ndim == 1:
+            values = values.astype(float).round(6).tolist()
+        elif isinstance(values, np.ndarray):
+            values = [None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist() for vector in values]
+        columns.append(values)
+    return zip(*columns, strict=True)
 
 
 def cell_text(value: Any) -> str:

@@ -19,6 +19,7 @@ import math
 import os
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
-from sbert_app.process import child_environment, module_command, regularly
+from sbert_app.process import child_environment, regularly
 from sbert_app.services.background.watch import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
@@ -99,9 +100,8 @@ class JsonSerializer(Serializer):
 class RunQueue:
     """Starts, stops and resumes runs without waiting for one. Thread-safe. InputError if it cannot be opened.
 
-    Args:
-        execute: the work of a worker with a run's id; None in every other process.
-        ray: the address of a cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
+    ``execute`` is the work of a worker with a run's id; None in every other process. ``ray`` is the address of a
+    cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
     """
 
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:
@@ -123,7 +123,6 @@ class RunQueue:
         self._inode = _inode(self._file)
         self.starts_workers = True
         self._execute = execute
-        # This function puts a run into the queue.
         self._queue_run = self._huey.task(name="work")(self._work)
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._enqueueing, self._starting = threading.Lock(), threading.RLock()
@@ -221,9 +220,11 @@ class RunQueue:
         regularly(seconds, self.reconcile)
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
+        # With -P, as the working directory is the user's: a folder named ``training`` there must not be imported.
+        command = [sys.executable, "-P", "-m", "sbert_app.services.jobs.worker", str(self.store.home), str(slot)]
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
-                module_command("sbert_app.services.jobs.worker", self.store.home, slot, self.ray),
+                [*command, self.ray],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -64,21 +64,15 @@ class ModelCache:
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
 
-        Args:
-            name: of any model, with its settings.
-            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
-            pooling: in place of the one in the name; an endpoint pools for itself.
-            role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
-
-        Raises:
-            InputError: the model may not be loaded, cannot be opened, or is of another type.
+        It has to be of the ``type_``: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, … ``pooling`` replaces
+        the one in the name. ``role``, query or document, adds the prompt that the model's folder has for it, unless
+        ``name`` states one. InputError if the model may not be loaded, cannot be opened, or is of another type.
         """
         settings = self.canonical(name)
         if settings.prompt_name == BY_ROLE:
             if role is None:
-                raise InputError(
-                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
-                )
+                what = f"a prompt for each side ({BY_ROLE}) needs two sides"
+                raise InputError(f"{what}; name one prompt for {settings.weights}")
             settings = replace(settings, prompt_name=None)
         model = required(self._open(settings.weights, type_), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
@@ -266,9 +260,7 @@ class Distilled:
     seconds: float
 
 
-def distill_to_home(
-    models: ModelCache, teacher: str, dimension: int, data: str = "", watch: Watch = UNWATCHED
-) -> Distilled:
+def distill_to_home(models: ModelCache, teacher: str, dimension: int, data: str = "") -> Distilled:
     """Distil an encoder into the home folder, in place of its static model of this dimension.
 
     The frequencies of tokens are those in ``data``. InputError if the model or the data cannot be used.
@@ -278,7 +270,7 @@ def distill_to_home(
 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
-    static = distill(models.get(teacher, Encoder), dimension, corpus, watch.on_progress, watch.should_stop)
+    static = distill(models.get(teacher, Encoder), dimension, corpus)
     name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
     models.forget(ModelName(name))

@@ -34,13 +34,7 @@ from training.evaluation.bootstrap import Interval, Statistic, bootstrap_interva
 from training.evaluation.match_scores import PRECISION, Criterion, average_precision
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores, without_score
-from training.evaluation.thresholds import (
-    CRITERIA,
-    Choice,
-    DataDecision,
-    decide,
-    parse_criteria,
-)
+from training.evaluation.thresholds import CRITERIA, Choice, DataDecision, decide, parse_criteria
 from training.models.model import Model
 from training.names import ModelName
 
@@ -132,10 +126,8 @@ class Decisions:
         if taken is not self.best:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
         elif difference.low <= 0:
-            sentence += (
-                f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show that "
-            )
-            sentence += f"{other.label} is as good: it may be up to {difference.high:.1f} points worse"
+            sentence += f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
+            sentence += f"that {other.label} is as good: it may be up to {difference.high:.1f} points worse"
         return f"{sentence}; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
 
     @property
@@ -183,9 +175,9 @@ def decide_models(
             results[model] = evaluate_one(model, scored, cache, EvalResultCache(home), step)
         except InputError as error:
             failures[model.label] = summary_of(error)
-        else:
-            if (overlap := overlap_with(model, data, home)) is not None and overlap.read:
-                overlaps[model.label] = overlap
+            continue
+        if (overlap := overlap_with(model, data, home)) is not None and overlap.read:
+            overlaps[model.label] = overlap
     if not results:
         raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
     watch.report(1, "Choosing thresholds")
@@ -299,10 +291,5 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
     of_pairs = next(iter(by_similarity.values()))[~is_left_out]
     values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
     by_label = {label: of_pairs[values == value] for label, value in order.items() if (values == value).any()}
-    return LabelScore(
-        len(values),
-        spearman(of_pairs, values),
-        bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out]),
-        by_label,
-        note,
-    )
+    interval = bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out])
+    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, note)

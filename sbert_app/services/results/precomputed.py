@@ -93,10 +93,9 @@ def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
     data = load_data(SCORED_DATA, home)
     with np.load(SHIPPED_SCORES) as arrays:
         scores_of: dict[str, dict[str, np.ndarray]] = {}
-        for key in arrays:
-            if "/" in key:
-                model, _, name = key.rpartition("/")
-                scores_of.setdefault(model, {})[name] = arrays[key]
+        for key in (key for key in arrays if "/" in key):
+            model, _, name = key.rpartition("/")
+            scores_of.setdefault(model, {})[name] = arrays[key]
         origin = str(arrays["made"])
     gold, results = np.asarray(data.scores, dtype=np.float64), {}
     for model, scores in scores_of.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class TableRow:
 
     model: str
     label: str
-    estimates: dict[str, Estimate | None]
+    estimates: Mapping[str, Estimate | None]
     failures: dict[str, str]
     speed: float | None
     trained_on: frozenset[str] = frozenset()
@@ -91,12 +91,8 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     best: dict[str, set[str]] = {}
     for name in names:
         unseen = [row.model for row in rows if name not in row.trained_on]
-        estimates = {model: results.estimate(model, name, metric, unread=True) for model in unseen}
-        values = {
-            model: round(estimate.value, 2)
-            for model, estimate in estimates.items()
-            if estimate and not isnan(estimate.value)
-        }
+        estimates = ((model, results.estimate(model, name, metric, unread=True)) for model in unseen)
+        values = {model: round(x.value, 2) for model, x in estimates if x and not isnan(x.value)}
         best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
     overlaps = [
         f"{ModelName.parse(model).label}: {overlap}"
@@ -131,18 +127,14 @@ def _reported_row(results: Results, system: System, speed: float | None = None, 
     if names and all(name in columns for name in names):
         columns[AVERAGE] = [own[name] for name in names]
     deviations = {name: system.deviation(keys) if std is None else std for name, keys in columns.items()}
-    estimates: dict[str, Estimate | None] = {
-        name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()
-    }
+    estimates = {name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()}
     return TableRow(system.label, system.label, estimates, {}, speed, deviations=deviations, made_of=system.made_of)
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{char: f"\\{char}" for char in "&%$#_{}"},
-}
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "ρ": r"$\rho$"}
+    | {char: f"\\{char}" for char in "&%$#_{}"}
+)
 
 
 def markdown(table: ResultTable) -> str:
@@ -166,10 +158,8 @@ def latex(table: ResultTable) -> str:
         if source != heading:
             lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\"]
             heading = source
-        cells = [
-            _with_interval(row, name, table, r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}")
-            for name in _names(table)
-        ]
+        bold, bounds = r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}"
+        cells = [_with_interval(row, name, table, bold, bounds) for name in _names(table)]
         lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
@@ -178,9 +168,7 @@ def as_csv(table: ResultTable) -> str:
     """A line for each model; three columns for each data set: value, low, high."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    labels = [
-        label for column in table.columns for label in (column.label, f"{column.label} low", f"{column.label} high")
-    ]
+    labels = [column.label + end for column in table.columns for end in ("", " low", " high")]
     writer.writerow(["model", "source", *map(without_formula, labels), "sentences per second"])
     for row, source in _rows(table):
         estimates = [row.estimates.get(name) or Estimate(nan, nan, nan) for name in _names(table)]
@@ -229,4 +217,4 @@ def _plain(text: str) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in text).replace("–", "--").replace("ρ", r"$\rho$")
+    return text.translate(_LATEX)

@@ -125,8 +125,7 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     sizes = Counter(row[-1] for row in complete)
     if len(sizes) > MAX_CLASSES:
         raise InputError(f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes")
-    single = sorted(label for label, size in sizes.items() if size < 2)
-    if single:
+    if single := sorted(label for label, size in sizes.items() if size < 2):
         notes.append(f"classes with a single row left out: {', '.join(single[:5])}")
     if len(sizes) - len(single) < 2:
         raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
@@ -197,11 +196,8 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
     best = C_VALUES[1]
     if held_out.any() and has_rows.all():
-        accuracies = {}
-        for c in C_VALUES:
-            candidate = LogisticRegression(C=c, max_iter=300).fit(features[~held_out], targets[~held_out])
-            accuracies[c] = (candidate.predict(features[held_out]) == targets[held_out]).mean()
-        best = max(accuracies, key=accuracies.__getitem__)
+        inside, outside = (features[~held_out], targets[~held_out]), (features[held_out], targets[held_out])
+        best = max(C_VALUES, key=lambda c: LogisticRegression(C=c, max_iter=300).fit(*inside).score(*outside))
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
 

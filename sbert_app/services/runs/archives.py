@@ -80,7 +80,10 @@ def back_up(home: Path, target: Path) -> Saved:
             if entry is None or not entry.is_work or file.name in NOT_SAVED or name.startswith(changing):
                 continue
             try:
-                _check_readable(file)
+                # A part may be unreadable, as on a damaged disk.
+                with file.open("rb") as opened:
+                    while opened.read(1 << 20):
+                        pass
             except FileNotFoundError:
                 # It was deleted meanwhile.
                 continue
@@ -122,13 +125,6 @@ def files_of(home: Path) -> Iterator[Path]:
             with suppress(FileNotFoundError):
                 if not name.startswith(".") and stat.S_ISREG(file.lstat().st_mode):
                     yield file
-
-
-def _check_readable(file: Path) -> None:
-    """Raises OSError if a part of a file cannot be read, as on a damaged disk."""
-    with file.open("rb") as opened:
-        while opened.read(1 << 20):
-            pass
 
 
 def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInfo]]:

@@ -85,7 +85,10 @@ class RemoteRun:
         self._should_end = threading.Event()
         # The inode of each file, or the time of a folder, and the size of the file, when they were sent last.
         self._sent = dict[str, tuple[int, int]]()
-        self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(self._execute)
+        _note(self.folder, f"executed on {socket.gethostname()}")
+        self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(
+            execute_here, self.store, run.id, should_end=self._should_end.is_set
+        )
         return self.poll(None)
 
     def poll(self, end: State | None) -> News:
@@ -102,10 +105,6 @@ class RemoteRun:
             return changes, None
         self._scratch.cleanup()
         return {}, self._outcome.result()
-
-    def _execute(self) -> RunResult:
-        _note(self.folder, f"executed on {socket.gethostname()}")
-        return execute_here(self.store, self.folder.name, should_end=self._should_end.is_set)
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
         """The news of a file or folder, unless the trainer is replacing the folder."""

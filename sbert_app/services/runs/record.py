@@ -137,10 +137,6 @@ def default_name(config: RunConfig) -> str:
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
 
 
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def newest_first(folders: Iterable[Path]) -> list[str]:
     """The ids of runs by the times in their ids, and those of the same second by their records."""
     times = {folder: folder.name[:15] if _DATED.match(folder.name) else _created(folder)[0] for folder in folders}

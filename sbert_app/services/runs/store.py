@@ -44,7 +44,6 @@ from sbert_app.services.runs.record import (
     RunStateError,
     default_name,
     newest_first,
-    one_line,
     stamp_of,
 )
 from sbert_app.services.store.documents import check_text, read_document, unreadable
@@ -310,7 +309,7 @@ class RunStore:
                 yield lease
             except BaseException as error:
                 lease.state = State.FAILED if isinstance(error, Exception) else State.INTERRUPTED
-                lease.reason = one_line(error)
+                lease.reason = " ".join(str(error).split()) or type(error).__name__
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)

@@ -42,9 +42,7 @@ class DiskCache:
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
-        self.folder = folder
-        self.max_bytes = max_bytes
-        self.shipped = shipped
+        self.folder, self.max_bytes, self.shipped = folder, max_bytes, shipped
 
     def get(self, key: str) -> np.ndarray | None:
         return (self.get_arrays(key) or {}).get(SINGLE)
@@ -54,8 +52,7 @@ class DiskCache:
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
         """The array of a key, which is computed and stored if there is none."""
-        array = self.get(key)
-        if array is None:
+        if (array := self.get(key)) is None:
             array = compute()
             self.put(key, array)
         return array

@@ -94,8 +94,7 @@ def keep_copy(source: Path, target: Path) -> Path:
 
 
 def is_full(most: float) -> str:
-    size = format_bytes(int(most))
-    return f"the folder for uploads and results is full ({size}); files in it are removed after a day"
+    return f"the folder for uploads and results is full ({format_bytes(most)}); files in it are removed after a day"
 
 
 def folder_size(folder: Path) -> int:

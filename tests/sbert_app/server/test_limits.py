@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from sbert_app.server import limits
-from sbert_app.server.limits import MOST_BODY, BodyLimits, UploadLimits
+from sbert_app.server.limits import MOST_BODY, BodyLimits
 
 COMPARE = "/gradio_api/run/compare"
 MB = 1 << 20
@@ -30,7 +30,7 @@ BEHIND = Starlette(routes=[Route("/{path:path}", size, methods=["GET", "POST", "
 
 
 def client(folder, request=2 * MB, folder_total=10 * MB) -> TestClient:
-    return TestClient(BodyLimits(BEHIND, UploadLimits(folder / "tmp", request, folder_total)))
+    return TestClient(BodyLimits(BEHIND, folder / "tmp", request, folder_total))
 
 
 class TestBodies:

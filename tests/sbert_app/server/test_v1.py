@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from waiting import wait_until
 
-from sbert_app.server import documents, v1
+from sbert_app.server import api, v1
 from sbert_app.server.calls import CountRequests
 from sbert_app.server.login import Account, LoginRequired
 from sbert_app.services.access import REGISTRY
@@ -46,7 +46,7 @@ def http(services):
 def app_of(services: Services, *middleware: Middleware) -> FastAPI:
     app = FastAPI(middleware=[*middleware], openapi_url=None)
     app.include_router(v1.router(services))
-    app.include_router(documents.router(services))
+    app.include_router(api.document_router(services))
     return app
 
 
