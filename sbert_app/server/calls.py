@@ -95,7 +95,8 @@ def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[
     return {**rest, "data": list(called.complete(named).values())}
 
 
-OPENAI = ("/v1/embeddings", "/v1/rerank", "/v1/models", "/v2/rerank", "/rerank", "/embed")
+OPENAI = ["/v1/embeddings", "/v1/embed", "/v1/rerank", "/v1/score", "/v1/models", "/v2/embed", "/v2/rerank"]
+OPENAI += ["/embeddings", "/embed", "/rerank", "/score", "/similarity", "/api/embed", "/api/embeddings"]
 
 
 class CountRequests:
@@ -106,7 +107,7 @@ class CountRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
-        endpoint = path.removeprefix(RUN).removeprefix("/api/")
+        endpoint = path if path in OPENAI else path.removeprefix(RUN).removeprefix("/api/")
         if endpoint not in endpoints and endpoint not in OPENAI:
             await self.app(scope, receive, send)
             return

@@ -28,9 +28,9 @@ from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
-from sbert_app.services.openai import read_tokens, usage, usage_of_rows, usage_of_search
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
+from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion

@@ -44,6 +44,8 @@ HOUR = 3600.0
 RESERVED = 1 << 20
 
 UPLOAD = "/gradio_api/upload"
+# The paths of clients that read errors in the shape of OpenAI's begin so.
+CLIENTS = ("/v1/", "/v2/", "/rerank", "/embed", "/score", "/similarity", "/api/embed")
 
 
 class Refused(Exception):  # noqa: N818 - not an error of the program
@@ -90,7 +92,7 @@ class BodyLimits:
                 await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
         except Refused as refusal:
             await incoming.drain()
-            is_openai = scope["path"].startswith(("/v1/", "/v2/", "/rerank", "/embed"))
+            is_openai = scope["path"].startswith(CLIENTS)
             content = openai_error(refusal.sentence) if is_openai else {"error": refusal.sentence}
             answer = JSONResponse(content, refusal.status, {"Connection": "close"})
             await answer(scope, receive, send)

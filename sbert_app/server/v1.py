@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
@@ -36,6 +37,7 @@ log = logging.getLogger("sbert_lab.api")
 AT_ONCE = 64
 # Threads that compute for all visitors; Gradio's pages and endpoints have others.
 THREADS = 32
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 ENDING = "the app is ending"
 # A client that has asked for too much at once may ask again after so many seconds.
 RETRY_SECONDS = 1
@@ -58,22 +60,22 @@ def router(services: Services) -> APIRouter:
     async def answer(request: Request, body: type[Body], compute: Compute) -> Response:
         return await _answer(request, body, compute, services.models, limit, threads_of)
 
-    @routes.post("/v1/embeddings")
-    async def embeddings(request: Request) -> Response:
-        return await answer(request, openai.EmbeddingsRequest, openai.embeddings)
-
-    @routes.post("/embed")
-    async def embed(request: Request) -> Response:
-        return await answer(request, openai.EmbedRequest, openai.embed)
-
-    @routes.post("/v1/rerank")
-    @routes.post("/v2/rerank")
-    async def rerank(request: Request) -> Response:
-        return await answer(request, openai.RerankRequest, openai.rerank)
-
-    @routes.post("/rerank")
-    async def rank(request: Request) -> Response:
-        return await answer(request, openai.RankRequest, openai.rank)
+    vectors, ranking = (openai.EmbeddingsRequest, openai.embeddings), (openai.RerankRequest, openai.rerank)
+    scores, ollama = (openai.PairsRequest, openai.score), (openai.EmbeddingsRequest, openai.embed_for_ollama)
+    # Clients of OpenAI's API may have a base address without /v1.
+    answers: dict[str, tuple[type[Body], Compute]] = {
+        **dict.fromkeys(("/v1/embeddings", "/embeddings"), vectors),
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), ranking),
+        **dict.fromkeys(("/v1/score", "/score"), scores),
+        **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama),
+        "/v1/embed": (openai.EmbeddingsRequest, partial(openai.embed_for_cohere, version="1")),
+        "/v2/embed": (openai.EmbeddingsRequest, partial(openai.embed_for_cohere, version="2")),
+        "/embed": (openai.EmbedRequest, openai.embed),
+        "/rerank": (openai.RankRequest, openai.rank),
+        "/similarity": (openai.SimilarityRequest, openai.similarity),
+    }
+    for path, (body, compute) in answers.items():
+        routes.add_route(path, partial(answer, body=body, compute=compute), methods=["POST"])
 
     @routes.get("/info")
     def info() -> Response:
@@ -90,12 +92,15 @@ def router(services: Services) -> APIRouter:
                 return JSONResponse(entry)
         return _error(404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
-    @routes.api_route("/v1/{path:path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
-    def nothing(path: str) -> Response:
+    async def no_answer(request: Request) -> Response:
         """Answers what the routes before it do not, in the shape that the clients read."""
-        is_route = path in ("embeddings", "rerank", "models")
-        return _error(405, "Method Not Allowed") if is_route else _error(404, "Not Found")
+        path = request.scope["path"]
+        if path in answers or path == "/v1/models":
+            return _error(405, "Method Not Allowed")
+        return _error(404, f"there is no {path[:100]}; GET /v1/models, or POST to {', '.join(sorted(answers))}")
 
+    for version in ("v1", "v2"):
+        routes.add_route(f"/{version}/{{path:path}}", no_answer, methods=METHODS)
     return routes
 
 
@@ -159,9 +164,9 @@ def _sentence(body: type[Body], error: ValidationError) -> str:
         return f"{field[:80]} is not known here, and may change what the answer means; the request takes {taken}"
     if mistake["type"] == "value_error":
         return str(mistake["ctx"]["error"])
-    if field in ("input", "inputs") and mistake["type"] != "missing":
+    if field in ("input", "inputs", "texts", "prompt") and mistake["type"] != "missing":
         return (
-            f"input must be a text, or a list of 1 to {openai.MOST_INPUTS:,} texts of at most "
+            f"{field} must be a text, or a list of 1 to {openai.MOST_INPUTS:,} texts of at most "
             f"{openai.MOST_CHARACTERS:,} characters, or token ids in their place"
         )
     return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"

@@ -10,12 +10,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from training.errors import UserFacingError
+
 HEARTBEAT = "/gradio_api/heartbeat/"
 # The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
 KINDS: dict[Any, Any] = {
-    (gr.Textbox, gr.HTML): str,
+    (gr.Textbox, gr.HTML, gr.BrowserState): str,
     (gr.Slider, gr.Number): int | float,
-    (gr.Dropdown, gr.Radio): str | int | float,
+    (gr.Dropdown, gr.Radio, gr.CheckboxGroup): str | int | float,
 }
 WRONG = "the request holds values that this page does not send"
 
@@ -60,8 +62,8 @@ class WholeSteps(gr.Blocks):
     ) -> Any:
         """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
         # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
-        if block_fn.preprocess and not all(map(_fits, block_fn.inputs, processed_input)):
-            raise gr.Error(WRONG, print_exception=False)
+        if block_fn.preprocess:
+            processed_input = list(map(_checked, block_fn.inputs, processed_input))
         try:
             if block_fn.collects_event_data:
                 EventValues.model_validate(event_data)
@@ -72,6 +74,8 @@ class WholeSteps(gr.Blocks):
             if not isinstance(error, ValidationError) and not isinstance(error.obj, gr.EventData):
                 raise
             raise gr.Error(WRONG, print_exception=False) from error
+        except UserFacingError as error:
+            raise gr.Error(error.public, print_exception=False) from error
 
     def handle_streaming_diffs(
         self,
@@ -88,14 +92,20 @@ class WholeSteps(gr.Blocks):
         return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
 
 
-def _fits(component: Any, value: Any) -> bool:
-    """Whether the page may send a value of this type for a component."""
+def _checked(component: Any, value: Any) -> Any:
+    """The value of a component, "" for no text. gr.Error if the page sends none of this type for it."""
+    if value is None and not isinstance(component, gr.Slider):
+        return "" if isinstance(component, gr.Textbox) else None
+    choices = [choice for _, choice in getattr(component, "choices", None) or ()]
     types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), object)
-    values = value if getattr(component, "multiselect", False) and isinstance(value, list) else [value]
+    types = str if choices and all(isinstance(choice, str) for choice in choices) else types
+    is_list = bool(getattr(component, "multiselect", isinstance(component, gr.BrowserState | gr.CheckboxGroup)))
+    items = value if isinstance(value, list) else [value]
     # A truth value is a number to Python.
-    return all(
-        item is None or types is object or (isinstance(item, types) and not isinstance(item, bool)) for item in values
-    )
+    is_fit = all(isinstance(item, types) and not isinstance(item, bool) for item in items)
+    if types is object or (is_fit and isinstance(value, list) == is_list):
+        return value
+    raise gr.Error(WRONG, print_exception=False)
 
 
 class ShortHeartbeats:

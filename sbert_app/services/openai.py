@@ -14,12 +14,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from sbert_app.services.access import TOKENS
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.runs.store import RunStore
+from sbert_app.services.usage import read_tokens, usage
 from training.catalogue import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
 from training.errors import InputError
 from training.models.model import Model, VectorModel, required
@@ -37,10 +37,10 @@ OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
 
-# Fields of other services that change no answer, and values that ask for what is done anyway.
-WITHOUT_EFFECT = frozenset(("user", "id", "metadata", "priority", "timeout", "store", "service_tier"))
-USUAL = {"raw_scores": False, "late_chunking": False, "add_special_tokens": True, "modality": "text"}
-USUAL |= dict.fromkeys(("embedding_type", "output_dtype"), "float")
+# Fields of other services that change no answer, and those that can only have the value that is in use anyway.
+WITHOUT_EFFECT = {"user", "id", "request_id", "metadata", "priority", "timeout", "store", "service_tier", "keep_alive"}
+USUAL = dict.fromkeys(("raw_scores", "late_chunking", "stream", "return_embeddings", "return_multivector"), "false")
+USUAL |= {"add_special_tokens": "true", "modality": "text", "truncation_direction": "right", "output_dtype": "float"}
 # The roles of texts by the names that other services have for them.
 ROLES_OF = {
     **dict.fromkeys(("query", "search_query", "retrieval.query", "retrieval_query"), "query"),
@@ -48,12 +48,16 @@ ROLES_OF = {
     **dict.fromkeys(("retrieval.passage", "retrieval_document"), "document"),
 }
 
+# Ways to say whether a text may be cut at its end.
+TRUNCATE = {"TRUE": "END", "RIGHT": "END", "FALSE": "NONE"}
+
 ShouldStop = Callable[[], bool]
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 TokenIds = Annotated[
     list[Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=MOST_TOKENS)
 ]
 Name = Annotated[str, Field(min_length=1, max_length=4_096)]
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
 
 
 def _also_called(*names: str, default: Any = ...) -> Any:
@@ -64,25 +68,35 @@ def _also_called(*names: str, default: Any = ...) -> Any:
 class RequestBody(BaseModel):
     """The body of a request. null is the default of a field; a field that is not known is refused by its name.
 
+    Clients of text-embeddings-inference nest fields in ``inputs`` and ``parameters``, those of Ollama in ``options``.
     A model cuts each text where it ends to read: ``truncate`` says whether it may, and ``most_tokens`` cannot be less.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     model: Name
-    truncate: bool | Literal["END", "end", "right"] = _also_called("truncate", "truncation", default=True)
-    most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", default=None)
+    truncate: Annotated[
+        Literal["END", "NONE"], BeforeValidator(lambda value: TRUNCATE.get(str(value).upper(), str(value).upper()))
+    ] = _also_called("truncate", "truncation", default="END")
+    most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", "num_ctx", default=None)
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, body: Any) -> Any:
         if not isinstance(body, dict):
             return body
+        for key in ("inputs", "parameters", "options"):
+            if isinstance(nested := body.get(key), dict):
+                # The other options of Ollama are about the generation of text.
+                fields = {"num_ctx": nested.get("num_ctx")} if key == "options" else nested
+                body = {**body, key: None, **fields}
         for key, value in body.items():
             if isinstance(value, list) and None in value:
                 raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
-        is_usual = {key for key, value in body.items() if value is None or (key in USUAL and USUAL[key] == value)}
-        return {key: value for key, value in body.items() if key not in WITHOUT_EFFECT | is_usual}
+            if value is not None and key in USUAL and str(value).lower() != USUAL[key]:
+                raise ValueError(f"{key} can only be {USUAL[key]} here")
+        ignored = WITHOUT_EFFECT | USUAL.keys()
+        return {key: value for key, value in body.items() if value is not None and key not in ignored}
 
 
 class EmbeddingsRequest(RequestBody):
@@ -92,13 +106,14 @@ class EmbeddingsRequest(RequestBody):
     special tokens. ``input_type`` is a role, as other services name it, or like ``prompt_name`` the name of a prompt.
     """
 
-    input: (
-        Text
-        | TokenIds
-        | Annotated[list[Text], Field(min_length=1, max_length=MOST_INPUTS)]
-        | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)]
-    ) = _also_called("input", "inputs")
-    encoding_format: Literal["float", "base64"] = "float"
+    input: Text | TokenIds | Texts | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)] = (
+        _also_called("input", "inputs", "texts", "prompt")
+    )
+    # Cohere's and Jina's clients may send a list of one.
+    encoding_format: Annotated[
+        Literal["float", "base64"],
+        BeforeValidator(lambda value: value[0] if isinstance(value, list) and len(value) == 1 else value),
+    ] = _also_called("encoding_format", "embedding_type", "embedding_types", default="float")
     dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = _also_called(
         "dimensions", "output_dimension", default=None
     )
@@ -128,6 +143,19 @@ class RerankRequest(RequestBody):
     )
     top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
     return_documents: bool = _also_called("return_documents", "return_text", default=False)
+
+
+class PairsRequest(RequestBody):
+    """The body of ``POST /score``, as at vLLM: pairs of texts, of which the first may be one for all."""
+
+    text_1: Text | Texts = _also_called("text_1", "queries", "data_1", "source_sentence")
+    text_2: Text | Texts = _also_called("text_2", "documents", "data_2", "sentences")
+
+
+class SimilarityRequest(PairsRequest):
+    """The body of ``POST /similarity``, as clients of text-embeddings-inference send it: without a model."""
+
+    model: Name = DEFAULT_MODEL
 
 
 class RankRequest(RerankRequest):
@@ -189,6 +217,28 @@ def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) ->
     return [item["embedding"] for item in embeddings(models, request, should_stop)["data"]]
 
 
+def embed_for_cohere(
+    models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop, version: str
+) -> dict[str, Any]:
+    """The same vectors as Cohere's clients read them: by type in version 2, and in 1 where the request names a type."""
+    answer = embeddings(models, request, should_stop)
+    vectors: Any = [item["embedding"] for item in answer["data"]]
+    form = "embeddings_floats"
+    if version == "2" or "encoding_format" in request.model_fields_set:
+        form, vectors = "embeddings_by_type", {request.encoding_format: vectors}
+    tokens = {"input_tokens": answer["usage"]["total_tokens"]}
+    meta = {"api_version": {"version": version}, "billed_units": tokens, "warnings": answer["warnings"]}
+    return {"id": OWNER, "response_type": form, "embeddings": vectors, "texts": request.input, "meta": meta}
+
+
+def embed_for_ollama(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
+    """The same vectors as Ollama's clients read them, and the first alone for those that send a ``prompt``."""
+    answer = embeddings(models, request, should_stop)
+    vectors = [item["embedding"] for item in answer["data"]]
+    tokens = answer["usage"]["prompt_tokens"]
+    return {"model": request.model, "embeddings": vectors, "embedding": vectors[0], "prompt_eval_count": tokens}
+
+
 def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:
     """Raises InputError for token ids that do not begin and end as all of this model's do: another tokenizer's."""
     samples = [list(row) for row in encoder.with_prompt("").tokenize(["a", "Prices rose.", "9"])]
@@ -206,7 +256,7 @@ def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:
 
 def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
     """Raises InputError if texts were cut elsewhere than the request allows."""
-    if cut and not request.truncate:
+    if cut and request.truncate == "NONE":
         raise InputError(f"text {cut[0] + 1} is longer than the {model.max_length:,} tokens that {model.name} reads")
     if request.most_tokens is not None and 0 <= request.most_tokens < (model.max_length or 0):
         raise InputError(f"{model.name} reads {model.max_length:,} tokens of a text, and cannot stop at fewer")
@@ -217,29 +267,62 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
 
     Stopped as `embeddings`. InputError if the model cannot be used, or a text is too long and may not be cut.
     """
+    documents = [item if isinstance(item, str) else item.text for item in request.documents]
+    scores, read = _score(models, request, [request.query], documents, ("the query", "document"), should_stop)
+    best = np.argsort(-scores, kind="stable")[: request.top_n]
+    results: list[dict[str, Any]] = [{"index": int(i), "relevance_score": float(scores[i])} for i in best]
+    for result in results if request.return_documents else ():
+        result["document"] = {"text": documents[result["index"]]}
+    return {"object": "rerank", "model": request.model, "results": results, **read}
+
+
+def score(models: ModelCache, request: PairsRequest, should_stop: ShouldStop) -> dict[str, Any]:
+    """The score of each pair: a cross-encoder's, or the cosine of vectors.
+
+    Errors are those of `rerank`, and InputError if the texts are no pairs.
+    """
+    firsts, seconds = ([texts] if isinstance(texts, str) else texts for texts in (request.text_1, request.text_2))
+    if len(firsts) not in (1, len(seconds)):
+        raise InputError(f"text_1 has {len(firsts)} texts and text_2 has {len(seconds)}; give one, or as many")
+    scores, read = _score(models, request, firsts, seconds, ("text_1", "text_2"), should_stop)
+    data = [{"object": "score", "index": at, "score": float(value)} for at, value in enumerate(scores)]
+    return {"object": "list", "model": request.model, "data": data, **read}
+
+
+def similarity(models: ModelCache, request: SimilarityRequest, should_stop: ShouldStop) -> list[float]:
+    """The same scores in the form of text-embeddings-inference: a list of them."""
+    return [item["score"] for item in score(models, request, should_stop)["data"]]
+
+
+def _score(
+    models: ModelCache,
+    request: RequestBody,
+    firsts: list[str],
+    seconds: list[str],
+    names: tuple[str, str],
+    should_stop: ShouldStop,
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The scores of pairs, whose first text may be one for all, and the part of the answer on what was read of them."""
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
-    documents = [item if isinstance(item, str) else item.text for item in request.documents]
-    model, pairs = models.get(request.model, Model), [(request.query, document) for document in documents]
+    model, texts = models.get(request.model, Model), [*firsts, *seconds]
+    pairs = list(zip(firsts * (len(seconds) // len(firsts)), seconds, strict=True))
     if isinstance(model, CrossEncoder):
         report = ReadReport(cut=set())
         scores = model.predict(pairs, should_stop=should_stop, report=report)
         tokens, cut = report.tokens, [at for at, pair in enumerate(pairs) if pair in (report.cut or ())]
     else:
         scores = model.score(pairs, should_stop=should_stop)
-        tokens, cut = read_tokens(model, [request.query, *documents])
-        cut = list(range(len(documents))) if 0 in cut else [at - 1 for at in cut]
+        tokens, long = read_tokens(model, texts)
+        is_long = {texts[at] for at in long}
+        cut = [at for at, pair in enumerate(pairs) if is_long.intersection(pair)]
     _check_cut(model, request, cut)
     check_finite(model, scores)
-    names = ["the query", *(f"document {number}" for number in range(len(documents)))]
-    warnings = unknown_warnings([model], [request.query, *documents], names)
-    best = np.argsort(-scores, kind="stable")[: request.top_n]
-    results: list[dict[str, Any]] = [{"index": int(i), "relevance_score": float(scores[i])} for i in best]
-    for result in results if request.return_documents else ():
-        result["document"] = {"text": documents[result["index"]]}
-    read = usage(request.model, tokens, cut)
-    return {"object": "rerank", "model": request.model, "results": results, **read, "warnings": warnings}
+    numbered = [names[0]] if len(firsts) == 1 else [f"{names[0]} {at}" for at in range(len(firsts))]
+    numbered += [f"{names[1]} {at}" for at in range(len(seconds))]
+    warnings = unknown_warnings([model], texts, numbered)
+    return scores, {**usage(request.model, tokens, cut), "warnings": warnings}
 
 
 def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> Any:
@@ -272,49 +355,3 @@ def list_models(store: RunStore) -> dict[str, Any]:
 
 def _model(name: str, created: int) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
-
-
-def read_tokens(model: Model, texts: Sequence[str]) -> tuple[int, list[int]]:
-    """The number of tokens that are read, and the positions of texts that are cut; (0, []) for other models."""
-    # They import torch, which takes seconds.
-    from training.models.encoder import Encoder
-
-    if not isinstance(model, Encoder):
-        return 0, []
-    report = ReadReport(cut=set())
-    tokens = sum(map(len, model.tokenize(texts, report)))
-    return tokens, [at for at, text in enumerate(texts) if text in (report.cut or ())]
-
-
-def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """The `usage` of rows of texts, with ``truncated`` rows. {} for a model whose tokens are not counted."""
-    from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
-
-    if isinstance(model, Encoder):
-        tokens, cut = read_tokens(model, [text for column in columns for text in column])
-    elif isinstance(model, CrossEncoder):
-        rows = model.tokenizer([pair for column in columns[1:] for pair in zip(columns[0], column, strict=True)])
-        tokens, cut = sum(map(len, rows)), [at for at, row in enumerate(rows) if row.truncated]
-    else:
-        return {}
-    return usage(model.name, tokens, sorted({at % len(columns[0]) for at in cut}))
-
-
-def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
-    """The `usage` of a search by the first model, with ``truncated`` documents. {} if it is no bi-encoder."""
-    from training.models.encoder import Encoder
-
-    if not models or not isinstance(model := models[0], Encoder):
-        return {}
-    reads_query = reads_document = model
-    if not ModelName.parse(model.name).states_prompt:
-        reads_query, reads_document = model.for_role("query"), model.for_role("document")
-    tokens, cut = read_tokens(reads_document, documents)
-    return usage(model.name, tokens + read_tokens(reads_query, queries)[0], cut)
-
-
-def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
-    """The part of an answer on the tokens that were read, and the positions of texts that were cut."""
-    TOKENS.labels(model if model in ENCODERS else "other").inc(tokens)
-    return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

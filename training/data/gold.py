@@ -51,6 +51,8 @@ ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
 OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
+# A share of a highest score, such as 85% or 4/5.
+_SHARE = re.compile(r"(\S+?)\s*(?:%|/\s*(\d+))")
 _SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
 
 
@@ -127,6 +129,7 @@ class GoldColumn:
 
     ``scale`` is the lowest and the highest score; None for labels, and for scores on no usual scale. ``values`` of
     labels and their ``names`` are by their text, None for numbers; ``meaning`` defines a match by labels.
+    ``are_shares``: the cells are shares of the highest score, such as 85% or 4/5.
     ``is_sure``: the file can be read in no other way, so that nobody needs to be told.
     """
 
@@ -139,6 +142,7 @@ class GoldColumn:
     is_sure: bool = False
     read_as: str = ""
     meaning: str = ""
+    are_shares: bool = False
 
     @classmethod
     def of(
@@ -157,6 +161,12 @@ class GoldColumn:
         texts = _distinct(cells)
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
+        shares = [_SHARE.fullmatch(text) for text in texts]
+        tops = {float(share[2] or 100) for share in shares if share and _score(share[1]) is not None}
+        if len(tops) == 1 and min(tops) > 0 and None not in shares:
+            low, high = parse_scale(scale) if scale else (0.0, tops.pop())
+            text = f"shares as scores {_stretched(low, high)}"
+            return cls(name, NUMBER, (low, high), read_as=text, are_shares=True)
         numbers = {text: number for text in texts if (number := _score(text)) is not None}
         if scale:
             low, high = parse_scale(scale)
@@ -286,7 +296,8 @@ class GoldColumn:
             text = label_text(cell)
             if as_text(cell) is None or (text == "-1" and text in self.missing):
                 continue
-            value = _score(cell) if self.values is None else self.values.get(text)
+            share = _SHARE.fullmatch(text) if self.are_shares else None
+            value = _score(share[1] if share else cell) if self.values is None else self.values.get(text)
             if value is None:
                 wrong = "is not a number" if self.values is None else f"is none of {', '.join(self.values)}"
                 bad[row] = bad_number(self.name, cell).replace("is not a number", wrong)

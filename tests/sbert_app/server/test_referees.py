@@ -50,6 +50,15 @@ def test_cohere(address, client):
     assert len(answer.results) == 2
 
 
+@pytest.mark.parametrize(("client", "types"), [("ClientV2", ["float"]), ("Client", ["float"]), ("Client", None)])
+def test_cohere_embeds(address, expected, client, types):
+    cohere = pytest.importorskip("cohere")
+    options = {"model": MODEL, "texts": TEXTS, "input_type": "search_document", "truncate": "END"}
+    options |= {"embedding_types": types} if types else {}
+    answer = getattr(cohere, client)(api_key="any", base_url=address).embed(**options)
+    assert np.allclose(answer.embeddings.float_ if types else answer.embeddings, expected, atol=2e-3)
+
+
 @pytest.mark.parametrize("provider", ["cohere", "jina_ai", "hosted_vllm", "infinity"])
 def test_litellm_ranks(address, provider):
     # It is installed by hand: it would bring boto3 and an older python-dateutil.

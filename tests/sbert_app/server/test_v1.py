@@ -1,6 +1,5 @@
 """/v1 serves OpenAI's own client, unmodified: embeddings, models, errors; re-ranking; what Prometheus reads."""
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -259,7 +258,7 @@ def test_what_nobody_waits_for_is_not_computed(services, request_):
         compute(services.models, request_, lambda: True)
 
 
-def test_a_client_that_goes_ends_its_computation_within_a_second(address, monkeypatch):
+def test_a_client_that_goes_ends_its_computation_within_a_second(request, monkeypatch):
     begun, stopped = threading.Event(), threading.Event()
 
     def slow(models, request, should_stop):
@@ -270,6 +269,7 @@ def test_a_client_that_goes_ends_its_computation_within_a_second(address, monkey
 
     monkeypatch.setattr(v1.openai, "embeddings", slow)
     body = b'{"model": "m", "input": "x"}'
+    address = request.getfixturevalue("address")
     with socket.create_connection(address.removeprefix("http://").split(":")) as client:
         client.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         assert begun.wait(30)
@@ -294,79 +294,3 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
 def test_what_is_no_json_is_a_400_whatever_its_type(http, path, body):
     answer = http.post(path, content=body, headers={"Content-Type": "text/plain"})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the request is not valid JSON")
-
-
-class TestOtherClients:
-    """What clients of Cohere, Jina, LiteLLM, infinity, vLLM and text-embeddings-inference send, and read."""
-
-    @pytest.fixture
-    def prompted(self, tmp_path_factory, services):
-        """A model whose folder has prompts, which visitors may use."""
-        folder = tmp_path_factory.mktemp("prompted") / "model"
-        Encoder.load("scratch:1x32").save(folder)
-        file = folder / "config_sentence_transformers.json"
-        prompts = {"query": "query: ", "document": "passage: ", "sts": "same? "}
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": prompts}))
-        settings = services.settings.model_copy(update={"allow_paths": (folder.parent,)})
-        with TestClient(app_of(Services.start(settings))) as http:
-            yield http, str(folder)
-
-    @pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/rerank"])
-    def test_null_is_the_default_of_any_field(self, http, path):
-        fields = {"input": "a"} if "embed" in path else {"query": "a", "documents": ["b"]}
-        nothing = dict.fromkeys(
-            ["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"]
-        ) | {"late_chunking": False}
-        answer = http.post(path, json={"model": MODEL, **fields, **nothing, "late_chunking": False})
-        assert answer.status_code == 200, answer.text
-
-    @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
-    @pytest.mark.parametrize("field", ["text", "content", "page_content"])
-    def test_documents_are_texts_or_have_one(self, http, path, field):
-        documents = ["Prices rose.", {field: "A kitten is asleep.", "id": 7}]
-        body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "top_n": 1}
-        [best] = http.post(path, json=body).json()["results"]
-        assert best["index"] == 1
-        assert http.post(path, json=body | {"documents": [{"image": "x"}]}).status_code == 400
-
-    def test_text_embeddings_inference_has_no_model_and_answers_with_lists(self, http, client):
-        [vector] = http.post("/embed", json={"inputs": "A cat.", "truncate": True}).json()
-        assert vector == pytest.approx(client.embeddings.create(model=MODEL, input="A cat.").data[0].embedding)
-        body = {"query": "a sleeping cat", "texts": ["Prices rose.", "A kitten is asleep."], "return_text": True}
-        best, worst = http.post("/rerank", json=body).json()
-        assert (best["index"], best["text"]) == (1, "A kitten is asleep.")
-        assert best["score"] > worst["score"]
-        assert http.get("/info").json()["model_id"] == MODEL
-
-    @pytest.mark.parametrize(
-        ("fields", "prompt"),
-        [
-            ({"input_type": "search_query"}, "query: "),
-            ({"task": "retrieval.passage"}, "passage: "),
-            ({"input_type": "sts"}, "same? "),
-            ({"prompt_name": "document"}, "passage: "),
-            ({}, ""),
-        ],
-    )
-    def test_a_role_has_the_prompt_of_the_folder(self, prompted, fields, prompt):
-        http, folder = prompted
-        [vector] = http.post("/embed", json={"model": folder, "inputs": "a cat", **fields}).json()
-        assert np.allclose(vector, Encoder.load(folder, prompt=prompt).encode(["a cat"])[0], atol=2e-2)
-        ids = http.post("/embed", json={"model": folder, "inputs": [[101, 102]], **fields})
-        assert ids.status_code == (400 if prompt else 200)
-
-    @pytest.mark.parametrize(
-        ("fields", "sentence"),
-        [
-            ({"prompt_name": "clustering"}, "clustering"),
-            ({"input_type": "clustering"}, "clustering"),
-            ({"late_chunking": True}, "late_chunking is not known here"),
-            ({"truncate": False, "inputs": "a " * 900}, "text 1 is longer than the"),
-            ({"truncate_prompt_tokens": 8}, "cannot stop at fewer"),
-        ],
-    )
-    def test_what_would_change_the_vectors_is_named(self, prompted, fields, sentence):
-        http, folder = prompted
-        answer = http.post("/embed", json={"model": folder, "inputs": "a cat", **fields})
-        assert answer.status_code == 400
-        assert sentence in answer.json()["error"]["message"]

@@ -10,6 +10,7 @@ import pytest
 from gradio_client.utils import apply_diff
 
 from sbert_app.server.workarounds import WholeSteps
+from training.errors import InputError
 
 STEPS: list[list[Any]] = [
     ["Starting", {"__type__": "update", "interactive": False}],
@@ -60,6 +61,33 @@ def test_values_that_no_page_sends_are_no_fault_of_the_app():
             call(values, **data)
     with pytest.raises(TypeError):
         call(["a", []], times=[])
+
+
+def test_each_component_has_values_of_its_own_kind():
+    with WholeSteps() as app:
+        text, typed = gr.Textbox(), gr.Dropdown(["a"], allow_custom_value=True)
+        many, number, ids = gr.CheckboxGroup(["a"]), gr.Slider(0, 9), gr.BrowserState([])
+
+        def handle(*values: Any) -> str:
+            if values[2] == ["a"]:
+                raise InputError("a is no group")
+            return repr(values)
+
+        gr.on([text.change], handle, [text, typed, many, number, ids], text)
+    [event] = app.fns.values()
+
+    def call(*values: Any) -> Any:
+        return anyio.run(app.call_function, event, list(values))["prediction"]
+
+    assert call(None, None, [], 5, []) == "('', None, [], 5, [])"
+    assert call("b", "c", [], 5.5, ["id"]) == "('b', 'c', [], 5.5, ['id'])"
+    wrong: list[Any] = [(5, "a", [], 5, []), ("", 1.5, [], 5, []), ("", "a", [], None, []), ("", "a", [], "5", [])]
+    wrong += [("", "a", [], 5, "id"), ("", "a", [], 5, [5]), ("", "a", [], 5, {"id": 1}), ("", "a", [], 5, [["id"]])]
+    for values in wrong:
+        with pytest.raises(gr.Error, match="values that this page does not send"):
+            call(*values)
+    with pytest.raises(gr.Error, match="a is no group"):
+        call("", "a", ["a"], 5, [])
 
 
 @pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])

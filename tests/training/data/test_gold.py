@@ -40,6 +40,9 @@ def scored(cells: list, pair: tuple = ("sentence1", "sentence2"), **read_as: str
         ([1, 5], [1, 5], "read as: scores from 0 to 5; ?scale=1-5 reads them otherwise"),
         ([0, 1, 2], [0, 1, 2], "read as: scores from 0 to 5; ?scale=0-2 reads them otherwise"),
         ([100, 40], [5, 2], "read as: scores from 0 to 100 stretched to 0–5"),
+        (["85%", "7.5 %", "0%"], [4.25, 0.375, 0], "read as: shares as scores from 0 to 100 stretched to 0–5"),
+        (["4/5", "2.5 / 5", "0/5"], [4, 2.5, 0], "read as: shares as scores from 0 to 5"),
+        (["1/10", "10/10", ""], [0.5, 5], "read as: shares as scores from 0 to 10 stretched to 0–5"),
     ],
 )
 def test_scores_become_gold_scores_on_the_scale_that_they_fit(scores, gold, note):
@@ -58,6 +61,13 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
     for read_as in ({"scale": "5-1"}, {"scale": "often"}, {"labels": "high"}):
         with pytest.raises(InputError, match=r"is no scale|names no labels"):
             scored([1, 5], **read_as)
+
+
+@pytest.mark.parametrize("cells", [["85%", "4"], ["4/5", "9/10"], ["0/0", "1/0"], ["6/5", "1/5"], ["★★★★☆", "★"]])
+def test_shares_of_several_wholes_are_refused(cells):
+    with pytest.raises(InputError, match=r"is not a number|is not in 0 to 5"):
+        scored(cells)
+    assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])
 
 
 def test_grades_beside_a_query_rise_with_relevance():

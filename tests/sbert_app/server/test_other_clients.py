@@ -1,0 +1,176 @@
+"""What clients of Cohere, Jina, LiteLLM, infinity, Ollama, vLLM and text-embeddings-inference send, and read."""
+
+import json
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.testclient import TestClient
+
+from sbert_app.server import documents, v1
+from sbert_app.server.calls import CountRequests
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+from training.models.encoder import Encoder
+
+MODEL = "all-MiniLM-L6-v2"
+
+
+def app_of(services: Services) -> FastAPI:
+    app = FastAPI(middleware=[Middleware(CountRequests)], openapi_url=None)
+    app.include_router(v1.router(services))
+    app.include_router(documents.router(services))
+    return app
+
+
+@pytest.fixture(scope="module")
+def services(home):
+    return Services.start(Settings(home=home))
+
+
+@pytest.fixture(scope="module")
+def http(services):
+    with TestClient(app_of(services)) as client:
+        yield client
+
+
+@pytest.fixture
+def prompted(tmp_path_factory, services):
+    """A model whose folder has prompts, which visitors may use."""
+    folder = tmp_path_factory.mktemp("prompted") / "model"
+    Encoder.load("scratch:1x32").save(folder)
+    file = folder / "config_sentence_transformers.json"
+    prompts = {"query": "query: ", "document": "passage: ", "sts": "same? "}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": prompts}))
+    settings = services.settings.model_copy(update={"allow_paths": (folder.parent,)})
+    with TestClient(app_of(Services.start(settings))) as http:
+        yield http, str(folder)
+
+
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/rerank"])
+def test_null_is_the_default_of_any_field(http, path):
+    fields = {"input": "a"} if "embed" in path else {"query": "a", "documents": ["b"]}
+    nothing = dict.fromkeys(["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"]) | {
+        "late_chunking": False
+    }
+    answer = http.post(path, json={"model": MODEL, **fields, **nothing, "late_chunking": False})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/embeddings", {"input": ["a cat"], "encoding_format": "float", "user": "me", "stream": False}),
+        ("/v1/embeddings", {"input": ["a cat"], "embedding_type": "float", "normalized": True, "truncate": True}),
+        ("/v1/embeddings", {"input": ["a cat"], "output_dtype": "float", "truncation": True, "modality": "text"}),
+        ("/embed", {"inputs": ["a cat"], "truncation_direction": "Right", "truncate": False, "normalize": True}),
+        ("/v1/embed", {"texts": ["a cat"], "truncate": "END", "input_type": "search_document"}),
+        ("/v1/embed", {"texts": ["a cat"], "truncate": "NONE", "embedding_types": ["float"]}),
+        ("/v2/embed", {"texts": ["a cat"], "truncate": "END", "embedding_types": ["float"]}),
+        ("/api/embed", {"input": ["a cat"], "truncate": True, "keep_alive": "5m", "options": {"num_ctx": 2048}}),
+        ("/api/embeddings", {"prompt": "a cat", "keep_alive": 0, "options": {"temperature": 0}}),
+    ],
+)
+def test_what_is_done_anyway_is_taken_from_every_client(http, home, path, fields):
+    answer = http.post(path, json={"model": MODEL, **fields})
+    assert answer.status_code == 200, answer.text
+    vectors = answer.json()
+    for key in ("data", "embeddings", "float"):
+        vectors = vectors[key] if isinstance(vectors, dict) and key in vectors else vectors
+    vector = vectors[0]["embedding"] if isinstance(vectors[0], dict) else vectors[0]
+    assert np.allclose(vector, Encoder.load(MODEL, home=home).encode(["a cat"])[0], atol=2e-3)
+    assert path != "/api/embeddings" or answer.json()["embedding"] == vector
+
+
+@pytest.mark.parametrize("model", ["minilm-stsb", MODEL])
+def test_pairs_are_scored_as_at_vllm_and_text_embeddings_inference(http, model):
+    texts = ["Prices rose.", "A kitten is asleep."]
+    body = {"model": model, "text_1": "a sleeping cat", "text_2": texts}
+    ranked = http.post("/v1/rerank", json={"model": model, "query": "a sleeping cat", "documents": texts}).json()
+    expected = [item["relevance_score"] for item in sorted(ranked["results"], key=lambda item: item["index"])]
+    answer = http.post("/score", json=body).json()
+    assert [item["score"] for item in answer["data"]] == pytest.approx(expected, abs=1e-5)
+    assert answer["usage"] == ranked["usage"]
+    pair_by_pair = http.post("/v1/score", json=body | {"text_1": ["a sleeping cat"] * 2}).json()["data"]
+    assert [item["score"] for item in pair_by_pair] == pytest.approx(expected, abs=1e-5)
+    inputs = {"source_sentence": "a sleeping cat", "sentences": texts}
+    listed = http.post("/similarity", json={"model": model, "inputs": inputs, "parameters": {"truncate": True}})
+    assert listed.json() == pytest.approx(expected, abs=1e-5)
+    refused = http.post("/score", json=body | {"text_1": ["a"] * 3})
+    assert refused.status_code == 400
+    assert "text_1 has 3 texts and text_2 has 2" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v2/chat"])
+def test_an_unknown_path_names_those_that_exist(http, path):
+    answer = http.post(path, json={})
+    assert answer.status_code == 404
+    paths = answer.json()["error"]["message"].partition("POST to ")[2].split(", ")
+    assert {"/v1/embeddings", "/v2/embed", "/api/embed", "/score"} <= {*paths}
+    for known in paths:
+        assert http.post(known, json={}).status_code == 400
+        assert f'endpoint="{known}"' in http.get("/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
+@pytest.mark.parametrize("field", ["text", "content", "page_content"])
+def test_documents_are_texts_or_have_one(http, path, field):
+    documents = ["Prices rose.", {field: "A kitten is asleep.", "id": 7}]
+    body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "top_n": 1}
+    [best] = http.post(path, json=body).json()["results"]
+    assert best["index"] == 1
+    assert http.post(path, json=body | {"documents": [{"image": "x"}]}).status_code == 400
+
+
+def test_text_embeddings_inference_has_no_model_and_answers_with_lists(http):
+    body = {"model": MODEL, "input": "A cat."}
+    [vector] = http.post("/embed", json={"inputs": "A cat.", "truncate": True}).json()
+    assert vector == pytest.approx(http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"])
+    body = {"query": "a sleeping cat", "texts": ["Prices rose.", "A kitten is asleep."], "return_text": True}
+    best, worst = http.post("/rerank", json=body).json()
+    assert (best["index"], best["text"]) == (1, "A kitten is asleep.")
+    assert best["score"] > worst["score"]
+    assert http.get("/info").json()["model_id"] == MODEL
+
+
+@pytest.mark.parametrize(
+    ("fields", "prompt"),
+    [
+        ({"input_type": "search_query"}, "query: "),
+        ({"task": "retrieval.passage"}, "passage: "),
+        ({"input_type": "sts"}, "same? "),
+        ({"prompt_name": "document"}, "passage: "),
+        ({}, ""),
+    ],
+)
+def test_a_role_has_the_prompt_of_the_folder(prompted, fields, prompt):
+    http, folder = prompted
+    [vector] = http.post("/embed", json={"model": folder, "inputs": "a cat", **fields}).json()
+    assert np.allclose(vector, Encoder.load(folder, prompt=prompt).encode(["a cat"])[0], atol=2e-2)
+    ids = http.post("/embed", json={"model": folder, "inputs": [[101, 102]], **fields})
+    assert ids.status_code == (400 if prompt else 200)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"prompt_name": "clustering"}, "clustering"),
+        ({"input_type": "clustering"}, "clustering"),
+        ({"late_chunking": True}, "late_chunking can only be false here"),
+        ({"stream": True}, "stream can only be false here"),
+        ({"truncation_direction": "Left"}, "truncation_direction can only be right here"),
+        ({"truncate": "START"}, "truncate: input should be 'END' or 'NONE'"),
+        ({"embedding_types": ["int8"]}, "embedding_types: input should be 'float' or 'base64'"),
+        ({"temperature": 1}, "temperature is not known here, and may change what the answer means"),
+        ({"truncate": "NONE", "inputs": "a " * 900}, "text 1 is longer than the"),
+        ({"options": {"num_ctx": 8}}, "cannot stop at fewer"),
+        ({"truncate": False, "inputs": "a " * 900}, "text 1 is longer than the"),
+        ({"truncate_prompt_tokens": 8}, "cannot stop at fewer"),
+    ],
+)
+def test_what_would_change_the_vectors_is_named(prompted, fields, sentence):
+    http, folder = prompted
+    answer = http.post("/embed", json={"model": folder, "inputs": "a cat", **fields})
+    assert answer.status_code == 400
+    assert sentence in answer.json()["error"]["message"]
