@@ -176,9 +176,10 @@ def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
     preset = query.get("preset")
     if preset not in ABLATIONS:
         return gr.skip(), query.get("sweep") or None, gr.skip()
+    # All may be listed meanwhile.
     is_listed = precomputed(preset) is not None
-    choices = _choices(has_table=is_listed)
-    return gr.Radio(choices, value=preset), query.get("sweep") or None, gr.update(visible=is_listed)
+    name = gr.update(value=preset) if is_listed else gr.Radio(_choices(), value=preset)
+    return name, query.get("sweep") or None, gr.skip() if is_listed else hidden()
 
 
 def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
