@@ -49,11 +49,8 @@ class Models:
 
     def unchanged(self, *values: str | None) -> Update:
         """Keeps the pickers with other ``values`` than the usual ones: from the address, or chosen by a person."""
-        return {
-            picker: gr.skip()
-            for picker, value, usual in zip(self.pickers, values, USUAL, strict=True)
-            if value != usual
-        }
+        choices = zip(self.pickers, values, USUAL, strict=True)
+        return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
 
 def _title(model: str | None, pooling: str | None, cross: str | None) -> str:

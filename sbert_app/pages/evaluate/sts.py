@@ -168,9 +168,6 @@ class _SimilarityTab:
         outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
         outputs += [self.display, *self.calibration.pickers]
 
-        def show_shipped(*values: Any) -> Update:
-            return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show_results(None, *values)}
-
         def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
             return differences(grid or self.shipped, first, second, _Display(*values).metric)
 
@@ -181,7 +178,10 @@ class _SimilarityTab:
         on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
-        self.back.click(show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
+        shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
+        self.back.click(
+            lambda *values: shipped | self.show_results(None, *values), display, [*shipped, *outputs], **PRIVATE
+        )
         pair = [self.grid, self.first, self.second, *display]
         for control in (self.similarity, self.pearson, self.paper):
             control.change(self.show, pair, outputs, **LATEST)

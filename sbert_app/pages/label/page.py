@@ -72,7 +72,7 @@ GRADED = Scale(
 YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
 SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
 # The pairs after a card that it has with it, so that a rating shows the next one at once.
-MOST_AHEAD = 20
+MOST_AHEAD = 8
 NO_SCORE, NOT_JUDGED = "none", "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. A field that was reached by Tab keeps it.

@@ -18,7 +18,7 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
-from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Quality, Training
+from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Training
 from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.container import Services
 from sbert_app.services.results.results import Estimate
@@ -77,9 +77,7 @@ class Results:
             return gr.Button(f"{label}: {missing}" if missing else label, interactive=not missing)
 
         return {
-            self.agreement: agreement_table(quality.agreement(project), scores_of(project))
-            if project
-            else NOTHING_JUDGED,
+            self.agreement: agreement_table(project) if project else NOTHING_JUDGED,
             self.differences: differences_table(project, rater) if project else "",
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
@@ -96,9 +94,13 @@ class Results:
         """Shows ρ of the project's model, with an interval."""
         try:
             project = self._open(project_id)
-            return quality_table(quality.model_quality(project, self.services.models, project.info.model))
+            result = quality.model_quality(project, self.services.models, project.info.model)
         except UserFacingError as error:
             return messages.error_message(error)
+        rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
+        if result.random is not None and not isnan(result.random.value):
+            rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
+        return macro("label/quality")(rows=rows, found=result)
 
     def start(self, project_id: str, request: gr.Request) -> Update:
         try:
@@ -208,14 +210,6 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
         f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
     ]
-
-
-def quality_table(result: Quality) -> Markup:
-    """A table of ρ on all judged pairs and on the random ones."""
-    rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
-    if result.random is not None and not isnan(result.random.value):
-        rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
-    return macro("label/quality")(rows=rows, found=result)
 
 
 def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
