@@ -224,10 +224,10 @@
     else if (isPressed) [isPressed, pressedTab] = [false, tab];
   };
   const UNCHANGED = {__type__: "update"}, touched = {};
-  window.keepTab = () => {
-    if (!pressedTab) return UNCHANGED;
+  window.keepTab = (first) => {
+    if (pressedTab === null) return UNCHANGED;
     window.nameInAddress(["tab"], [pressedTab], true);
-    return {...UNCHANGED, selected: pressedTab};
+    return {...UNCHANGED, selected: pressedTab || first};
   };
   window.noteTouched = (group, initial, values) => {
     touched[group] = values.map((value, n) => (JSON.stringify(value) === JSON.stringify(initial[n]) ? UNCHANGED : value));
@@ -241,6 +241,22 @@
     });
     return values.length === 1 ? values[0] : values;
   };
+  // A number that is typed passes through others, such as the 0 of 0.8. The server would refuse one outside of its range:
+  // it is not sent, and the nearest one takes its place where the field is left.
+  const sliderOf = (field) => field.closest(".block")?.querySelector("input[type=range]");
+  const nearestValue = (field) => {
+    if (field.type !== "number") return null;
+    if (field.validity.rangeUnderflow) return field.min;
+    if (field.validity.rangeOverflow) return field.max;
+    return field.value === "" ? sliderOf(field)?.value : null;
+  };
+  document.addEventListener("input", (event) => nearestValue(event.target) && event.stopPropagation(), true);
+  document.addEventListener("change", ({target}) => {
+    const value = nearestValue(target);
+    if (!value) return;
+    target.value = value;
+    target.dispatchEvent(new Event("input", {bubbles: true}));
+  }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
   let due = 0;

@@ -29,8 +29,8 @@ const listen = () => {
     trigger("select", { rows: [...new Set(rows)], add: isShiftDown });
   });
   figure.withNames = (layout) => writeNames(figure, layout);
-  figure.on("plotly_hover", ({ points: [point] }) => showTwin(figure, point));
-  figure.on("plotly_unhover", () => figure.querySelector(".twin")?.remove());
+  figure.on("plotly_hover", ({ points: [point] }) => { showTwin(figure, point); lightRow(point.customdata?.[0]); });
+  figure.on("plotly_unhover", () => { takeRings(figure); lightRow(); });
   for (const event of ["plotly_relayouting", "plotly_relayout", "plotly_afterplot"]) figure.on(event, () => placeNames(figure));
   // A map that was drawn in a hidden tab has its sizes when it is seen.
   new ResizeObserver(() => placeNames(figure)).observe(figure);
@@ -78,17 +78,38 @@ const placeNames = (figure) => {
     label.style.visibility = isShown ? "visible" : "hidden";
   }
 };
-// Of two maps the point under the pointer is circled on the other one, too.
-const showTwin = (figure, point) => {
-  figure.querySelector(".twin")?.remove();
-  const { xaxis, yaxis, xaxis2, yaxis2 } = figure._fullLayout, isRight = point.data.xaxis === "x2";
-  if (!xaxis2 || !(point.customdata?.[0] >= 0)) return;
-  const [x, y] = isRight ? [xaxis, yaxis] : [xaxis2, yaxis2], at = isRight ? 1 : 3;
+const ring = (figure, isRight, x, y) => {
+  const { xaxis, yaxis, xaxis2, yaxis2 } = figure._fullLayout, [across, up] = isRight ? [xaxis2, yaxis2] : [xaxis, yaxis];
   const twin = Object.assign(document.createElement("div"), { className: "twin" });
-  twin.style.left = `${x._offset + x.l2p(point.customdata[at])}px`;
-  twin.style.top = `${y._offset + y.l2p(point.customdata[at + 1])}px`;
+  twin.style.left = `${across._offset + across.l2p(x)}px`;
+  twin.style.top = `${up._offset + up.l2p(y)}px`;
   figure.append(twin);
 };
+const takeRings = (figure) => figure.querySelectorAll(".twin").forEach((twin) => twin.remove());
+// Of two maps the point under the pointer is circled on the other one, too.
+const showTwin = (figure, point) => {
+  takeRings(figure);
+  const isRight = point.data.xaxis === "x2", at = isRight ? 1 : 3;
+  if (!figure._fullLayout.xaxis2 || !(point.customdata?.[0] >= 0)) return;
+  ring(figure, !isRight, point.customdata[at], point.customdata[at + 1]);
+};
+// The row under the pointer in the table below is circled on the map, and the point under it lights up its row.
+const rowOf = (line) => Number(line.querySelector("[data-col='0']")?.innerText.replace(/\D/g, "")) - 1;
+const lightRow = (row) => {
+  for (const line of document.querySelectorAll("#selected-table .virtual-row")) line.classList.toggle("hovered", rowOf(line) === row);
+};
+let pointedLine = null;
+document.addEventListener("pointerover", ({ target }) => {
+  const line = target.closest?.("#selected-table .virtual-row") || null, figure = plot();
+  if (line === pointedLine || !isReady(figure) || !figure._fullLayout.xaxis) return;
+  pointedLine = line;
+  takeRings(figure);
+  const row = line && rowOf(line);
+  for (const trace of line ? figure._fullData.filter(isPoints) : []) {
+    const at = Array.from(trace.customdata).findIndex((custom) => custom[0] === row);
+    if (at >= 0) ring(figure, trace.xaxis === "x2", trace.x[at], trace.y[at]);
+  }
+});
 // An image that is downloaded has the names that are seen.
 const writeNames = (figure, layout) => {
   const seen = figure.querySelector(".map-names")?.labels?.filter(({ label }) => label.style.visibility === "visible") || [];

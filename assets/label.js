@@ -1,50 +1,94 @@
-// The card of a pair. Keys: 0-5 judge, x says that one cannot, arrows go to another pair, u or Backspace undoes. While the server
-// saves, presses are ignored. The table of differences below sends the pair to open, and the score that was agreed on.
-let saving = 0;
-const send = (name, data) => {
-  if (Date.now() - saving < 10000) return;
-  saving = Date.now();
-  element.querySelector("[data-pair]")?.classList.add("saving");
-  trigger(name, data);
+// The card of a pair. A key on a button presses it; the arrows go to another pair, u and Backspace undo. The card has the next
+// pairs with it: a rating shows the next one at once, and ratings are sent one after another, as each is saved before the next.
+// The table of differences below sends the pair to open, and the score that was agreed on.
+const LATEST_MS = 10000; // from then on an answer is no longer waited for
+const queue = []; // [event, data]
+let sentAt = 0, isHeld = false, version = "", project;
+let pair = null, ahead = []; // the pair on the page while its card is on the way, and those after it
+const card = () => element.querySelector("[data-pair]");
+const isWaiting = () => Date.now() - sentAt < LATEST_MS;
+const send = () => {
+  if (!queue.length || isWaiting()) return;
+  sentAt = Date.now();
+  trigger(...queue.shift());
 };
-const act = (name) => {
-  const card = element.querySelector("[data-pair]");
-  if (!card) return false;
-  const pair = Number(card.dataset.pair);
-  if (/^[0-5]$/.test(name)) send("judge", {pair, score: Number(name)});
-  else if (name === "cannot") send("judge", {pair, score: "none"});
-  else if (name === "undo") send("take_back", {pair});
-  else if (name === "next" || name === "previous") send("turn", {pair, step: name === "next" ? 1 : -1});
-  else return false;
-  return true;
+const show = () => {
+  card().dataset.pair = pair.at;
+  card().querySelectorAll("blockquote").forEach((quote, n) => { quote.textContent = n ? pair.second : pair.first; });
+  for (const [name, text] of Object.entries({ place: pair.at + 1, judged: pair.judged, reason: pair.reason, agreed: "" }))
+    card().querySelector(`[data-text=${name}]`).textContent = text;
+  for (const button of card().querySelectorAll("[aria-pressed]")) button.ariaPressed = "false";
 };
-const KEYS = {ArrowRight: "next", ArrowLeft: "previous", u: "undo", U: "undo", x: "cannot", X: "cannot", Backspace: "undo"};
+// What changes the card in other ways is answered before the next key.
+const ask = (name, data) => {
+  if (isHeld && isWaiting()) return;
+  isHeld = true;
+  card()?.classList.add("saving");
+  queue.push([name, data]);
+  send();
+};
+const judge = (score) => {
+  const at = Number(card().dataset.pair), data = { pair: at, score };
+  if (!ahead.length || isHeld) return ask("judge", data);
+  const judged = Number(card().querySelector("[data-text=judged]").textContent) + (card().querySelector("[aria-pressed=true]") ? 0 : 1);
+  queue.push(["judge", data]);
+  pair = { ...ahead.shift(), judged };
+  show();
+  send();
+};
+const press = ({ dataset: { act, score } }) => {
+  const at = { pair: Number(card().dataset.pair) };
+  if (score) judge(score === "none" ? score : Number(score));
+  else if (act === "undo") ask("take_back", at);
+  else ask("turn", { ...at, step: act === "next" ? 1 : -1 });
+};
+const KEYS = { arrowright: "next", arrowleft: "previous", u: "undo", x: "cannot", backspace: "undo" };
 element.addEventListener("click", (event) => {
   const button = event.target.closest("[data-act]");
-  if (button) act(button.dataset.act);
+  if (button) press(button);
 });
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.altKey || event.metaKey || event.ctrlKey || !element.isConnected) return;
   if (event.target.closest("input, textarea, select, [contenteditable], [role=listbox]")) return;
-  if (act(KEYS[event.key] || event.key)) event.preventDefault();
+  const key = event.key.toLowerCase(), button = card()?.querySelector(`[data-act="${CSS.escape(KEYS[key] || key)}"]`);
+  if (!button) return;
+  event.preventDefault();
+  press(button);
 });
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-jump]");
   if (!button) return;
-  send("turn", {pair: Number(button.dataset.jump), step: 0});
-  element.scrollIntoView({block: "start"});
+  ask("turn", { pair: Number(button.dataset.jump), step: 0 });
+  element.scrollIntoView({ block: "start" });
 });
-document.addEventListener("change", (event) => {
-  const {agree} = event.target.dataset || {};
-  if (agree === undefined) return;
-  const score = event.target.value;
-  send("agree", {pair: Number(agree), score: score === "none" ? score : Number(score)});
+document.addEventListener("change", ({ target }) => {
+  const { agree } = target.dataset || {};
+  if (agree !== undefined) ask("agree", { pair: Number(agree), score: target.value === "none" ? "none" : Number(target.value) });
 });
-// Another project brings its card into view: the form of a new one stands below it.
-let project;
-const followProject = () => {
-  const now = element.querySelector("[data-pair]")?.dataset.project || "";
-  if (project !== undefined && now && now !== project) element.scrollIntoView({block: "center"});
-  project = now;
+window.addEventListener("beforeunload", (event) => { if (queue.length) event.preventDefault(); });
+
+// A card has come. While ratings are on the way the page shows the pair that it showed before.
+const follow = () => {
+  const now = element.querySelector("[data-version]")?.dataset.version;
+  if (now === version) return;
+  [version, sentAt] = [now, 0];
+  const next = JSON.parse(card()?.dataset.ahead || "[]"), name = card()?.dataset.project || "";
+  if (project !== undefined && name && name !== project) {
+    // Another project brings its card into view: the form of a new one stands below it.
+    requestAnimationFrame(() => element.scrollIntoView({ block: "center" }));
+    queue.length = 0;
+  }
+  project = name;
+  if (queue.length && pair && card()) {
+    const at = next.findIndex((one) => one.at === pair.at);
+    if (at >= 0) ahead = next.slice(at + 1);
+    show();
+    card().classList.toggle("saving", isHeld);
+    send();
+  } else {
+    [pair, ahead, isHeld] = [null, next, queue.length > 0];
+    send();
+  }
 };
-watch("value", () => { saving = 0; requestAnimationFrame(followProject); });
+new MutationObserver(follow).observe(element, { childList: true, subtree: true });
+follow();

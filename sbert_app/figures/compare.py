@@ -12,8 +12,8 @@ from sbert_app.figures.style import DIVERGING, PALETTE, apply_style, short_label
 from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
 
-# The largest height of a word map, in pixels, and the most words that can be read beside one another.
-MOST_HEIGHT, MOST_LABELS = 900, 40
+# The most words of a sentence that can be read beside one another.
+MOST_WORDS = 30
 # The horizontal and the vertical axis of a matrix.
 TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
 # The most numbers that can be read beside one another, on a phone too.
@@ -23,7 +23,14 @@ BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
-    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
+    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence.
+
+    Of a longer sentence it has the words that count most.
+    """
+    alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
+    rows, columns = (np.sort(np.argsort(-np.abs(matrix.sum(axis=axis)))[:MOST_WORDS]) for axis in (1, 0))
+    words_a, words_b = [words_a[row] for row in rows], [words_b[column] for column in columns]
+    matrix = matrix[np.ix_(rows, columns)]
     bound = max(float(np.abs(matrix).max()), 1e-6)
     below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6}
     figure = go.Figure(
@@ -38,12 +45,11 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             **(_numbers(matrix, 3) if len(words_b) <= 9 and len(words_a) <= 14 else {}),
             hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
             colorbar={**below, "thickness": 8, "len": 0.5, "outlinewidth": 0} | _scale(bound),
-            xgap=2 if len(words_b) <= 60 else 0,
-            ygap=2 if len(words_a) <= 60 else 0,
+            xgap=2,
+            ygap=2,
         )
     )
-    alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
-    height = min(MOST_HEIGHT, max(220, 27 * len(words_a) + 110))
+    height = max(220, 27 * len(words_a) + 110)
     return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
 
 
@@ -87,9 +93,8 @@ def _scale(bound: float) -> dict[str, Any]:
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    """The words as labels; of many words, as many as can be read, at equal distances."""
-    step = 1 + len(words) // MOST_LABELS
-    return {"tickvals": list(range(0, len(words), step)), "ticktext": [short_label(word, 16) for word in words[::step]]}
+    """The words as labels."""
+    return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 
 def histogram(report: ScoreReport) -> go.Figure:

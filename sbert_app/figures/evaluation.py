@@ -62,15 +62,16 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 
     Speeds that differ by less than ``SPEED_NOISE`` count as equal.
     """
-
-    def is_beaten(point: Point) -> bool:
-        return any(
+    optimal = [
+        point
+        for point in points
+        if not any(
             (other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed)
             or (other.quality == point.quality and other.speed > point.speed)
             for other in points
         )
-
-    return sorted((point for point in points if not is_beaten(point)), key=lambda point: point.speed)
+    ]
+    return sorted(optimal, key=lambda point: point.speed)
 
 
 def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
@@ -123,7 +124,10 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         label = short_label(point.label, 34)
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         y = PLOT_SIZE[1] * (point.quality - lowest) / height
-        boxes = {position: _label_box(x, y, len(label), *position) for position in LABEL_POSITIONS}
+        width, boxes = LETTER_WIDTH * len(label), dict[tuple[str, int], Box]()
+        for anchor, offset in LABEL_POSITIONS:
+            left = x + 8 if anchor == "left" else x - 8 - width
+            boxes[anchor, offset] = (left, y + offset - 7, left + width, y + offset + 7)
         free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
         position = next(free, LABEL_POSITIONS[0])
         placed.append(boxes[position])
@@ -138,12 +142,6 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             yshift=offset,
             font={"size": 12},
         )
-
-
-def _label_box(x: float, y: float, letters: int, anchor: str, offset: int) -> Box:
-    width = LETTER_WIDTH * letters
-    left = x + 8 if anchor == "left" else x - 8 - width
-    return left, y + offset - 7, left + width, y + offset + 7
 
 
 def _overlap(a: Box, b: Box) -> bool:
@@ -240,10 +238,11 @@ def precision_recall(
     figure, colours = go.Figure(), iter(cycle(CURVE_COLOURS))
     for model, other in (curves or {"all pairs": decision}).items():
         colour = "blue" if other is decision else next(colours)
+        thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
         figure.add_scatter(
-            x=[recall for _, _, recall in other.curve],
-            y=[precision for _, precision, _ in other.curve],
-            customdata=[threshold for threshold, _, _ in other.curve],
+            x=recall,
+            y=precision,
+            customdata=thresholds,
             mode="lines",
             name=short_label(model, 34),
             line={"color": PALETTE[colour], "width": 2 if other is decision else 1.5, "shape": "linear"},
@@ -279,9 +278,7 @@ def precision_recall(
 
 def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Figure:
     """Precision, recall and F1 of all pairs at each threshold, with a line at each choice."""
-    thresholds = [threshold for threshold, _, _ in decision.curve]
-    precision = [precision for _, precision, _ in decision.curve]
-    recall = [recall for _, _, recall in decision.curve]
+    thresholds, precision, recall = map(list, zip(*decision.curve, strict=True))
     f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
     figure = go.Figure()
     for name, values, colour in (("precision", precision, "blue"), ("recall", recall, "green"), ("F1", f1, "grey")):

@@ -193,7 +193,7 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
         # assets/explore.js sets lasso and box.
         dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
         hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"], "remove": ["select2d", "lasso2d"]},
+        modebar_remove=["select2d", "lasso2d"],
     )
     return figure
 
@@ -251,13 +251,9 @@ def _scatter(
 
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
     """Draws all lines as one trace: start, end, NaN, start, end, NaN, …"""
-
-    def with_gaps(values: np.ndarray) -> np.ndarray:
-        ends = values[lines.rows]  # (P, 2, d)
-        gap = np.full((len(ends), 1, values.shape[1]), np.nan, dtype=values.dtype)
-        return np.concatenate([ends, gap], axis=1).reshape(-1, values.shape[1])
-
-    maps = [with_gaps(points) for points in data.maps]
+    # The ends of the lines are (P, 2, d).
+    gapped = [np.pad(points[lines.rows], ((0, 0), (0, 1), (0, 0)), constant_values=np.nan) for points in data.maps]
+    maps = [ends.reshape(-1, ends.shape[2]) for ends in gapped]
     custom = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
     return _trace_type(data)(
         **_coordinates(maps[panel], panel),

@@ -53,6 +53,7 @@ def apply_style(
         colorway=[PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")],
         margin={"l": 8, "r": 8, "t": 28, "b": 8},
         hoverlabel={"font": {"family": FONT}},
+        modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"]},
         showlegend=False,
         legend=LEGEND,
     )

@@ -100,6 +100,18 @@ def test_the_table_of_thresholds_fits_a_telephone(opened):
 
 
 @pytest.mark.slow
+def test_a_number_is_typed_through_those_out_of_its_range(opened):
+    page = opened("Threshold")
+    page.click("#threshold-settings > button")
+    field = page.locator("#threshold-precision input")
+    field.fill("")
+    field.press_sequentially("0.8")
+    expect(page.locator("#threshold-settings > button")).to_contain_text("Precision of at least 80%")
+    field.fill("7")
+    field.blur()
+    expect(field).to_have_value("0.999")
+
+
 def test_what_no_threshold_can_be_found_on_is_said(opened):
     page = opened("Threshold")
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()

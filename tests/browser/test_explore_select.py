@@ -150,6 +150,13 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
     expect(page.locator("#selected-table .virtual-row [data-col='1']").first).to_have_text(
         re.compile(rf"^\s*{lowest}\s*$")
     )
+    line = page.locator("#selected-table .virtual-row").first
+    line.hover()
+    expect(page.locator("#map-plot .twin")).to_be_visible()
+    row = int(line.locator("[data-col='0']").inner_text()) - 1
+    hover = f"plot => plot.emit('plotly_hover', {{points: [{{data: {{}}, customdata: [{row}]}}]}})"
+    page.locator("#map-plot .js-plotly-plot").evaluate(hover)
+    expect(page.locator("#selected-table .hovered [data-col='0']")).to_have_text(re.compile(rf"^\s*{row + 1}\s*$"))
     with page.context.expect_page() as compare:
         page.locator("#selected-links a", has_text="Compare").click()
     lines = compare.value.locator("#lines textarea")

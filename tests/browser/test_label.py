@@ -101,6 +101,25 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     expect(page.locator("#label-differences select")).to_have_value("4")
 
 
+def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
+    page = open_rater(open_page, "browser-pairs", "Dot")
+    first = page.locator("#label-card blockquote").first.inner_text()
+    sentences = []
+    for key in "012345":
+        page.keyboard.press(key)
+        sentences.append(page.locator("#label-card blockquote").first.inner_text())
+    assert first not in sentences and len(set(sentences)) > 4  # each press showed another pair at once
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 7 of 30 · 6 judged")
+    page.wait_for_timeout(3_000)
+    page.reload()
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 7 of 30 · 6 judged")
+    for score in "543210":
+        version = page.locator("#label-card [data-pair]").get_attribute("data-version")
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator("#label-card [data-pair]")).not_to_have_attribute("data-version", version)
+        expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text(score)
+
+
 def test_keys_in_a_text_field_judge_nothing(open_page):
     page = open_rater(open_page, "browser-pairs", "Cem")
     page.locator("#label-rater").get_by_role("textbox").press("End")

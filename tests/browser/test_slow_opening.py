@@ -106,3 +106,44 @@ def test_learn_keeps_a_lesson(open_slowly):
     page = open_slowly("/learn?lesson=2", lambda page: page.click("#go-5"))
     expect(page.locator("#lesson-5")).to_be_visible()
     expect(page.locator("#lesson-2")).to_be_hidden()
+
+
+def test_evaluate_keeps_a_tab_a_list_and_a_number(open_slowly):
+    def do(page):
+        page.click("#two-models > button")
+        choose(page, "#second-model", "TF-IDF")
+        page.get_by_role("tab", name="Threshold").click()
+        page.click("#threshold-settings > button")
+        page.locator("#threshold-margin input").fill("3")
+        choose(page, "#threshold-data", re.compile("SNLI dev"))
+
+    page = open_slowly("/evaluate?tab=cost&threshold-data=stsb:test&similarity=dot&paper=none", do)
+    expect(page.get_by_role("tab", name="Threshold")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#threshold-data input")).to_have_value(re.compile("SNLI dev"))
+    expect(page.locator("#threshold-margin input")).to_have_value("3")
+    page.get_by_role("tab", name="Sentence similarity").click()
+    expect(page.locator("#scores caption").first).to_contain_text("dot product")
+    expect(page.locator("#second-model input")).to_have_value("TF-IDF")
+
+
+def test_evaluate_keeps_the_first_tab(open_slowly):
+    def do(page):
+        page.get_by_role("tab", name="Threshold").click()
+        page.get_by_role("tab", name="Sentence similarity").click()
+
+    page = open_slowly("/evaluate?tab=cost", do)
+    expect(page.get_by_role("tab", name="Sentence similarity")).to_have_attribute("aria-selected", "true")
+
+
+def test_ablation_keeps_what_is_varied_and_a_field(open_slowly):
+    def do(page):
+        page.get_by_role("radio", name="Objective").check()
+        page.locator("#steps input").fill("77")
+        choose(page, "#sweep-base", "bert-base-uncased")
+
+    page = open_slowly("/ablation?preset=concat&steps=30", do)
+    expect(page.get_by_role("radio", name="Objective")).to_be_checked()
+    expect(page.locator("#question")).to_contain_text("Which loss")
+    expect(page.locator("#steps input")).to_have_value("77")
+    expect(page.locator("#sweep-base input")).to_have_value("bert-base-uncased")
+    expect(page).to_have_url(re.compile("preset=objective"))

@@ -99,13 +99,11 @@ def build(services: Services) -> None:
     def show(sweep: Experiment | None) -> dict[Any, Output]:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
         version = [sweep and sweep.id, values]
-
-        def draw_dots() -> Any:
-            return visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
-
         return {
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
-            sweep_figure: Output(version, draw_dots),
+            sweep_figure: Output(
+                version, lambda: visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
+            ),
             sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
         }
 
@@ -176,9 +174,10 @@ def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
     preset = query.get("preset")
     if preset not in ABLATIONS:
         return gr.skip(), query.get("sweep") or None, gr.skip()
+    # All may be listed meanwhile.
     is_listed = precomputed(preset) is not None
-    choices = _choices(has_table=is_listed)
-    return gr.Radio(choices, value=preset), query.get("sweep") or None, gr.update(visible=is_listed)
+    name = gr.update(value=preset) if is_listed else gr.Radio(_choices(), value=preset)
+    return name, query.get("sweep") or None, gr.skip() if is_listed else hidden()
 
 
 def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
@@ -208,11 +207,16 @@ def source_of(table: PrecomputedTable) -> Markup:
     seeds = format_count(len(table.seeds), "seed")
     variants = {run.variant for run in table.runs}
     threads = f", {format_count(int(machine['threads']), 'thread')}" if "threads" in machine else ""
+    rows_seen = ""
+    # All runs had the same number of rows.
+    if {"train_data", "batch_size"} <= set(settings):
+        rows = min(max(steps) * settings["batch_size"], table.training_rows)
+        rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
     facts = {
         "Runs": f"{len(table.runs)}: {seeds} ({', '.join(map(str, table.seeds))})",
         "Length": f"{' to '.join(f'{step:,}' for step in (steps[0], steps[-1])[: len(steps)])} steps of "
         f"{_of_variants(table, 'batch_size')} rows, learning rate {_of_variants(table, 'learning_rate', '{:g}')}",
-        "Trained on": _of_variants(table, "train_data") + _rows_seen(table),
+        "Trained on": _of_variants(table, "train_data") + rows_seen,
         "Measured on": f"{settings['eval_data']}, 1,500 pairs, before the first step and after the last",
         "Machine": f"{machine['device']}{threads}, {machine['dtype']}, torch {machine['torch']}; "
         f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
@@ -236,14 +240,6 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
         value = form.format(getattr(grid.config(variant, 0), name))
         variants.setdefault(value, []).append(grid.variants[variant].label.partition(":")[0])
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
-
-
-def _rows_seen(table: PrecomputedTable) -> str:
-    """The number of rows of a run, if all runs had the same."""
-    if not {"train_data", "batch_size"} <= set(table.settings):
-        return ""
-    rows = min(max(run.steps for run in table.runs) * table.settings["batch_size"], table.training_rows)
-    return f", {table.training_rows:,} rows; a run saw {rows:,} of them"
 
 
 def not_precomputed(rows: Sequence[VariantRow]) -> Markup:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import gradio as gr
 
+from sbert_app.formats import model_label
 from sbert_app.pages.components.address import keep_touched
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
+from training.errors import InputError
 
 USUAL = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
 
@@ -46,13 +49,14 @@ class Models:
 
     def unchanged(self, *values: str | None) -> Update:
         """Keeps the pickers with other ``values`` than the usual ones: from the address, or chosen by a person."""
-        return {
-            picker: gr.skip()
-            for picker, value, usual in zip(self.pickers, values, USUAL, strict=True)
-            if value != usual
-        }
+        choices = zip(self.pickers, values, USUAL, strict=True)
+        return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
 
 def _title(model: str | None, pooling: str | None, cross: str | None) -> str:
-    beside = f", beside {cross}" if cross and cross != NO_CROSS_ENCODER else ""
-    return f"Model: {model or DEFAULT_MODEL}, {pooling or 'its own'} pooling{beside}"
+    names = [model or DEFAULT_MODEL, cross or NO_CROSS_ENCODER]
+    # A name that cannot be read is shown as it was typed; Score says what is wrong with it.
+    with suppress(InputError):
+        names = [model_label(name) for name in names]
+    beside = f", beside {names[1]}" if names[1] != NO_CROSS_ENCODER else ""
+    return f"Model: {names[0]}, {pooling or 'its own'} pooling{beside}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,15 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
+from sbert_app.pages.components.events import (
+    EVERY,
+    PRIVATE,
+    UNQUEUED,
+    Questions,
+    Update,
+    note_action,
+    on_choice,
+)
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
@@ -123,9 +130,7 @@ class _Page:
         gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
-            outputs = [component for component in everything if component is not asking]
-            read = [self.job, self.encoding, self.columns.sheet]
-            asking.input(partial(self.reopen, asking), read, outputs, **LATEST)
+            on_choice(asking, self.reopen, [self.job, self.encoding, self.columns.sheet], everything)
         scored = self.go.click(
             self.score,
             [*columns, *models, self.job, self.job_ids, self.address_threshold],
@@ -197,13 +202,12 @@ class _Page:
             return self._unusable(error)
         return {**self._opened_job(job, table), **self._listed([job.id, *job_ids])}
 
-    def reopen(self, asking: Any, job_id: str | None, encoding: str, sheet: str | None) -> Update:
-        """Reads the file in another encoding, or another sheet; the picker ``asking`` for it is not updated."""
+    def reopen(self, job_id: str | None, encoding: str, sheet: str | None) -> Update:
+        """Reads the file in another encoding, or another sheet."""
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
-            opened = self._opened_job(*self._open_copy(self.jobs.get(job_id).path, encoding or None, sheet or None))
-            return {component: update for component, update in opened.items() if component is not asking}
+            return self._opened_job(*self._open_copy(self.jobs.get(job_id).path, encoding or None, sheet or None))
         except UserFacingError as error:
             return self._unusable(error)
 

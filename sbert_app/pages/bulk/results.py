@@ -158,18 +158,16 @@ def _rows_table(
     used = [name for name in roles if name]
     in_file = [*used, *(name for name in rows if name not in (*added, *used))]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
-    columns = [{"name": name, "role": _role(name, roles), "added": name in added} for name in names]
+    # A name that says the role of its column needs no other.
+    spoken = {name for name in names if normalize_name(name) == normalize_name(roles.get(name, ""))}
+    columns = [
+        {"name": name, "role": "" if name in spoken else roles.get(name, ""), "added": name in added} for name in names
+    ]
     cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
     hidden = max(0, len(in_file) - SHOWN_COLUMNS)
     return render(
         "bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden, added=added
     )
-
-
-def _role(name: str, roles: Mapping[str | None, str]) -> str:
-    """The role of a column, unless its name says it."""
-    role = roles.get(name, "")
-    return "" if normalize_name(name) == normalize_name(role) else role
 
 
 def _card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:

@@ -34,9 +34,10 @@ def build(services: Services) -> None:
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
-        with gr.Tab("Many sentences", id="many"):
+        with gr.Tab("Many sentences", id="many") as many:
             lines = _many_sentences(services)
-    remember(inputs_of(tabs), tabs)
+    # The first tab names its question in the address itself.
+    remember(inputs_of(many), tabs)
 
     def opened(request: gr.Request) -> Any:
         """Fills in the sentences that another page has sent: /?tab=many&sentences=<token>."""

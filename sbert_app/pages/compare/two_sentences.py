@@ -309,8 +309,7 @@ class TwoSentences:
         code = (self.as_json, self.as_python, self.as_curl)
         return {
             self.result: None,
-            **dict.fromkeys(empty, ""),
-            **dict.fromkeys(code, ""),
+            **dict.fromkeys((*empty, *code), ""),
             self.word_map: gr.Plot(None, visible=False),
             self.explain_cross: gr.Button(visible=False),
             self.download: gr.Button(visible=False),

@@ -42,7 +42,7 @@ def remember(
     outputs = [*controls, *([] if tabs is None else [tabs])]
     restored = keep_touched(controls, on_open(restore, outputs, **UNQUEUED))
     if tabs is not None:
-        restored = restored.then(None, None, tabs, js="() => window.keepTab()")
+        restored = restored.then(None, None, tabs, js=f"() => window.keepTab({json.dumps(sections[0].id)})")
     keep(controls, restored, passing)
     for section in sections:
         name = "" if section is sections[0] else section.id

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
+# The answer of a handler: component -> its new value.
+Update = dict[Any, Any]
 # An event of the page alone: no endpoint of the public API, no spinner over its outputs.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 # For a control that changes again before its answer comes: its last value is answered next. The answer must not set the
@@ -52,12 +54,21 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
 
 
+def on_choice(
+    picker: Any, handler: Callable[..., Update], inputs: Sequence[Any], outputs: Sequence[Any], **options: Any
+) -> Any:
+    """Calls ``handler`` at a choice. The picker itself is not updated, as it may have changed again meanwhile."""
+
+    def others(*values: Any) -> Update:
+        return {component: value for component, value in handler(*values).items() if component is not picker}
+
+    return picker.input(others, inputs, [part for part in outputs if part is not picker], **LATEST, **options)
+
+
 # So many answers to a page may be on their way at a time.
 MOST_ANSWERS = 16
 _answers = count()
 
-# The answer of a handler: component -> its new value.
-Update = dict[Any, Any]
 # The last question of a visitor about each topic.
 Questions = dict[Hashable, object]
 

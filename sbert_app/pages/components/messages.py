@@ -10,6 +10,7 @@ from typing import Any, Literal
 import gradio as gr
 from markupsafe import Markup
 
+from sbert_app.figures.compare import MOST_WORDS
 from sbert_app.formats import format_estimate
 from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
@@ -96,7 +97,9 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
     """The legend of a word map, or a table of words with the contribution of each to the score."""
     if isinstance(explanation, WordAttribution):
         return macro("word_attribution")(explanation)
+    is_cut = max(explanation.matrix.shape) > MOST_WORDS
+    cells = f"The map has the {MOST_WORDS} words that count most; all word pairs" if is_cut else "The cells"
     return note(
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange). "
-        f"The cells sum to the cosine, {explanation.cosine:.4f}."
+        f"{cells} sum to the cosine, {explanation.cosine:.4f}."
     )

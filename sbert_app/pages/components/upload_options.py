@@ -21,7 +21,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import EVERY, LATEST, Update
+from sbert_app.pages.components.events import EVERY, LATEST, Update, on_choice
 from sbert_app.pages.components.messages import error_message, waiting
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
@@ -77,12 +77,6 @@ class ColumnPicker:
         except UserFacingError:
             # The page shows the error where it uses the file.
             return self.of(None)
-
-    def show_sheet(self, files: str | Sequence[str] | None, encoding: str, sheet: str) -> Update:
-        """Shows the columns of another sheet. Its picker is not updated: it may have changed again meanwhile."""
-        update = self.show(files, encoding, sheet)
-        del update[self.sheet]
-        return update
 
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
         """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
@@ -184,10 +178,9 @@ class UploadOptions:
         self.doctor.wire(upload, self.inputs)
         self.outputs = [self.read, self.encoding, *self.columns.outputs, *self.doctor.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
-        others = [output for output in self.outputs if output is not self.encoding]
-        self.encoding.input(self.describe_picked, [upload, self.encoding], others, **LATEST)
-        others = [output for output in self.columns.outputs if output is not self.columns.sheet]
-        self.columns.sheet.input(self.columns.show_sheet, [upload, self.encoding, self.columns.sheet], others, **LATEST)
+        sheet, read = self.columns.sheet, [upload, self.encoding]
+        on_choice(self.encoding, self.describe, read, self.outputs)
+        on_choice(sheet, self.columns.show, [*read, sheet], self.columns.outputs)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
         """Shows words of the first doubtful file with the picker of encodings, and the columns of the first file."""
@@ -207,12 +200,6 @@ class UploadOptions:
             **self.columns.of(first),
             **self.doctor.offered(first is not None),
         }
-
-    def describe_picked(self, files: str | Sequence[str] | None, encoding: str) -> Update:
-        """Reads the files in another encoding. Its picker is not updated: it may have changed again meanwhile."""
-        update = self.describe(files, encoding)
-        del update[self.encoding]
-        return update
 
 
 def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -> OpenedTable:

@@ -29,4 +29,5 @@ def build(services: Services) -> None:
             with gr.Tab(title, id=name):
                 build_tab(services)
     gr.HTML(note(RELOAD_NOTE))
-    remember(inputs_of(tabs), tabs)
+    # The pickers of the calibration follow the table, which a reload does not restore.
+    remember([control for control in inputs_of(tabs) if not control.elem_id.startswith("calibrate-")], tabs)

@@ -168,9 +168,6 @@ class _SimilarityTab:
         outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
         outputs += [self.display, *self.calibration.pickers]
 
-        def show_shipped(*values: Any) -> Update:
-            return {self.grid: None, self.tab.status: "", self.back: hidden(), **self.show(None, *values)}
-
         def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
             return differences(grid or self.shipped, first, second, _Display(*values).metric)
 
@@ -181,11 +178,14 @@ class _SimilarityTab:
         on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
-        self.back.click(show_shipped, display, [self.grid, self.tab.status, self.back, *outputs], **PRIVATE)
-        for control in (self.similarity, self.pearson, self.paper):
-            control.change(self.show, [self.grid, *display], outputs, **LATEST)
-        self.format.input(export, [self.grid, *display], self.text, **LATEST)
+        shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
+        self.back.click(
+            lambda *values: shipped | self.show_results(None, *values), display, [*shipped, *outputs], **PRIVATE
+        )
         pair = [self.grid, self.first, self.second, *display]
+        for control in (self.similarity, self.pearson, self.paper):
+            control.change(self.show, pair, outputs, **LATEST)
+        self.format.input(export, [self.grid, *display], self.text, **LATEST)
         for picker in (self.first, self.second):
             picker.input(describe_difference, pair, self.differences, **LATEST)
 
@@ -211,25 +211,33 @@ class _SimilarityTab:
                 cells = grid.done
                 update[self.table] = score_table(grid, tabulate(grid, display.metric, display.papers))
             yield update
-        yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show(grid, *display)}
+        yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show_results(grid, *display)}
 
-    def show(self, grid: ResultGrid | None, *values: Any) -> Update:
-        """The updates of all components that depend on the results and their display."""
+    def show_results(self, grid: ResultGrid | None, *values: Any) -> Update:
+        """The updates of all components that depend on the results."""
+        results, display = grid or self.shipped, _Display(*values)
+        first, second = _two_best(tabulate(results, display.metric, display.papers))
+        choices = _model_choices(results)
+        return {
+            **self.show(grid, first, second, *values),
+            self.first: gr.Dropdown(choices, value=first),
+            self.second: gr.Dropdown(choices, value=second),
+            **self.calibration.show(results),
+        }
+
+    def show(self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any) -> Update:
+        """The updates of all components that depend on the display. The two models that are compared stay."""
         results, display = grid or self.shipped, _Display(*values)
         table = tabulate(results, display.metric, display.papers)
-        first, second = _two_best(table)
-        choices, measured = _model_choices(results), sum(any(row.estimates.values()) for row in table.rows)
+        measured = sum(any(row.estimates.values()) for row in table.rows)
         return {
             self.display: gr.Accordion(label=display.title),
             self.one: gr.Column(visible=measured > 0),
             self.two: gr.update(visible=measured > 1),
             self.table: score_table(results, table),
-            self.first: gr.Dropdown(choices, value=first),
-            self.second: gr.Dropdown(choices, value=second),
             self.differences: differences(results, first, second, display.metric),
             self.scatter: _scatter(results, table),
             self.text: FORMATS[display.text_format](table),
-            **self.calibration.show(results),
         }
 
 

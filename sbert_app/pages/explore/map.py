@@ -8,6 +8,7 @@ points, lassos and the slider, for which Gradio's Plot has no events, and highli
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -56,7 +57,7 @@ class AtlasExport:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
-            start = gr.Button("Export for embedding-atlas", size="sm", elem_id="atlas-go")
+            start = gr.Button("Make the file", size="sm", elem_id="atlas-go")
             stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
             self.file = gr.DownloadButton("Download Parquet", size="sm", visible=False, elem_id="atlas-file")
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
@@ -210,9 +211,7 @@ class _MapTab:
             return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
-
-        def draw_at(events: Any) -> Any:
-            return self.task.on(events, draw, inputs, empty, concurrency_limit=4)
+        draw_at = partial(self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4)
 
         emptied = [self.of_corpus, self.plot, self.task.status, self.nearest]
         offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]

@@ -116,7 +116,11 @@ def compute_colouring(
     embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
-        return _cluster_names(services, embedded, clustering, watch)
+        edited = current_clusters(services.embeddings, embedded, clustering, watch)
+        words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
+        titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
+        names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
+        return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])
     if controls.colour == GROUPS:
         return _groups(services, embedded.corpus)
     if controls.colour == QUERY and controls.query.strip():
@@ -136,15 +140,6 @@ def first_colour(corpus: Corpus) -> str:
         if isinstance(colouring, Labels) and 2 <= len(set(map(str, values))) <= MAX_LABELS:
             return COLUMN + name
     return TOPIC if len(corpus) >= FEWEST else NOTHING
-
-
-def _cluster_names(services: Services, embedded: EmbeddedCorpus, clustering: ClusterSettings, watch: Watch) -> Labels:
-    """The cluster of each point: its number with its name or keywords."""
-    edited = current_clusters(services.embeddings, embedded, clustering, watch)
-    words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
-    titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
-    names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
-    return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])
 
 
 def _groups(services: Services, corpus: Corpus) -> Labels:

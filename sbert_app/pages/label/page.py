@@ -1,15 +1,16 @@
 """The Label page: a file becomes pairs worth judging, people judge them by keyboard, a model is measured and trained.
 
-``/label?project=<id>&rater=<name>`` opens a project for a rater. Each score is stored before the next pair is shown
-(`services.annotations.project`); meanwhile further presses are ignored, so that no pair gets the score of another.
+``/label?project=<id>&rater=<name>`` opens a project for a rater. The page shows the next pair at once and sends the
+scores one after another (assets/label.js); each is stored before the next (`services.annotations.project`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 from markupsafe import Markup
@@ -32,7 +33,7 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
-from sbert_app.services.annotations.project import Project, Projects
+from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
 from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -46,8 +47,18 @@ SELECTION_NOTE = (
     "third lie nearest to the threshold, and one third are drawn at random. From a file of single sentences, the app "
     "makes pairs of neighbours and random pairs."
 )
+
+
+class Scale(NamedTuple):
+    """The question to a rater, the keys in words, and the answers: key, score and meaning."""
+
+    question: str
+    keys: str
+    answers: Sequence[tuple[str, int, str]]
+
+
 # The meanings of the scores: the scale of the STS tasks (Agirre et al. 2012), in short.
-SCALE = (
+MEANINGS = (
     "on different topics",
     "not equivalent, but on the same topic",
     "not equivalent, but share some details",
@@ -55,6 +66,13 @@ SCALE = (
     "mostly equivalent, unimportant details differ",
     "the same meaning",
 )
+GRADED = Scale(
+    "How similar is the meaning?", "the keys 0 to 5", [(str(score), score, text) for score, text in enumerate(MEANINGS)]
+)
+YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
+SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
+# The pairs after a card that it has with it, so that a rating shows the next one at once.
+MOST_AHEAD = 8
 NO_SCORE, NOT_JUDGED = "none", "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
@@ -111,6 +129,7 @@ class _LabelPage:
             changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
             gr.on(changed, hide, self.file, self.data, **EVERY)
         self.how_read = UploadOptions(services, self.file, "label")
+        self.scale = gr.Radio(list(SCALES), value="0 to 5", label="Scale", elem_id="label-scale")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
             self.second = cross_encoder_picker()
@@ -150,7 +169,7 @@ class _LabelPage:
             # A burst of presses gets one agreement: that of dozens of raters takes a second.
             listen(handler, choice, judging, **EVERY).then(self.rated, choice, self.results.outputs, **LATEST)
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
-        inputs = [self.name, self.data, self.file, self.model, self.second, self.threshold, self.count]
+        inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
         created = self.tab.on(
             self.tab.start.click,
             self.tab.handler(self.make, {}),
@@ -219,6 +238,7 @@ class _LabelPage:
         name: str,
         data: str,
         file: str | None,
+        scale: str,
         model: str,
         second: str,
         threshold: float,
@@ -232,9 +252,9 @@ class _LabelPage:
         request = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
-        if file:
-            # The source is the upload, even if a copy with other columns was read.
-            info = replace(info, source=Path(file).name)
+        # The source is the upload, even if a copy with other columns was read.
+        source = Path(file).name if file else info.source
+        info = replace(info, source=source, is_binary=SCALES[scale] is YES_NO)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
@@ -248,7 +268,11 @@ class _LabelPage:
             project = self.projects.open(project_id or "")
             pair, seek = work(project)
         except UserFacingError as error:
-            return {self.error: messages.error_message(error), self.card: self._again(project_id, rater)}
+            # The card is sent again, so that the browser accepts presses again.
+            return {
+                self.card: self.opened(project_id or "", rater)[self.card],
+                self.error: messages.error_message(error),
+            }
         return {self.error: "", self.card: self._card(project, rater, pair, seek)}
 
     def rated(self, project_id: str, rater: str) -> Update:
@@ -259,21 +283,16 @@ class _LabelPage:
             # The card says what is wrong.
             return {self.results.agreement: gr.skip()}
 
-    def _again(self, project_id: str, rater: str) -> Any:
-        """Sends the card again, so that the browser accepts presses again."""
-        try:
-            return self._card(self.projects.open(project_id or ""), rater, 0, seek=True)
-        except UserFacingError:
-            return _no_project()
-
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
         """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
         rater, count = " ".join((rater or "").split()), len(project.pairs)
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
-        if seek:
-            # The next pair that is not judged, from here to the end and then from the start.
-            at = next((i for i in [*range(at, count), *range(at)] if i not in mine), at)
+        # The pairs that are not judged, from here to the end and then from the start.
+        ahead = [i for i in [*range(at, count), *range(at)] if i not in mine]
+        if seek and ahead:
+            at = ahead[0]
+        pairs = [(i, project.pairs[i]) for i in ahead if i != at][:MOST_AHEAD]
         return render(
             "label/templates/card.html",
             project=project.id,
@@ -283,8 +302,12 @@ class _LabelPage:
             judged=len(mine),
             score=mine.get(at, NOT_JUDGED),
             agreed=project.agreed().get(at) if at in mine else None,
-            scale=SCALE,
+            scale=YES_NO if project.info.is_binary else GRADED,
             reason=REASONS.get(project.pairs[at].reason, project.pairs[at].reason),
+            ahead=[
+                {"at": i, "first": pair.first, "second": pair.second, "reason": REASONS.get(pair.reason, pair.reason)}
+                for i, pair in pairs
+            ],
             named=bool(rater),
             version=next(_versions),
         )

@@ -7,6 +7,7 @@ from math import isnan
 from typing import Any
 
 import gradio as gr
+import numpy as np
 from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count
@@ -17,7 +18,7 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
-from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Disagreement, Quality, Training
+from sbert_app.services.annotations.quality import Agreement, BeforeAfter, Training
 from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.container import Services
 from sbert_app.services.results.results import Estimate
@@ -76,8 +77,8 @@ class Results:
             return gr.Button(f"{label}: {missing}" if missing else label, interactive=not missing)
 
         return {
-            self.agreement: agreement_table(quality.agreement(project)) if project else NOTHING_JUDGED,
-            self.differences: differences_table(quality.disagreements(project, rater)) if project else "",
+            self.agreement: agreement_table(project) if project else NOTHING_JUDGED,
+            self.differences: differences_table(project, rater) if project else "",
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             self.prepare: button("Export as CSV", 0),
@@ -93,9 +94,13 @@ class Results:
         """Shows ρ of the project's model, with an interval."""
         try:
             project = self._open(project_id)
-            return quality_table(quality.model_quality(project, self.services.models, project.info.model))
+            result = quality.model_quality(project, self.services.models, project.info.model)
         except UserFacingError as error:
             return messages.error_message(error)
+        rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
+        if result.random is not None and not isnan(result.random.value):
+            rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
+        return macro("label/quality")(rows=rows, found=result)
 
     def start(self, project_id: str, request: gr.Request) -> Update:
         try:
@@ -152,8 +157,16 @@ class Results:
         return self.projects.open(project_id)
 
 
-def agreement_table(agreement: Agreement) -> Markup:
+def scores_of(project: Project) -> dict[int, str]:
+    """The scores of the scale of a project, each with its name."""
+    if project.info.is_binary:
+        return {HIGHEST: "yes", LOWEST: "no"}
+    return {score: str(score) for score in range(LOWEST, HIGHEST + 1)}
+
+
+def agreement_table(project: Project) -> Markup:
     """The number of ratings of each rater, alpha and its meaning, and Spearman's ρ of each two raters."""
+    agreement, scores = quality.agreement(project), scores_of(project)
     if not agreement.judged:
         return NOTHING_JUDGED
     between = [
@@ -164,13 +177,15 @@ def agreement_table(agreement: Agreement) -> Markup:
         raters=list(agreement.judged.items()),
         found=_agreement_findings(agreement),
         between=between,
-        confusion=agreement.confusion.tolist(),
+        confusion=agreement.confusion[np.ix_(list(scores), list(scores))].tolist(),
+        scores=list(scores.values()),
     )
 
 
-def differences_table(disagreements: list[Disagreement]) -> Markup:
+def differences_table(project: Project, rater: str) -> Markup:
     """The pairs on which the raters differ, with the spread of their scores and a score to agree on."""
-    return macro("label/differences")(disagreements, range(LOWEST, HIGHEST + 1)) if disagreements else Markup()
+    disagreements = quality.disagreements(project, rater)
+    return macro("label/differences")(disagreements, scores_of(project)) if disagreements else Markup()
 
 
 def _agreement_findings(agreement: Agreement) -> list[str]:
@@ -195,14 +210,6 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
         f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
     ]
-
-
-def quality_table(result: Quality) -> Markup:
-    """A table of ρ on all judged pairs and on the random ones."""
-    rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
-    if result.random is not None and not isnan(result.random.value):
-        rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
-    return macro("label/quality")(rows=rows, found=result)
 
 
 def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:

@@ -14,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, LATEST, UNQUEUED, Update
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
 from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
 from sbert_app.pages.components.upload_options import (
@@ -324,11 +324,6 @@ class DataUpload:
             self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),
         }
 
-    def read_again(self, *how: str) -> Update:
-        """Reads the upload again. The picker that asked is not updated: it may have changed again meanwhile."""
-        asking = self.encoding if len(how) == 2 else self.columns.sheet
-        return {component: update for component, update in self.read_as(*how).items() if component is not asking}
-
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
         """Selects other columns of the upload."""
         with gradio_errors():
@@ -378,8 +373,7 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
     for upload in (train, dev):
         read = [upload.original, upload.encoding]
         for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
-            outputs = [part for part in upload.outputs if part is not picker]
-            estimate_after(picker.input(upload.read_again, inputs, outputs, **LATEST, queue=False))
+            estimate_after(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False))
         read_as = upload.columns.read_as
         for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
             name_columns: Callable[..., Update] = upload.name_columns

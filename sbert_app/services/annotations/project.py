@@ -6,8 +6,8 @@
                           agreed.jsonl    the scores that the raters have agreed on where they differed, likewise
                           training.json   the run that was trained on it, with its held-out pairs
 
-A rating is on the disk before the page shows the next pair, so that neither a killed process nor a power cut loses
-one. A damaged or incomplete line is skipped, and the next one begins a line of its own.
+A rating is on the disk before the page sends the next one, so that neither a killed process nor a power cut loses
+more than what was just pressed. A damaged or incomplete line is skipped, and the next one begins a line of its own.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class ProjectInfo:
     threshold: float
     seed: Annotated[int, Field(ge=0)]
     created: Timestamp
+    # Whether raters say yes (5) or no (0).
+    is_binary: bool = False
 
 
 @dataclass(frozen=True)

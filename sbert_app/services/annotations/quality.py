@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sbert_app.services.annotations.project import HIGHEST, Project
+from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project
 from sbert_app.services.annotations.selection import RANDOM, score_pairs
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import save_table
@@ -279,16 +279,22 @@ def export_csv(project: Project, file: Path) -> Path:
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
     ratings, means, agreed, pairs = project.ratings(), mean_ratings(project), project.agreed(), project.pairs
+    names: dict[int | None, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
+    target = {i: f"{mean:g}" for i, mean in means.items()}
+    if names:
+        half = HIGHEST / 2
+        target = {i: names[HIGHEST if mean > half else LOWEST] for i, mean in means.items() if mean != half}
     columns: dict[str, Any] = {
         "sentence1": [pair.first for pair in pairs],
         "sentence2": [pair.second for pair in pairs],
-        "score": [f"{means[i]:g}" if i in means else "" for i in range(len(pairs))],
+        "label" if names else "score": [target.get(i, "") for i in range(len(pairs))],
         "reason": [pair.reason for pair in pairs],
         "model": [f"{pair.score:.4f}" for pair in pairs],
         "second_model": [f"{pair.second_score:.4f}" for pair in pairs],
-        "agreed": [agreed.get(i) for i in range(len(pairs))],
+        "agreed": [names.get(agreed.get(i), agreed.get(i)) for i in range(len(pairs))],
     }
     for name in sorted(ratings):
-        columns[f"rater {name}" if name in columns else name] = [ratings[name].get(i) for i in range(len(pairs))]
+        scores = [ratings[name].get(i) for i in range(len(pairs))]
+        columns[f"rater {name}" if name in columns else name] = [names.get(score, score) for score in scores]
     file.parent.mkdir(parents=True, exist_ok=True)
     return save_table(file, columns)

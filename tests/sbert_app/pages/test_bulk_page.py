@@ -139,7 +139,7 @@ def test_every_update_is_among_the_outputs_of_its_event(page, pairs):
     updates = [*visit(page), page.open(str(pairs), []), page.open(None, [])]
     job = updates[-2][page.job]
     updates += [
-        page.reopen(page.encoding, job, "windows-1252", None),
+        page.reopen(job, "windows-1252", None),
         *visit(page, job=job),
         *visit(page, job="0" * 16),
     ]

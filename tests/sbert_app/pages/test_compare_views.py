@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from markup import HOSTILE
 
+from sbert_app.figures.compare import word_map
 from sbert_app.pages.compare import answers, page
 from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import attribution, error_message
@@ -276,3 +277,10 @@ class TestSnippets:
         arguments = shlex.split(answers.as_curl("http://host", asked).replace("\\\n", ""))
         sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}
         assert json.loads(arguments[-1]) == sent
+
+
+def test_the_word_map_of_a_long_text_has_the_words_that_count_most():
+    matrix = np.zeros((60, 3))
+    matrix[::2] = -0.1
+    figure = word_map([f"w{row}" for row in range(60)], ["a", "b", "c"], matrix)
+    assert list(figure.layout.yaxis.ticktext) == [f"w{row}" for row in range(0, 60, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
@@ -29,10 +30,10 @@ def press(page, project, rater, **sent):
     return page.judge(project.id, rater, gr.EventData(None, sent)) | page.rated(project.id, rater)
 
 
-def make(page, name, data, file=None, how=("", "", "", "", "")):
+def make(page, name, data, file=None, how=("", "", "", "", ""), scale="0 to 5"):
     """The last update of the button that makes a project."""
     press = page.tab.handler(page.make, {})
-    return list(press(SimpleNamespace(session_hash=name), name, data, file, *MODELS, 0.5, 15, *how))[-1]
+    return list(press(SimpleNamespace(session_hash=name), name, data, file, scale, *MODELS, 0.5, 15, *how))[-1]
 
 
 def uploaded(page, name, content):
@@ -87,6 +88,17 @@ def test_from_ratings_to_a_decision(page):
     assert (
         "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
     )
+
+
+def test_yes_and_no_are_a_scale(page):
+    project = page.projects.open(make(page, "yes or no", "stsb:dev", scale="yes or no")[page.project]["value"])
+    shown = press(page, project, "Ann", pair=0, score=5) | press(page, project, "Ben", pair=0, score=0)
+    assert 'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
+    assert "Ann yes, Ben no" in page.opened(project.id, "Ann")[page.results.differences]
+    press(page, project, "Ben", pair=1, score=0)
+    rows = Path(page.results.export(project.id)[page.results.download]["value"]).read_text().splitlines()
+    assert rows[0].endswith("label,reason,model,second_model,agreed,Ann,Ben")
+    assert rows[1].rsplit('",')[-1].split(",")[-2:] == ["yes", "no"] and rows[2].endswith(",no")
 
 
 def test_words_of_users_are_text(page):

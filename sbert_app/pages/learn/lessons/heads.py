@@ -198,18 +198,13 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     return sentences
 
 
-def _shipped_rho() -> dict[str, float]:
-    """Mean ρ ×100 of the runs that ship with the app, by concatenation."""
-    table = precomputed("concat")
-    after: dict[str, list[float]] = {}
-    for run in table.runs if table else ():
-        after.setdefault(run.variant, []).append(100 * run.after)
-    return {name: float(np.mean(values)) for name, values in after.items()}
-
-
 def show(context: Context, pairs: float) -> Measurement:
-    result = measure(context, int(pairs))
-    return Measurement(head_bars(result), describe(result, _shipped_rho()))
+    result, shipped_table = measure(context, int(pairs)), precomputed("concat")
+    after: dict[str, list[float]] = {}
+    for run in shipped_table.runs if shipped_table else ():
+        after.setdefault(run.variant, []).append(100 * run.after)
+    shipped = {name: float(np.mean(values)) for name, values in after.items()}
+    return Measurement(head_bars(result), describe(result, shipped))
 
 
 def build() -> Demo:

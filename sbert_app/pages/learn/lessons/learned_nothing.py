@@ -49,7 +49,8 @@ CURVES = (
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
     """The shipped runs with these defects beside those with none, and one that is trained now if that is asked for."""
-    runs = {names: [run for run in shipped().runs if run.defects == names] for names in ((), _ordered(defects))}
+    ordered = tuple(name for name in DEFECTS if name in defects)
+    runs = {names: [run for run in shipped().runs if run.defects == names] for names in ((), ordered)}
     here = _train(context, defects) if is_trained_here else None
     return Measurement(curves(runs, here), describe(runs, here))
 
@@ -62,10 +63,6 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
         return train_with(defects, context.setup.seed, STEPS_HERE, context.home, is_ending.is_set)
     finally:
         _training.release()
-
-
-def _ordered(defects: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in DEFECTS if name in defects)
 
 
 def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> go.Figure:

@@ -80,7 +80,7 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     """The pair's cosine under each pooling, and the quality of each pooling over many pairs."""
     comparison, sample = result.comparison, result.sample
     if result.strongest:
-        says = Markup("The cells sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
+        says = Markup("All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
         word_a, word_b, share = result.strongest
         explained: str = says.format(comparison.cosine, word_a, word_b, format_number(share, 3, "+"))
     else:

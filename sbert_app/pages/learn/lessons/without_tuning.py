@@ -6,7 +6,7 @@ its input embeddings, its CLS vector, and the mean of its outputs. Paper: sectio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -17,9 +17,6 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, s
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL, RAW_BERT
 from training.models.lexical import TfIdf
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
 
 
 class Representation(NamedTuple):
@@ -42,8 +39,12 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
     rows += _cls_and_mean(context, RAW_BERT, "raw BERT", pairs)
     encoder = context.encoder_of(model)
+    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()
+    ids = encoder.tokenize([*sample.first, *sample.second])
+    # Without [CLS] and [SEP].
+    inputs = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])
     how = "its input table, averaged, no attention"
-    rows.append(Representation(f"{encoder.name}: word vectors", how, _input_embeddings(encoder, sample)))
+    rows.append(Representation(f"{encoder.name}: word vectors", how, rho(np.split(inputs, 2), sample.gold)))
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
@@ -58,13 +59,6 @@ def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[
         Representation(f"{label}: CLS", "the vector of the first token", sample.rho("cls")),
         Representation(f"{label}: mean", mean, sample.rho("mean")),
     ]
-
-
-def _input_embeddings(encoder: Encoder, sample: GoldSample) -> float:
-    table = encoder.backbone.get_input_embeddings().weight.detach().float().cpu().numpy()
-    ids = encoder.tokenize([*sample.first, *sample.second])
-    vectors = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])  # without [CLS] and [SEP]
-    return rho(np.split(vectors, 2), sample.gold)
 
 
 def quality_bars(rows: list[Representation]) -> go.Figure:
