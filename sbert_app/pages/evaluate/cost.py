@@ -55,6 +55,7 @@ def build(services: Services) -> None:
                 near=near,
                 near_label=PRECISIONS[near.precision].label,
                 points=NEAR,
+                note=costs.note,
             ),
             figure: visible(quality_and_size(costs)),
             table: render("evaluate/templates/cost_table.html", table=costs, precisions=precisions, measured=measured),

@@ -25,6 +25,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.bootstrap import Statistic, affordable_resamples, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
+from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
@@ -56,7 +57,7 @@ class Cell:
 class CostTable:
     """Every size of the vectors of a model on one data set, the largest first.
 
-    int8 is calibrated on the distinct ``sentences``.
+    int8 is calibrated on the distinct ``sentences``. ``note`` counts the rows that are left out; "" if there are none.
     """
 
     model: str
@@ -66,6 +67,7 @@ class CostTable:
     cells: tuple[Cell, ...]
     searched: int
     machine: str
+    note: str = ""
 
     def cell(self, dimension: int, precision: str) -> Cell:
         return next(cell for cell in self.cells if (cell.dimension, cell.precision) == (dimension, precision))
@@ -96,6 +98,11 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     watch.report(0, "Encoding")
     vectors = model.encode(list(place), None, watch.on_progress, watch.should_stop)
     pairs = np.array([[place[text] for text in column] for column in data.columns])
+    is_left_out, note = without_score(model, data.columns, [{"": cosine(*(vectors[rows] for rows in pairs))}])
+    if note:
+        data = data.select(np.flatnonzero(~is_left_out).tolist())
+        used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
+        vectors, pairs = vectors[used], pairs.reshape(2, -1)
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
     sizes = [(d, name) for d in [full, *(d for d in DIMENSIONS if d < full)] for name in PRECISIONS]
@@ -115,7 +122,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         size, change = bytes_per_vector(dimension, precision), (rho - reference).estimate(100)
         milliseconds = _search_milliseconds(shortened, precision)
         cells.append(Cell(dimension, precision, size, rho.estimate(100), change, milliseconds))
-    return CostTable(model.name, data.name, len(data), len(place), tuple(cells), SEARCHED, describe_processor())
+    return CostTable(model.name, data.name, len(data), len(vectors), tuple(cells), SEARCHED, describe_processor(), note)
 
 
 def describe_processor() -> str:

@@ -29,7 +29,7 @@ from training.data.tables.columns import canonical_names
 from training.data.tables.table import open_table
 from training.data.transforms import sentence_groups
 from training.errors import InputError
-from training.evaluation.scoring import sentence_vectors
+from training.evaluation.scoring import sentence_vectors, without_score
 from training.models.lexical import SparseModel
 from training.models.model import Model, VectorModel
 from training.names import DataName
@@ -79,7 +79,7 @@ class TransferScore:
     """The accuracies of the folds in 0–1.
 
     ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times to encode, and to fit
-    and score.
+    and score. ``note`` counts the rows that are left out; "" if there are none.
     """
 
     model: str
@@ -87,6 +87,7 @@ class TransferScore:
     accuracies: tuple[float, ...]
     majority: float
     seconds: tuple[float, float]
+    note: str = ""
 
     @property
     def mean(self) -> float:
@@ -138,17 +139,20 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
     Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
-    rows would make the task one of recognition. InputError if the model has no sentence vectors.
+    rows would make the task one of recognition. Rows of which the model knows no token, or gives no numbers, are left
+    out. InputError if the model has no sentence vectors, or one class remains.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
     started = time.perf_counter()
-    features = _features(model, data, watch)
+    features, is_usable, note = _features(model, data, watch)
     encoded = time.perf_counter()
-    classes, targets = np.unique(data.labels, return_inverse=True)
+    classes, targets = np.unique(np.array(data.labels)[is_usable], return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"one class remains: {note}")
     folds = max(2, min(FOLDS, int(np.bincount(targets).min())))
     accuracies = []
-    for number, (train, test) in enumerate(_splits(targets, data.groups, folds)):
+    for number, (train, test) in enumerate(_splits(targets, data.groups[is_usable], folds)):
         watch.check()
         watch.report(number / folds, "Classifying")
         # The matrices are too small for a second thread to help.
@@ -157,7 +161,7 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
         accuracies.append(float((classifier.predict(features[test]) == targets[test]).mean()))
     majority = float(np.bincount(targets, minlength=len(classes)).max() / len(targets))
     seconds = (encoded - started, time.perf_counter() - encoded)
-    return TransferScore(model.name, model.pooling, tuple(accuracies), majority, seconds)
+    return TransferScore(model.name, model.pooling, tuple(accuracies), majority, seconds, note)
 
 
 def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -170,8 +174,13 @@ def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tup
     return splitter.split(targets, targets, groups if is_grouped else None)
 
 
-def _features(model: VectorModel | SparseModel, data: ClassificationData, watch: Watch) -> Vectors:
-    """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``."""
+def _features(
+    model: VectorModel | SparseModel, data: ClassificationData, watch: Watch
+) -> tuple[Vectors, np.ndarray, str]:
+    """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``.
+
+    They are those of the usable rows, bool (rows,), which are returned with a sentence on the others.
+    """
     from scipy import sparse
 
     watch.report(0.0, "Encoding")
@@ -184,8 +193,11 @@ def _features(model: VectorModel | SparseModel, data: ClassificationData, watch:
         else:
             v = sparse.csr_matrix(v)
             vectors = sparse.csr_matrix(sparse.hstack([abs(u - v), u.multiply(v)]))
+    is_left_out, note = without_score(model, data.columns, [{"": np.asarray(vectors.sum(axis=1)).ravel()}])
+    vectors = vectors[~is_left_out]
     squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
-    return vectors * np.sqrt(MEAN_SQUARED_NORM * len(data) / max(float(squares.sum()), 1e-12))
+    scale = np.sqrt(MEAN_SQUARED_NORM * vectors.shape[0] / max(float(squares.sum()), 1e-12))
+    return vectors * scale, ~is_left_out, note
 
 
 def _fit(features: Vectors, targets: np.ndarray) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -59,6 +61,16 @@ def test_binary_is_the_agreement_of_sentence_transformers_bits(table, encoder, p
     assert cell.rho.value == pytest.approx(100 * stats.spearmanr(scores, pairs.scores)[0], abs=1e-6)
     expected = correlation(scores, np.array(pairs.scores), keys=sentence_keys(pairs.columns)).estimate(100)
     assert cell.rho == pytest.approx(expected, abs=1e-6)
+
+
+def test_pairs_of_unknown_text_are_left_out_and_counted(table, encoder, pairs, monkeypatch):
+    monkeypatch.setattr(cost, "SEARCHED", 500)
+    emoji = ([*pairs.columns[0], "🦄"], [*pairs.columns[1], "🐉🐉"])
+    costs = measure_cost(encoder, dataclasses.replace(pairs, columns=emoji, scores=[*pairs.scores, 0.0]))
+    assert (costs.n, costs.sentences) == (table.n, table.sentences)
+    assert [cell.rho for cell in costs.cells] == [cell.rho for cell in table.cells]
+    assert costs.note.startswith("1 of 151 rows are left out")
+    assert table.note == ""
 
 
 def test_the_smallest_that_comes_near_and_what_has_no_vectors_or_scores(table, encoder, pairs):

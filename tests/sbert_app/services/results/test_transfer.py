@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from sbert_app.pages.evaluate.labels import score_table
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.results.transfer import (
     ClassificationData,
@@ -21,6 +22,7 @@ from sbert_app.services.results.transfer import (
 )
 from training.errors import InputError, Stopped
 from training.models.model import VectorModel
+from training.names import ModelName
 
 
 class Fixed(VectorModel):
@@ -74,6 +76,26 @@ def test_a_small_class_gives_fewer_folds_and_a_second_time_the_same_figures():
     first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
+
+
+def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
+    labels = ["a" if number % 3 else "b" for number in range(100)]
+    sentences = [f"{label} {number}" for number, label in enumerate(labels)]
+
+    class Blind(Fixed):
+        def is_unknown(self, sentences):
+            return [sentence.startswith("?") for sentence in sentences]
+
+    model = Blind(lambda sentence: noise(sentence) * (np.nan if sentence == "nan" else 1))
+    usable = ClassificationData("toy", (sentences,), labels)
+    more = ClassificationData("toy", (["?", *sentences, "? ?", "nan"],), ["b", *labels, "a", "b"])
+    score = score_transfer(model, more)
+    assert score.accuracies == score_transfer(model, usable).accuracies
+    assert score.note.startswith("3 of 103 rows are left out: in 2 there is a text of which fixed knows no token")
+    assert score.note in score_table([ModelName("fixed")], more, [score])
+    assert score_transfer(model, usable).note == ""
+    with pytest.raises(InputError, match="one class remains: 1 of 3 rows"):
+        score_transfer(model, ClassificationData("toy", (["a 1", "a 2", "? 3"],), ["a", "a", "b"]))
 
 
 def test_it_can_be_stopped():
