@@ -25,10 +25,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any
+from typing import IO, Any, Literal, overload
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
 FRESH, ASIDE = ".fresh", ".aside"
@@ -69,9 +69,18 @@ def replace_file(path: Path) -> Iterator[Path]:
         file.discard()
 
 
+@overload
+def open_atomic(
+    path: Path, mode: Literal["w"] = "w", newline: str | None = None
+) -> AbstractContextManager[IO[str]]: ...
+@overload
+def open_atomic(path: Path, mode: Literal["wb"]) -> AbstractContextManager[IO[bytes]]: ...
 @contextmanager
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
-    """A new file that takes the place of ``path`` when the block ends well; text ("w") is UTF-8. OSError as `open`."""
+    """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
+
+    Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
+    """
     with (
         replace_file(path) as temporary,
         temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8", newline=newline) as file,
@@ -90,7 +99,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Removes old temporary files of killed processes in ``folder``. Returns whether there are other such files."""
+    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether there are others."""
     _sweep(folder, ".*.part", seconds)
     return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
 
@@ -123,7 +132,10 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well; after a crash comes `recover`."""
+    """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
+
+    After a process was killed meanwhile, `recover` restores the old folder.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
@@ -138,7 +150,10 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Restores the old folder, and removes temporary ones, after a crash in `replace_folder`; for the owner alone."""
+    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
+
+    Restores the old folder if the new one had not taken its place, and removes temporary folders.
+    """
     name = glob.escape(folder.name)
     for aside in folder.parent.glob(f".{name}.*{ASIDE}"):
         if (aside / folder.name).exists() and not folder.exists():
@@ -178,7 +193,9 @@ def _is_running(process: int) -> bool:
         return True
     try:
         os.kill(process, 0)
-    except OSError as error:
-        # By any other error it is another user's.
-        return not isinstance(error, ProcessLookupError)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # The process is another user's.
+        return True
     return True

@@ -79,7 +79,8 @@ def near_duplicates(
         vectors: float32 (N, D), unit length.
         threshold: the least cosine of near duplicates.
         others: float32 (M, D), unit length: find for each of ``vectors`` the most similar of these instead, with a
-            cosine of at least ``threshold``. Returns its position, or −1 if there is none.
+            cosine of at least ``threshold``. Returns its position, or −1 if there is none. InputError if they have
+            another number of dimensions.
     """
     rows = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
     if others is not None:
@@ -303,12 +304,13 @@ def community_detection(
 
     Each is a list of rows: the centre, then the others, the nearest first. No row is in two of them, and many are in
     none. Every vector is tried as a centre; of those that overlap the one with the most neighbours keeps them. The
-    results are those of ``community_detection`` of sentence-transformers.
+    results are those of ``community_detection`` of sentence-transformers. InputError if ``min_community_size`` is less
+    than 1.
 
     Args:
         embeddings: float32 (N, D).
         threshold: the lowest cosine with the centre.
-        min_community_size: the fewest rows, the centre among them, 1 or more.
+        min_community_size: the fewest rows, the centre among them.
         batch_size: rows that are compared with all others at a time.
     """
     if min_community_size < 1:

@@ -37,7 +37,8 @@ class InputError(UserFacingError, ValueError):
 class NotFoundError(InputError):
     """A name that no source has. The message lists every source with its reason; a page shows less at first.
 
-    For visitors: ``summary``, one sentence without the reasons, and ``details``, these and what else can be done.
+    ``summary`` is one sentence without the reasons, ``details`` the reasons, and what else can be done; both for
+    visitors.
     """
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:

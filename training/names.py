@@ -222,11 +222,12 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """One data set or file, and how it is used; what describes a file is None where it is to be detected.
+    """One data set or file, and how it is used.
 
-    ``objective`` is that of a run on this data; None is the run's. ``columns`` are names separated by commas, ``rows``
-    the split of a file that has a column of splits (None: all), ``scale`` is such as 1-7, ``labels`` such as
-    similar:1,different:0.
+    ``objective`` is that of a run on this data; None is the run's. The others describe a file: ``columns`` are names
+    separated by commas, ``rows`` is the split of a file that has a column of splits, ``scale`` the lowest and the
+    highest gold score, such as 1-7, ``labels`` the values of labels, such as similar:1,different:0. None detects them;
+    for ``rows`` it takes all.
     """
 
     name: str

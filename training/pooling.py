@@ -101,7 +101,10 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
-    """Average over the real tokens with the weights 1, 2, 3, … after ``skipped``. (B, T, D) -> (B, D) float32."""
+    """Average over the real tokens with the weights 1, 2, 3, … (B, T, D) -> (B, D) float32.
+
+    ``skipped`` tokens came before the first one, and have taken the first weights.
+    """
     import torch
 
     if mask is None:

@@ -43,10 +43,11 @@ def ranges(calibration: np.ndarray) -> Ranges:
 def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges | None = None) -> np.ndarray:
     """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for binary (N, ⌈D/8⌉) uint8.
 
-    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again.
+    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again. InputError
+    if there is no such precision, or int8 is to be calibrated on fewer than two vectors.
 
     Args:
-        vectors: float32 (N, D); int8 needs two or more, or a calibration.
+        vectors: float32 (N, D).
         precision: float32, bfloat16, int8 or binary.
         calibration: the `ranges` for int8; None = those of ``vectors`` themselves. Vectors that are compared have to
             be quantized with the same ranges.

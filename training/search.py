@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -45,13 +45,19 @@ Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
 
 
+class CanEncode(Protocol):
+    """An `Encoder`, or another model of this kind."""
+
+    def encode(self, sentences: Sequence[str], /, **options: Any) -> np.ndarray: ...
+
+
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     """The similarity of each vector with each: float32 (N, D), (M, D) -> (N, M); one vector (D,) counts as (1, D).
 
     Args:
         u: NumPy or tensor; the result is of the same kind.
-        v: NumPy or tensor.
-        function: cosine, dot, or the negative distances euclidean and manhattan (`training.similarities`).
+        v: NumPy or tensor; InputError if its vectors have another length.
+        function: cosine, dot, or a negative distance, euclidean or manhattan (`SIMILARITIES`). InputError for another.
     """
     first, second = as_rows(u), as_rows(v)
     check_dimensions(first, second)
@@ -234,11 +240,11 @@ def semantic_search(
     """For each query the ``top_k`` nearest of the corpus, best first: ``corpus_id`` (row) and ``score``.
 
     Args:
-        query_embeddings: float32 (Q, D); one query may be (D,).
+        query_embeddings: float32 (Q, D); one query may be (D,). InputError if the corpus has another D.
         corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
             `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
             candidates exactly.
-        top_k: the number of results, 1 or more; a smaller corpus has fewer.
+        top_k: the number of results; a smaller corpus has fewer. InputError if it is less than 1.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
     """
@@ -266,14 +272,14 @@ TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
-    encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+    encoder: CanEncode, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
 ) -> list[tuple[float, int, int]]:
     """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
 
     Args:
         encoder: a bi-encoder.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: the most pairs to return, 1 or more.
+        max_pairs: the most pairs to return. InputError if it is less than 1.
         threshold: the lowest cosine.
         options: the options of ``encode``.
     """

@@ -23,7 +23,8 @@ class Similarity(NamedTuple):
     """A similarity, its words, and its functions of arrays and, with a gradient, of tensors.
 
     ``rows`` and ``tensor_rows`` compare rows in pairs, (N, D), (N, D) -> (N,); ``matrix`` compares each with each,
-    (N, D), (M, D) -> (N, M). ``of_equals`` is that of a vector and itself; None if it depends on the vector.
+    (N, D), (M, D) -> (N, M). ``of_equals`` is that of a vector and itself; None if it depends on the vector, so
+    that there is no distance.
     """
 
     label: str

@@ -80,6 +80,7 @@ class Dataset:
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
         out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
+        InputError if no form of data has these columns, they differ in length, or a score is no number.
         """
         used = used_columns(name, list(columns))
         cells = {}
@@ -112,7 +113,10 @@ class Dataset:
 
     @classmethod
     def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
-        """One split of the datasets library, of at most 1,000,000 rows, with class names; rules as `from_columns`."""
+        """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
+
+        At most 1,000,000 rows are read.
+        """
         from training.sources.hub_dataset import MOST_ROWS, read_columns
 
         if isinstance(rows, dict):
@@ -225,7 +229,7 @@ class Dataset:
 
 
 def as_dataset(data: Data, name: str) -> Dataset:
-    """The `Dataset` of a `Dataset`, one of the datasets library, a DataFrame, rows or columns. InputError otherwise."""
+    """Makes a `Dataset` of rows, columns, a DataFrame or a set of the datasets library. InputError for other data."""
     if isinstance(data, Dataset):
         return data
     makers: dict[str, Callable[..., Dataset]] = {
@@ -281,7 +285,10 @@ FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sente
 
 
 def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
-    """The columns that `parse_dataset` reads, by canonical names; ``rows`` are the first. InputError if none fit."""
+    """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
+
+    InputError if no form fits; it lists the columns.
+    """
     names = canonical_names(columns, rows)
     form = next((form for form in FORMS if set(form) <= set(names.values())), None)
     if form is None:

@@ -125,12 +125,16 @@ def parse_reading(text: str | None) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True)
 class GoldColumn:
-    """The reading of a column of gold scores or labels, ``read_as`` in words.
+    """The reading of a column of gold scores or labels.
 
-    ``scale`` is the lowest and the highest score; None for labels, and for scores on no usual scale. ``values`` of
-    labels and their ``names`` are by their text, None for numbers; ``meaning`` defines a match by labels.
-    ``are_shares``: the cells are shares of the highest score, such as 85% or 4/5.
-    ``is_sure``: the file can be read in no other way, so that nobody needs to be told.
+    Attributes:
+        scale: the lowest and the highest score; None for labels, and for scores on no usual scale.
+        values: the values of labels by their text; None for numbers.
+        names: the names of labels by their text.
+        meaning: the definition of a match by labels.
+        is_sure: whether the file can be read in no other way, so that nobody needs to be told.
+        read_as: the reading in words.
+        are_shares: whether the cells are shares of the highest score, such as 85% or 4/5.
     """
 
     name: str
@@ -155,8 +159,8 @@ class GoldColumn:
     ) -> GoldColumn:
         """The reading of a column by all of its ``cells``; ``pair`` names the two columns of sentences.
 
-        ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are the user's. InputError if they
-        are malformed, or there are more labels than classes can be.
+        ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are those that the user has named.
+        InputError if they are malformed, or there are more labels than classes can be.
         """
         texts = _distinct(cells)
         if labels:

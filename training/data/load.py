@@ -44,6 +44,9 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
     ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
 
     ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub; docs/data.md describes all names.
+
+    InputError if the name is unknown, the configuration or split does not exist, the set is gated or private, there is
+    no network, the file cannot be read, there are no columns of sentences, or the forms differ.
     """
     return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 

@@ -67,7 +67,10 @@ class Overlap:
 
 
 def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = None) -> Overlap:
-    """Compares ``data`` with all ``training`` data; near rows are counted by ``encode``, that of the default model."""
+    """Compares the rows of ``data`` with those of all the ``training`` data.
+
+    ``encode`` is that of the default model; without it nearly equal rows are not counted.
+    """
     rows = [row for part in training for row in _rows(part)]
     equal = {frozenset(part) for row in rows for part in combinations(row, len(data.columns))}
     sentences, evaluated = set(chain.from_iterable(rows)), _rows(data)

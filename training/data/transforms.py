@@ -53,7 +53,10 @@ class Rows:
 
 
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
-    """Derives ``rows`` from the data by ``seed``. InputError, which names the ``learner``, if it does not give any."""
+    """Derives ``rows`` from the data; ``seed`` fixes random draws.
+
+    InputError, which names the ``learner``, if the form of the data does not give such rows, or the data gives none.
+    """
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
     if not len(result):
@@ -82,7 +85,7 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Positives with a score of at least 4; negatives with one of at most 1.5 with the same anchor, or random ones."""
+    """Triplets of positives with a score of 4 or more, and negatives of at most 1.5 with the same anchor, or random."""
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -160,9 +163,15 @@ def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
     """Two pairs of each triplet: anchor and positive together, anchor and negative apart."""
     anchors, positives, negatives = data.columns
     note = f"each of the {len(data):,} triplets gives a pair that belongs together and one that does not"
-    columns, labels = ([*anchors, *anchors], [*positives, *negatives]), [1] * len(data) + [0] * len(data)
-    notes, rows = (*data.notes, note), [*data.rows, *data.rows]
-    return Dataset(data.name, columns, None, labels, APART_AND_TOGETHER, data.source, notes, rows)
+    return Dataset(
+        data.name,
+        ([*anchors, *anchors], [*positives, *negatives]),
+        labels=[1] * len(data) + [0] * len(data),
+        label_names=APART_AND_TOGETHER,
+        source=data.source,
+        notes=(*data.notes, note),
+        rows=[*data.rows, *data.rows],
+    )
 
 
 def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
@@ -218,7 +227,10 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
     A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold score
-    of at least ``match_from`` on the scale from 0 to 5. InputError for other data, or if all or no pairs are matches.
+    of at least ``match_from`` on the scale from 0 to 5.
+
+    InputError if the data is of another form, no label says that a pair belongs together, or all pairs are matches, or
+    none.
     """
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
@@ -321,7 +333,10 @@ EXAMPLES = {
 
 
 def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
-    """The group of each row, int (N,): rows of K columns that share a sentence, or are ``related``, are together."""
+    """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
+
+    ``columns`` are K lists of N sentences, ``related`` further pairs of rows that belong together.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

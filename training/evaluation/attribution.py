@@ -122,7 +122,7 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     Args:
         encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
             cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
-            cross-encoder the share of each word in its score, by occlusion.
+            cross-encoder the share of each word in its score, by occlusion. InputError for another model.
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
     """
     # These modules import torch, which takes seconds.
@@ -143,14 +143,21 @@ def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, seco
     if encoder.pooling == "max":
         tokens, share_a, share_b = _max_map(encoder, first, second)
     else:
-        (u_terms, share_a), (v_terms, share_b) = _terms(encoder, first), _terms(encoder, second)
+        u_terms, share_a = _terms(encoder, first)
+        v_terms, share_b = _terms(encoder, second)
         length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
         tokens = u_terms @ v_terms.T / (length or 1)
     words_a, words_b = words_of(a, first), words_of(b, second)
     merge_a, merge_b = _merger(words_a, len(first.tokens)), _merger(words_b, len(second.tokens))
     matrix = merge_a @ tokens @ merge_b.T
-    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
-    return Attribution(texts_a, texts_b, matrix, float(matrix.sum()), merge_a @ share_a, merge_b @ share_b)
+    return Attribution(
+        words_a=[word.text for word in words_a],
+        words_b=[word.text for word in words_b],
+        matrix=matrix,
+        cosine=float(matrix.sum()),
+        shares_a=merge_a @ share_a,
+        shares_b=merge_b @ share_b,
+    )
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:

@@ -78,7 +78,8 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
 def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
     """The factor by which shared sentences widen the standard error of a figure, at least 1.
 
-    ``influence`` (N,) is how far each row moves the figure, ``keys`` their `sentence_keys`; without, it is 1.
+    ``influence`` (N,) is how far each row moves the figure. Without ``keys``, the `sentence_keys` of the rows, these
+    count as independent.
     """
     from scipy.stats import t
 
@@ -338,7 +339,10 @@ class Difference(NamedTuple):
         return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / to_zero) if to_zero > 0 else 0.0
 
     def describe(self, a: str, b: str, data: str, p_value: float | None = None) -> str:
-        """A sentence about the models ``a`` and ``b`` on ``data``; ``p_value`` is one corrected for several tests."""
+        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb".
+
+        ``p_value`` is the corrected one, where the test is one of several.
+        """
         p = self.p_value if p_value is None else p_value
         test = f"paired bootstrap{'' if p_value is None else ', corrected'}, p {'=' if p >= 0.001 else '<'} "
         test += f"{max(p, 0.001):.3f}"

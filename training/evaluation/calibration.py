@@ -102,11 +102,12 @@ def calibrate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Calibration:
-    """Fits the curve of a model, under its pooling, on 50 or more pairs with gold scores.
+    """Fits the curve of a model, under its pooling, on pairs with gold scores.
 
     Args:
         scorer: a bi-encoder, for its cosine; or a model that scores pairs, for its score.
-        data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set.
+        data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set. InputError if it has
+            fewer than 50 pairs, or labels in place of scores.
     """
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)
@@ -212,9 +213,16 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
     low, high = np.array([curve.band(value) for value in cosines[rows]]).T
     groups = np.array_split(np.argsort(predicted, kind="stable"), BINS)
     inside = int(((low <= gold) & (gold <= high)).sum())
-    bins = tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups)
-    n, interval, error = len(rows), wilson_interval(inside, len(rows)), float(np.abs(predicted - gold).mean())
-    return Reliability(curve.fitted_on, data.name, n, len(data) - n, bins, inside / n, interval, error)
+    return Reliability(
+        curve.fitted_on,
+        data.name,
+        pairs=len(rows),
+        left_out=len(data) - len(rows),
+        bins=tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups),
+        coverage=inside / len(rows),
+        interval=wilson_interval(inside, len(rows)),
+        error=float(np.abs(predicted - gold).mean()),
+    )
 
 
 def pair_keys(data: Dataset) -> list[str]:

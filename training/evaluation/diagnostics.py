@@ -55,13 +55,21 @@ def effective_rank(vectors: np.ndarray) -> float:
 
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
-    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation, by name.
+    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation.
 
-    Uniformity and effective rank are those of the training sentences.
+    Keys: random_cosine, random_cosine_std, plain_cosine, plain_cosine_std, uniformity and effective_rank (both
+    of the training sentences).
     """
-    names = ("random_cosine", "random_cosine_std", "plain_cosine", "plain_cosine_std")
-    cosines = dict(zip(names, (*random_cosines(training), *random_cosines(plain)), strict=True))
-    return {**cosines, "uniformity": uniformity(training), "effective_rank": effective_rank(training)}
+    random_mean, random_std = random_cosines(training)
+    plain_mean, plain_std = random_cosines(plain)
+    return {
+        "random_cosine": random_mean,
+        "random_cosine_std": random_std,
+        "plain_cosine": plain_mean,
+        "plain_cosine_std": plain_std,
+        "uniformity": uniformity(training),
+        "effective_rank": effective_rank(training),
+    }
 
 
 def collapsed(figures: Mapping[str, float]) -> str | None:

@@ -102,7 +102,10 @@ class MatchScores:
         return min(LEAST_ABOVE, int(self.matches.sum()))
 
     def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
-        """The threshold of a criterion, with an interval for best F1 from `INTERVAL_FROM` pairs; or `NO_ESTIMATE`."""
+        """The threshold of a criterion on these pairs; `NO_ESTIMATE` where none fulfils it.
+
+        The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
+        """
         if criterion.kind == FIXED:
             return Estimate(*(criterion.value,) * 3)
         if criterion.kind == PRECISION:

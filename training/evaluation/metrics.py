@@ -97,7 +97,9 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
     """The curve of scores (N,) against labels (N,), 1 for together and 0 for apart. At most N thresholds.
 
     A threshold lies half-way between the lowest score above it and the highest below it (on the former, where rounding
-    would put it on the latter); where all are above, the lowest score. ValueError without both labels, or for NaN.
+    would put it on the latter); where all are above, it is the lowest score.
+
+    ValueError if there is no pair of one of the two labels, or a score is not a number.
     """
     scores, together = np.asarray(scores, dtype=np.float64), np.asarray(labels).astype(bool)
     if together.all() or not together.any():
@@ -115,18 +117,26 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 
 
 def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification:
-    """The figures of scores (N,) against labels (N,) at the highest threshold of the best F1; as `precision_recall`."""
+    """The figures of scores (N,) against labels (N,), 1 for together and 0 for apart.
+
+    The highest of several thresholds with the same F1 counts. ValueError as in `precision_recall`.
+    """
     curve = precision_recall(scores, labels)
     best = int(curve.f1.argmax())
     figures = (curve.f1, curve.threshold, curve.precision, curve.recall)
     return PairClassification(curve.average_precision, *(float(figure[best]) for figure in figures))
 
 
+def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Squared number of ratings between two values, each end counting half; ``values`` ascend."""
+    middle = np.cumsum(counts) - counts / 2
+    return np.square(middle[:, None] - middle[None])
+
+
 # By level of measurement: values (V,), how often each occurs (V,) -> squared distances (V, V).
 DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "nominal": lambda values, _: (values[:, None] != values[None]).astype(np.float64),
-    # The number of ratings between two values, each end counting half; the values ascend.
-    "ordinal": lambda _, counts: np.square((m := np.cumsum(counts) - counts / 2)[:, None] - m),
+    "ordinal": _ordinal,
     "interval": lambda values, _: np.square(values[:, None] - values[None]),
 }
 

@@ -36,7 +36,7 @@ log = logging.getLogger("sbert_lab.evaluation")
 
 
 def find_task(name: str) -> Any:
-    """The task of that name, such as STSBenchmark, without its data. InputError without such a task or mteb."""
+    """The task of that name, as STSBenchmark, without its data. InputError if there is none, or mteb is missing."""
     mteb = _mteb()
     try:
         return mteb.get_task(name)
@@ -65,8 +65,14 @@ def evaluate_task(
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    adapter, quiet = _adapter(model, on_progress, should_stop), {"co2_tracker": False, "show_progress_bar": False}
-    result = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet)
+    result = mteb.evaluate(
+        _adapter(model, on_progress, should_stop),
+        [task],
+        cache=None,
+        co2_tracker=False,
+        show_progress_bar=False,
+        overwrite_strategy="always",
+    )
     task_result = result.task_results[0]
     return {
         "model": model.name,

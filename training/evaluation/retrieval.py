@@ -76,7 +76,9 @@ class RetrievalResult:
     def to_dict(self) -> dict[str, Any]:
         """The result of `training.evaluation.scoring.evaluate`, as plain values."""
         estimates = {figure: self.estimate(figure) for figure in self.values}
-        method, are_few = f"bootstrap over queries, {RESAMPLES:,} resamples", len(self.data.queries) < FEW_QUERIES
+        method = f"bootstrap over queries, {RESAMPLES:,} resamples"
+        if len(self.data.queries) < FEW_QUERIES:
+            method += f"; of fewer than {FEW_QUERIES} queries it is too narrow"
         return {
             "model": self.model,
             "data": self.data.name,
@@ -84,7 +86,7 @@ class RetrievalResult:
             "documents": len(self.data.documents),
             **{figure: estimate.value for figure, estimate in estimates.items()},
             "intervals": {figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()},
-            "method": f"{method}; of fewer than {FEW_QUERIES} queries it is too narrow" if are_few else method,
+            "method": method,
             "seconds": round(self.seconds, 3),
         }
 

@@ -42,9 +42,10 @@ SCORE = "score"
 
 @dataclass
 class ScoreReport:
-    """The counts of a call of `row_scores`: different sentences, or two for each different pair of a cross-encoder.
+    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
 
-    ``seconds`` is the time of the model, without the comparison of vectors.
+    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
+    time of the model, without the comparison of vectors.
     """
 
     sentences: int = 0
@@ -74,6 +75,7 @@ def row_scores(
     """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the model.
 
     ``columns`` are K lists of N sentences, ``pairs`` the indices of those to compare: (0, 1) and (0, 2) for triplets.
+    ``report`` is filled with counts.
     """
     report, started = report or ScoreReport(), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
@@ -133,6 +135,7 @@ def evaluate(
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
     often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
     pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
+    InputError if the data has no scores, no triplets, and no labels of this kind.
 
     Args:
         encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
@@ -213,10 +216,13 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     }
 
 
+def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
+    positive, negative = scores
+    return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
+
+
 MEASURES: dict[str, Callable[[list[dict[str, np.ndarray]], Dataset], dict[str, Any]]] = {
     SCORED: _correlate,
     LABELLED: _classify,
-    TRIPLETS: lambda scores, _: {
-        "accuracy": {name: float((positive > scores[1][name]).mean()) for name, positive in scores[0].items()}
-    },
+    TRIPLETS: _triplet_accuracy,
 }

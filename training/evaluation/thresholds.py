@@ -194,11 +194,19 @@ def decide(
         average = Estimate(average.value, low, high)
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
-    points = [(row[0], row[1], row[2]) for row in np.stack(whole[:3], axis=1)[places.astype(int)].tolist()]
-    method = f"bootstrap, {affordable_resamples(n):,} resamples"
-    method += "" if keys is None else ", allows for shared sentences"
-    halves_of = len(chosen_on), len(reported_on), held_out
-    return Decision(n, positives, average, tuple(choices), *halves_of, method, points)
+    points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
+    return Decision(
+        n=n,
+        matches=positives,
+        average_precision=average,
+        choices=tuple(choices),
+        chosen_on=len(chosen_on),
+        reported_on=len(reported_on),
+        held_out=held_out,
+        interval_method=f"bootstrap, {affordable_resamples(n):,} resamples"
+        + ("" if keys is None else ", allows for shared sentences"),
+        curve=[(threshold, precision, recall) for threshold, precision, recall in points],
+    )
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -212,8 +220,9 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
     """The threshold with the highest recall whose precision is at least ``precision``, with 90% confidence.
 
-    Pairs from it on are matches. InputError if there are too few pairs (the message says how many more are needed), or
-    no threshold reaches it; ValueError if there are only matches, or none, or a score is not a number.
+    It is in units of the scores; pairs from it on are matches. InputError if there are too few pairs (the message says
+    how many more are needed), or no threshold reaches it; ValueError if there are only matches, or none, or a score is
+    not a number.
 
     Args:
         scores: (N,), larger = more similar.

@@ -58,9 +58,10 @@ def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
 
 
 def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = None) -> Iterator[Row]:
-    """Yields batches of texts of one length, each of as many texts, ``most`` at most; the last text fills a batch up.
+    """Yields batches of texts of one length, each of as many texts as any other of that length, and ``most`` at most.
 
-    A text is then computed in the same shapes whatever texts are beside it, and its vector has the same bits.
+    The last text is repeated where texts are too few. A text is then computed in the same shapes whatever texts are
+    beside it, and its vector has the same bits.
     """
     by_length: dict[int, Row] = {}
     for text, length in enumerate(lengths):

@@ -162,10 +162,11 @@ class FusedBert:
         bias: Tensor | Sequence[Tensor] | Boundaries | None = None,
         token_types: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens, int64 (R, W), at ``positions`` in their own texts, from 0.
+        """Hidden states (R, W, D) of R rows of W tokens.
 
-        ``bias`` is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or one for each layer;
-        or, if ``unpadded``, the boundaries of the texts in a single row. ``token_types`` (R, W) int64: None = all 0.
+        ``ids``, ``positions`` (of each token in its own text, from 0) and ``token_types`` (None = all 0) are (R, W)
+        int64. ``bias`` is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or it is one for
+        each layer; or, if ``unpadded``, the boundaries of the texts in a single row.
         """
         rows, width = ids.shape
         index = positions if token_types is None else positions + token_types * self.max_length

@@ -3,13 +3,16 @@
 More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
 many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
 
-- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights, and ``mpnet-stsb``,
-  more accurate, as one of all-mpnet-base-v2, which is fetched on demand. Their folders hold LoRA factors as peft writes
-  them, head.safetensors (see `joint_pair_model`) and card.json: data and figures, to be shown beside the score;
+Three kinds of names:
+- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
+- ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
   ``cross-encoder/stsb-roberta-base``, or of a language model that answers yes or no, such as Qwen3-Reranker; its scores
   are those of sentence-transformers' CrossEncoder;
-- a run that trained a cross-encoder, of either kind, with the whole transformer.
+- a run that trained a cross-encoder, of either kind.
+
+An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
+what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -94,17 +97,19 @@ class CrossEncoder(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder; perhaps with ?dtype=int8 or a prompt.
+        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
 
-        The arguments are those of `Encoder.load`. InputError if it has no safetensors weights, or not one score.
+        The dtype and a prompt can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of
+        `Encoder.load`. InputError if it cannot be found, has no safetensors weights, or does not give one score.
         """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        fields = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer = fields["scorer"].requires_grad_(False).eval().to(torch_device), fields["tokenizer"]
+        opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
+        scorer, tokenizer = opened.scorer, opened.tokenizer
+        scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
             # The weights stay float32, and are rounded in the copy for inference.
@@ -113,7 +118,8 @@ class CrossEncoder(Model):
         else:
             scorer.transformer.to(torch_dtype)
         inference = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
-        return cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **fields).with_settings(parsed)
+        model = cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **opened._asdict())
+        return model.with_settings(parsed)
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -229,27 +235,38 @@ class CrossEncoder(Model):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-def _open_joint(folder: ModelFolder, home: str | Path | None) -> dict[str, Any]:
-    """The fields of a `CrossEncoder`: an adapter with its base, or the whole `JointPairModel` of a run."""
-    config, path = folder.adapter, folder.path
+class Opened(NamedTuple):
+    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
+
+    scorer: Scorer
+    tokenizer: PairTokenizer
+    activation: Callable[[Tensor], Tensor]
+    folder: Path
+    source: str
     card: dict[str, Any] | None = None
-    if config:
+
+
+def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
+    """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
+    path, card = folder.path, None
+    if config := folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
         backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
         merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
-        source, card = f"adapter over {base.name} ({base.source})", read_object(path / "card.json")
+        source = f"adapter over {base.name} ({base.source})"
+        card = read_object(path / "card.json")
     else:
         backbone, tokenizer = open_transformer(folder)
-        longest, source = max_input_length(tokenizer, backbone), folder.source
+        longest = max_input_length(tokenizer, backbone)
+        source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
     pairs = PairTokenizer(tokenizer, longest, separately=True)
-    opened = {"scorer": scorer, "tokenizer": pairs, "activation": torch.sigmoid}
-    return {**opened, "folder": path, "source": source, "card": card}
+    return Opened(scorer, pairs, torch.sigmoid, path, source=source, card=card)
 
 
-def _open_scorer(name: str, folder: ModelFolder) -> dict[str, Any]:
-    """The fields of a `CrossEncoder`: a sequence classifier, or a language model that answers yes or no."""
+def _open_scorer(name: str, folder: ModelFolder) -> Opened:
+    """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
     if not folder.is_cross_encoder and not folder.is_decoder:
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
@@ -276,9 +293,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> dict[str, Any]:
             # The score is that of the last token, whatever that is; without any number a batch would be refused.
             model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    activation = _activation_of(name, folder)
-    opened = {"scorer": scorer, "tokenizer": PairTokenizer(tokenizer, longest, form=form), "activation": activation}
-    return {**opened, "folder": folder.path, "source": folder.source}
+    pairs = PairTokenizer(tokenizer, longest, form=form)
+    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, source=folder.source)
 
 
 def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
@@ -293,7 +309,10 @@ def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
-    """Logits (B,) -> scores (B,), by the activation that the folder names in one of three places, else a sigmoid."""
+    """Logits (B,) -> scores (B,), as sentence-transformers: by the activation that the folder names, else a sigmoid.
+
+    It stands in config_sentence_transformers.json since version 5.4, before that in config.json.
+    """
     older: Any = folder.config.get("sentence_transformers") or {}
     names = (
         folder.general.get("activation_fn"),

@@ -45,8 +45,8 @@ def distill(
     """A static model of an encoder, which `Encoder.save` writes and sentence-transformers opens.
 
     Args:
-        encoder: any bi-encoder with a transformer.
-        dimension: of the new vectors; at most that of the encoder.
+        encoder: any bi-encoder with a transformer. InputError for another model.
+        dimension: of the new vectors, 2 to that of the encoder. InputError for another number.
         corpus: sentences to count the frequencies of tokens in.
     """
     model = required(encoder, Encoder)

@@ -109,7 +109,7 @@ class ModelFormat:
         return replace(self, prompts=prompts, default_prompt=default)
 
     def role_prompt(self, role: str) -> dict[str, str]:
-        """The arguments of `with_prompt` for a ``query`` or a ``document``; {} if the default is theirs too."""
+        """The arguments of `with_prompt` for query or document; {} for the default. InputError for another role."""
         if role not in ROLES:
             raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
         if name := next((name for name in ROLES[role] if name in self.prompts), None):

@@ -133,7 +133,10 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
 
 
 def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add LoRA factors, named as by peft, A (r, in), B (out, r), to the weights that they adapt: W += scale * B A."""
+    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
+
+    ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
+    """
     for key, down in tensors.items():
         if not key.endswith(".lora_A.weight"):
             continue
@@ -170,7 +173,10 @@ class SequenceClassifier(nn.Module):
 
 
 class LogitScorer(nn.Module):
-    """PairBatch -> logits (B,) float32 of a language model's next token: logit(yes) - logit(no), or logit(yes)."""
+    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no) of the next token.
+
+    Without a token for no the logit of yes is the score.
+    """
 
     def __init__(self, model: PreTrainedModel, yes: int, no: int | None) -> None:
         super().__init__()

@@ -244,12 +244,15 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
 
 
 def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
-    settings = dict(folder.transformer) if folder.kind == MULTI_VECTOR else _of_pylate(folder.general)
+    """The settings of queries and documents. InputError if one cannot be used."""
     if folder.kind == MULTI_VECTOR:
+        settings = dict(folder.transformer)
         for place in masks:
             settings |= read_object(place / "config.json")
         if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
             raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
+    else:
+        settings = _of_pylate(folder.general)
     for key, kind in SETTINGS.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, int) and value < MIN_LENGTH)):

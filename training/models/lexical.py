@@ -89,9 +89,10 @@ def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch
 
 
 class TfIdf(SparseModel):
-    """Term frequency × inverse document frequency of scikit-learn's TfidfVectorizer, each sentence scaled to length 1.
+    """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
-    The weight of a word in d of n sentences is ln((1 + n) / (1 + d)) + 1. Vectors of two calls cannot be compared.
+    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
+    that are encoded: vectors of two calls cannot be compared.
     """
 
     name = TFIDF

@@ -39,7 +39,12 @@ _UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
-ENCODER_CLASSES = {name.lower(): f"{name}EncoderModel" for name in ("T5", "MT5", "UMT5", "LongT5")}
+ENCODER_CLASSES = {
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
+}
 # Nothing is fetched, and no code of a model is run.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 TOKENIZER = "tokenizer.json"
@@ -293,10 +298,11 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         folder.is_adapter and is_classifier and not str(architectures[0]).endswith("ForSequenceClassification")
     )
     # As in sentence-transformers; the adapter has the weights of the head.
-    options = {**HERE, "use_safetensors": True, "output_loading_info": True}
-    options |= {"num_labels": 1} if is_new_head else {}
+    head = {"num_labels": 1} if is_new_head else {}
     try:
-        backbone, report = opener.from_pretrained(path, dtype=torch.float32, **options)
+        backbone, report = opener.from_pretrained(
+            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **head
+        )
     except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
         # No fault of the files: the process ends while it loads.
         if "interpreter shutdown" in str(error):
@@ -342,7 +348,10 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """A transformer with an adapter merged, and the names of the weights of this. InputError if it does not fit."""
+    """A transformer with the adapter in a folder merged into its weights, and the names of the weights that this has.
+
+    InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
+    """
     from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")
@@ -365,7 +374,10 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
 
 def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
-    """The most tokens, special ones included, for the backbone's positions and for ``length``, else the tokenizer."""
+    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
+
+    ``length``: in place of the tokenizer's limit.
+    """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     # XLNet states −1: its positions are relative.
     limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []

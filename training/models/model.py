@@ -64,7 +64,10 @@ class Model(ABC):
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
-        """The model of that name. A kind that reads files has its own, which takes the arguments of `Opener.open`."""
+        """The model of that name. A kind that reads files has its own ``load``, which takes what `Opener.open` gives.
+
+        InputError if it cannot be opened, or the name states a setting that it does not have.
+        """
         cls.check_settings(ModelName.parse(name))
         return cls()
 
@@ -83,9 +86,10 @@ class Model(ABC):
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Whether each text has no token that the model knows, as emoji or foreign letters, so that scores say nothing.
+        """Whether each text has no token that the model knows, so that its scores say nothing.
 
-        No text is, where every byte is a token, or a model does not say which tokens it has.
+        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
+        token, or a model does not say which tokens it has.
         """
         return [False] * len(sentences)
 

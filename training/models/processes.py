@@ -43,7 +43,8 @@ def encode_in_processes(
 ) -> np.ndarray:
     """Sentences -> float32 (N, D), in their order, as one process would give them. The rest is as in `Encoder.encode`.
 
-    ``on_progress`` is called after each part; the counts of all parts are added to the ``report``.
+    ``on_progress`` is called after each part, ``should_stop`` is asked several times a second; the counts of all parts
+    are added to the ``report``.
     """
     if isinstance(devices, str):
         raise InputError(

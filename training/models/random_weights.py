@@ -26,11 +26,20 @@ if TYPE_CHECKING:
 
 VOCABULARY_SIZE = 8_192
 MOST_LETTERS = 1_000
-SPECIAL = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
+SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
-    """The parts of ``scratch:``; a transformer borrows the default model's tokenizer. InputError if there are none."""
+    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
+
+    InputError if there are no such networks.
+    """
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)
     folder = ModelFolder.of(DEFAULT_MODEL, home)

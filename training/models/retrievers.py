@@ -29,7 +29,8 @@ RANK_CONSTANT = 60  # of reciprocal rank fusion, as in its paper
 def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Retriever:
     """A retriever by name: MODEL, bm25 or MODEL+bm25, each perhaps with ?rerank=CROSS_ENCODER (or late interaction).
 
-    ``load`` opens the models in it, in place of ``open_model``.
+    ``load`` opens the models in it, in place of ``open_model``. InputError if one cannot be opened, or is not of the
+    kind that its place in the name asks for.
     """
     load = load or open_model
     first, mark, cross_encoder = name.strip().partition(RERANK)

@@ -52,11 +52,6 @@ class WeightShapes:
 
 def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     """InputError if config.json or the weights' headers cannot be those of a transformer."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     for entry in folder.iterdir():
         if not entry.is_file() and (not entry.is_dir() or entry.suffix in FILE_SUFFIXES):
             raise InputError(f"{entry} is no file; fetch the model again")
@@ -70,14 +65,7 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)
         _check_sizes(config_file, settings, shapes)
-    # A decoder with code of its own, which makes it read in both directions.
-    kind, code = str(config.get("model_type")), config.get("auto_map")
-    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if code and is_decoder and config.get("is_causal", True):
-        raise InputError(
-            f"{config_file} names code of its own (auto_map), which is never run; choose a model without, or with "
-            "is_causal false in its config.json"
-        )
+    _check_code(config_file, config)
 
 
 def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
@@ -124,6 +112,22 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
                 f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
                 "not loaded; choose a model without it"
             )
+
+
+def _check_code(file: Path, config: Mapping[str, Any]) -> None:
+    """InputError for a decoder with code of its own, which makes it read in both directions."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    kind, code = str(config.get("model_type")), config.get("auto_map")
+    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if code and is_decoder and config.get("is_causal", True):
+        raise InputError(
+            f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
+            "false in its config.json"
+        )
 
 
 def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: WeightShapes) -> None:

@@ -85,7 +85,8 @@ def compute_chunks(
 ) -> Iterator[np.ndarray]:
     """The results of the inputs of each chunk, in their order.
 
-    ``compute`` gives those of its rows, and calls a function with the number done; ``on_progress`` gets that of inputs.
+    ``compute`` gives those of its rows, and is given what it calls with the number of rows that are done.
+    ``on_progress`` is called with the number of inputs that are, and ``total``.
     """
     started, seconds, done = time.perf_counter(), report.seconds, 0
     for part in parts:

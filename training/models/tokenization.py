@@ -294,7 +294,10 @@ def lowercase(tokenizer: Tokenizer) -> None:
 
 
 def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
-    """Whether each text has something to read, but tokens of no other id than ``unknown_id``, and white space alone."""
+    """Whether each text has something to read, but tokens of no other id, and white space alone beside them.
+
+    A tokenizer of bytes, whose ``unknown_id`` is None, knows all texts.
+    """
     if unknown_id is None:
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.catalogue import BILSTM, GLOVE
+from training.catalogue import BILSTM, DAN, GLOVE
 from training.errors import InputError, NotFoundError
 from training.models.folder import ModelFormat
 from training.models.modules import LSTM, Dense, EncoderParts, StaticEmbedding, WordEmbeddings
@@ -90,29 +90,43 @@ class Words(NamedTuple):
 def random_word_parts(
     name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
 ) -> EncoderParts:
-    """The network ``name``, of `WORD_ENCODERS`, of random weights, for the words and frequent bigrams of ``sentences``.
+    """The network ``name``, of `WORD_ENCODERS`, with random weights.
 
-    InputError if there are neither sentences nor GloVe.
+    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
+    nor GloVe.
     """
     texts = list(dict.fromkeys(sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _words(name, texts, home)
-        dimension, layers, head, pooling = words.vectors.shape[1], list[LSTM](), nn.Sequential(), "max"
-        if name == BILSTM:
-            module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
-            layers.append(LSTM(dimension, LSTM_DIMENSION))
-        else:
-            forms, pooling = [PADDING_TOKEN, *words.forms], "mean_sqrt_len_tokens"
-            tokenizer = WhitespaceTokenizer(forms, lowercase=True)
-            counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
-            bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
-            vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
-            module = WordEmbeddings(BigramTokenizer([*forms, *bigrams], lowercase=True), vectors, True)
-            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
+        backbone, head, pooling = _NETWORKS[name](words, texts)
+    module: Any = backbone.input_module
     form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
-    source = f"random weights over {words.source}"
-    return EncoderParts(WordBackbone(module, layers), module.tokenizer, form, source, head)
+    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
+
+
+def _bilstm(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
+    module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+    return WordBackbone(module, [LSTM(module.table.embedding_dim, LSTM_DIMENSION)]), nn.Sequential(), "max"
+
+
+def _dan(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
+    forms = [PADDING_TOKEN, *words.forms]
+    tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+    bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+    dimension = words.vectors.shape[1]
+    vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
+    tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
+    module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
+    head = nn.Sequential(Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION))
+    return WordBackbone(module), head, "mean_sqrt_len_tokens"
+
+
+_NETWORKS: dict[str, Callable[[Words, Sequence[str]], tuple[WordBackbone, nn.Sequential, str]]] = {
+    BILSTM: _bilstm,
+    DAN: _dan,
+}
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:

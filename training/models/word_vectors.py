@@ -64,7 +64,10 @@ class WordVectors(VectorModel):
 
 
 def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
-    """GloVe's lower-cased words by frequency, and vectors, float32 (400,000, 50), memory-mapped; or NotFoundError."""
+    """GloVe's words, lower-cased, the most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
+
+    NotFoundError if it is not available.
+    """
     # It takes half a second to import.
     import pyarrow.parquet as pq
 

@@ -114,10 +114,11 @@ class Objective:
 
 
 class OwnObjective(Objective):
-    """An objective that the caller of `training.trainer.train.train` passes: ``call``, vectors and target -> loss.
+    """An objective that the caller of `training.trainer.train.train` passes as an object.
 
     Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold scores divided by 5,
     float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module` are trained with the encoder.
+    ``call`` is a function of vectors and target that returns the loss, a scalar.
     """
 
     equation = "an object of the program that started the run"
@@ -183,6 +184,9 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
-    """The parts of ``name`` as ``objective`` needs them, joined; also of different forms, as "snli+stsb:train"."""
+    """Loads ``name``, transforms each of its parts as ``objective`` needs it, and joins them.
+
+    Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
+    """
     learner = objective_class(objective)
     return join([learner.transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])

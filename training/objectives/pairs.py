@@ -105,7 +105,7 @@ class CoSENT(Objective):
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
     Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
-    sentence-transformers.
+    sentence-transformers. ``scale`` is the factor on the similarity, an inverse temperature.
     """
 
     name = "cosent"
@@ -174,6 +174,7 @@ class Contrastive(Objective):
     Inputs: sentence1, sentence2, (B, D) each. Labels: y, int64 or float (B,), 1 together or 0 apart.
     Source: Hadsell, Chopra & LeCun 2006, "Dimensionality Reduction by Learning an Invariant Mapping";
     `ContrastiveLoss` in sentence-transformers, with its default distance and margin.
+    ``margin`` is the distance from which pairs count as apart, in units of 1 - cosine.
     """
 
     name = "contrastive"

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Triplet(Objective):
-    """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0), with one of `DISTANCES` as d.
+    """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: none.
     Source: Reimers & Gurevych 2019, section 3, "Triplet Objective Function", with the Euclidean distance and a margin
     of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
+    ``metric`` is the distance d, one of `training.similarities.DISTANCES`; ``margin`` the distance, in units of d, by
+    which the negative has to be further away.
     """
 
     name = "triplet"
@@ -44,10 +46,11 @@ class MultipleNegativesRanking(Objective):
 
     Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
     anchor. Labels: numbers of the texts, int64 (B, columns), by which equal texts are no negatives (`false_negatives`);
-    None takes all of the batch as negatives, as sentence-transformers does. ``symmetric`` averages with the loss from
-    positives to anchors, which ignores hard negatives.
+    None takes all of the batch as negatives, as sentence-transformers does.
     Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
     `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
+    ``scale`` is the factor on the cosine, an inverse temperature. ``symmetric`` averages with the loss from positives
+    to anchors, which ignores hard negatives.
     """
 
     name = "mnrl"
@@ -142,9 +145,10 @@ class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
     Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus that of (a, n),
-    float (B,). ``similarity`` is s, of `SIMILARITIES`; the paper's is dot.
+    float (B,).
     Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
     Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.
+    ``similarity`` is s, one of `training.similarities.SIMILARITIES`, "dot" as in the paper.
     """
 
     name = "margin-mse"

@@ -54,7 +54,10 @@ def names_in(folder: Path) -> list[str]:
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
-    """The whole snapshot in the local cache. FileNotFoundError without one; InputError from ``pick`` if of no use."""
+    """The snapshot in the local cache, if it knows the repository's listing and has every file picked.
+
+    FileNotFoundError otherwise. InputError from ``pick``, if the repository holds nothing of use.
+    """
     from huggingface_hub import errors, get_cached_repo_tree
 
     try:

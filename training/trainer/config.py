@@ -88,8 +88,10 @@ class RunConfig(BaseModel):
     derived from them. Without ``eval_data`` a tenth of your own data is held out (`HELD_OUT`), and other runs are
     evaluated on STSb dev. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
     `parts`: each has batches of its own, in the order of ``mix``. ``eval_data`` None evaluates on random pairs of the
-    training data alone. ``pooling`` None is the base's own, ``learning_rate`` the base's `default_learning_rate`;
-    ``eval_every`` None is about every 100 steps, but 4 to 20 times a run. docs/train.md describes every field.
+    training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
+    `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
+
+    docs/train.md describes every field, with its default.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)

@@ -1,13 +1,16 @@
 """The model that a run of a cross-encoder trains, and its evaluation.
 
+There are two kinds of head:
+
     joint       a `JointPairModel`: its score starts from the cosine of the bi-encoder that it is made from, of BERT or
                 MPNet with mean pooling
     classifier  the sequence-classification head of transformers, one logit, of random weights; over any bi-encoder or
                 BERT. sentence-transformers' CrossEncoder opens the folder too
 
-A run can also start from a cross-encoder of either kind, with the head that it has. The evaluation scores the pairs of
-the eval data, in the form that the objective makes of them: their spearman with gold scores, or their average_precision
-with labels, and the loss of the objective.
+A run can also start from a cross-encoder of either kind, with the head that it has.
+
+The evaluation scores the pairs of the eval data, in the form that the objective makes of them: the rank correlation
+with gold scores (spearman), or the average_precision for data with labels, and the loss of the objective.
 """
 
 from __future__ import annotations
@@ -131,7 +134,8 @@ class TrainableCrossEncoder:
 
     def save(self, folder: str | Path) -> None:
         """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
-        target, model = check_replaceable(folder), self.backbone.transformer if self.is_joint else self.backbone
+        target = check_replaceable(folder)
+        model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
             model.config.sentence_transformers = {"activation_fn": SIGMOID}
         self.tokenizer.model_max_length = self.tokenize.max_length
@@ -143,7 +147,10 @@ class TrainableCrossEncoder:
 
 
 def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
-    """An encoder's transformer, float32, with a new classification head of one logit. InputError if it has none."""
+    """An encoder's transformer with a sequence-classification head of one logit and random weights, float32.
+
+    InputError if it has none, or transformers has no such head for it.
+    """
     from transformers import AutoModelForSequenceClassification
     from transformers.modeling_layers import GenericForSequenceClassification
 

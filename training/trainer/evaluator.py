@@ -59,7 +59,10 @@ class Evaluator:
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
-        for part in filter(None, (data, None if loss is None else loss.data)):
+        parts = [] if data is None else [data]
+        if loss is not None:
+            parts.append(loss.data)
+        for part in parts:
             for number, column in enumerate(part.columns):
                 by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}

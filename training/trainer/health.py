@@ -13,7 +13,8 @@ MIN_STEPS, TOLERANCE = 20, 0.005
 def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
     """The warnings about a run so far, a sentence each with the next thing to look at, by its events.
 
-    They are about the second half of its steps, so that a slow beginning is none; guessing is `Objective.guess`.
+    They are about the second half of its training steps, so that a slow beginning is none. The loss of guessing is
+    that of the objective (`training.objectives.base.Objective.guess`).
     """
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:

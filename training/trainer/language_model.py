@@ -60,8 +60,9 @@ class TrainableLanguageModel:
     def __init__(self, encoder: Encoder, model: nn.Module) -> None:
         """Makes ``encoder`` use the transformer of ``model``."""
         self.encoder, self.backbone = encoder, model
-        self.name, self.tokenizer, self.dtype = encoder.name, encoder.tokenizer, encoder.dtype
-        self.source, self.head, self.tokenize = encoder.source, nn.Sequential(), encoder.tokenize
+        self.name, self.tokenizer = encoder.name, encoder.tokenizer
+        self.dtype, self.source = encoder.dtype, encoder.source
+        self.head = nn.Sequential()
 
     @classmethod
     def load(
@@ -116,6 +117,10 @@ class TrainableLanguageModel:
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
+    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Token ids with special tokens, truncated."""
+        return self.encoder.tokenize(sentences)
+
     def train(self) -> Self:
         self.encoder.train()
         self.backbone.train()
@@ -162,7 +167,8 @@ class MaskedReplica(Replica):
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
         super().__init__(model, None, dtype)
         self.mask_id, self.vocabulary_size = int(tokenizer.mask_token_id), len(tokenizer)
-        self.pad_id, self.special_ids = int(tokenizer.pad_token_id or 0), sorted(set(tokenizer.all_special_ids))
+        self.pad_id = int(tokenizer.pad_token_id or 0)
+        self.special_ids = sorted(set(tokenizer.all_special_ids))
         _transformer_of(self.module).register_forward_hook(_keep_masked)
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:

@@ -74,16 +74,26 @@ def model_card(
 def with_model_index(
     card: str, config: RunConfig, best: Mapping[str, Any], name: str, test: Mapping[str, Any] | None = None
 ) -> str:
-    """The card with the figures of the best evaluation, and of ``test``, as model-index, if it has none yet."""
+    """The card with the figures of the best evaluation as the Hub's model-index in its header, if it has none yet.
+
+    ``test`` has the figures of the test split beside them, if there are any.
+    """
     from huggingface_hub import EvalResult, ModelCard
 
     dev, metrics = _data_name(config.eval_data), _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
     measured = [(f"{dev} (chose the checkpoint)", dev, best)] if config.eval_data else []
     if test and config.eval_data:
         measured.append((test["data"], test["data"], test))
-    # Each by the type and the name of the task, of the data set and of the metric, as a card has them.
     results = [
-        EvalResult(task, data, data_name, metric, round(float(figures[key]), 6), task_name, metric_name=metric_name)
+        EvalResult(
+            task_type=task,
+            task_name=task_name,
+            dataset_name=data_name,
+            dataset_type=data,
+            metric_type=metric,
+            metric_name=metric_name,
+            metric_value=round(float(figures[key]), 6),
+        )
         for data_name, data, figures in measured
         for key, (task, task_name, metric, metric_name) in metrics.items()
         if figures.get(key) is not None

@@ -130,10 +130,10 @@ def mine_negatives(
     should_stop: ShouldStop | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> MinedNegatives:
-    """Finds a hard negative for each pair of ``data``, by ``margin``; the negatives of triplets are only candidates.
+    """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
 
-    ``seed`` decides which `MAX_CANDIDATES` of more sentences are searched. InputError if the data has no pairs that
-    belong together, or no pair gets a negative.
+    ``margin`` is the relative margin above, 0 to 1; ``seed`` decides which `MAX_CANDIDATES` of more sentences are
+    searched. InputError if the data has no pairs that belong together, or no pair gets a negative.
     """
     if data.kind not in (PAIRS, TRIPLETS):
         raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")

@@ -31,7 +31,7 @@ from training.errors import InputError, first_line
 from training.names import RUN, is_id, slug
 from training.objectives.base import is_own, own_name
 from training.sources.home import home_folder
-from training.trainer.run_metrics import RESERVED, RUN_METRICS, Figures, main_metric
+from training.trainer.run_metrics import RESERVED, Figures, selection_metric
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,10 @@ class Own:
         return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
 
     def named(self, config: RunConfig) -> RunConfig:
-        """The config with the names of these objects in place of its own. InputError if one that it names is absent."""
+        """The config with the names of these objects in place of its own.
+
+        InputError if they do not fit together, or the config names an object that is not here.
+        """
         config = config.replace(**{name: own_name(words) for name, words in self.listed().items() if name in NAMED})
         if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
             raise InputError(_refusal(missing))
@@ -116,19 +119,15 @@ class Own:
         return figures
 
     def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
-        """The caller's figure or else the main one, negated if lower is better. InputError if it is not measured."""
-        if not figures:
-            return None
-        is_higher_better = self.greater_is_better
-        if (name := self.metric_for_best_model) is None:
-            if (name := main_metric(figures, first)) is None:
-                return None
-            is_higher_better = bool(RUN_METRICS[name].higher_is_better)
+        """The `selection_metric`, by the caller's figure if there is one. InputError if that is not measured."""
+        name = self.metric_for_best_model
+        if name is None or not figures:
+            return selection_metric(figures or {}, first)
         if name not in figures:
             measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
             raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
         value = figures[name]
-        return None if value is None else (name, value if is_higher_better else -value)
+        return None if value is None else (name, value if self.greater_is_better else -value)
 
 
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:

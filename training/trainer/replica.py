@@ -64,15 +64,18 @@ class ForwardOutput:
 class Replica:
     """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
-    ``backbone`` has the master weights, with adapters. Threads may call ``forward`` and ``backward``, a batch each.
+    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
+    threads, each with its own micro-batch.
     """
 
     def __init__(
         self, backbone: nn.Module, embeddings: CompactEmbedding | None, dtype: torch.dtype, pooling: Pool | None = None
     ) -> None:
-        """``embeddings``: None if the module itself looks up, and trains, its word embeddings."""
-        # Only replicas that have them ask for them.
-        self.embeddings, self.pooling, self.dtype = cast("CompactEmbedding", embeddings), cast("Pool", pooling), dtype
+        """``embeddings``: None if the module itself looks up, and trains, its word embeddings.
+
+        ``pooling``: None for kinds whose ``vectors`` are not pooled.
+        """
+        self._embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
@@ -81,7 +84,14 @@ class Replica:
             replace_dropout(self.module)
         trained = {name: weight for name, weight in backbone.named_parameters() if weight.requires_grad}
         # The float32 weights, and their copies: the same tensors where the replica is float32.
-        self.weights, self.copies = list(trained.values()), [self.module.get_parameter(name) for name in trained]
+        self.weights = list(trained.values())
+        self.copies = [self.module.get_parameter(name) for name in trained]
+
+    @property
+    def embeddings(self) -> CompactEmbedding:
+        """The word embeddings outside of the module."""
+        assert self._embeddings is not None  # noqa: S101 - only replicas that have them ask
+        return self._embeddings
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
@@ -107,6 +117,7 @@ class Replica:
 
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
         """Word embeddings (B, T, D) -> pooled vectors (B, D)."""
+        assert self.pooling is not None  # noqa: S101 - the other replicas have no pooling, and vectors of their own
         mask = None if batch.mask is None else batch.mask.long()
         hidden = self.module(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return self.pooling(hidden, batch.mask)
@@ -128,9 +139,10 @@ class Replica:
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
-        """Tasks, about ``pieces``, that set the master weights' ``grad`` to the sum over micro-batches, or ``add`` it.
+        """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
 
-        Each returns gradient norms: computed right after the sum, while the gradient is in the cache.
+        With ``add`` the sum is added to the gradient. Each task returns gradient norms: computed right
+        after the sum, while the gradient is in the cache.
         """
         parts = list(zip(self.weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
         return [partial(_sum_gradients, parts[first::pieces], add) for first in range(pieces)]
@@ -266,7 +278,10 @@ def use_generator(generator: np.random.Generator) -> Iterator[None]:
 
 
 def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p), by the generator of `use_generator` or PyTorch's."""
+    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
+
+    Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
+    """
     generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
     bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]

@@ -54,6 +54,12 @@ def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | N
     return next((name for name in (first, *MAIN_METRICS) if name and figures.get(name) is not None), None)
 
 
+def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tuple[str, float] | None:
+    """The main metric and its value, negated if lower is better; None if there is none."""
+    name = main_metric(figures, first)
+    return None if name is None else (name, figures[name] if RUN_METRICS[name].higher_is_better else -figures[name])
+
+
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
     """The figures of an eval event that fit on a line: main metrics, those of retrieval and the caller's, collapse."""
     others = [name for name in event if name not in RESERVED]

@@ -113,9 +113,11 @@ class Setting(NamedTuple):
 
 
 def setting(default: Any, label: str, help: str, *, pattern: str | None = None, **facts: Any) -> Any:
-    """A field of `RunConfig` with its facts: default (``...`` if there is none), label in a form, help, a noun phrase.
+    """A field of `RunConfig` with its facts.
 
-    ``facts`` are the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
+    ``default`` is ``...`` if there is none, ``label`` the name in a form, ``help`` a noun phrase such as "passes over
+    the training data", ``pattern`` a regular expression that a text has to match. ``facts`` are the bounds of a number
+    (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
     """
     bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
     return Field(default, title=label, description=help, json_schema_extra=facts, pattern=pattern, **bounds)

@@ -66,9 +66,10 @@ def own_targets(data: Dataset, target: str | None = None) -> Examples:
 
 
 class Teacher:
-    """A model whose vectors, scores or margins are the targets of ``student``. InputError if it cannot be opened.
+    """A bi-encoder or cross-encoder whose vectors, scores or margins are the targets of the encoder ``student``.
 
-    ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`; a bi-encoder's margins are by ``similarity``: dot or cosine.
+    ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`; a bi-encoder's margins are computed by ``similarity``, dot or
+    cosine. InputError if the model cannot be opened.
     """
 
     def __init__(

@@ -23,9 +23,14 @@ events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; re
 model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
 continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
 
-Objects that cannot be written into a config are arguments of `train` (`training.trainer.own`). Mistakes of the user
-raise `InputError` before the first step; failures during the run (a loss that is not finite, a full disk, too little
-memory) end it as failed, with a reason.
+Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
+`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
+(`training.trainer.own`).
+
+Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
+(a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
+
+The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
 
 Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
 step, the main process evaluates and writes.
@@ -166,6 +171,8 @@ def train(
 ) -> RunResult:
     """Fine-tunes ``config.base``.
 
+    InputError if the config, the data or the base cannot be used, or the folder holds another run.
+
     Args:
         config: see `RunConfig`.
         on_event: called with every event; None prints a line for each evaluation.
@@ -202,9 +209,16 @@ def train(
             names[field] = data
         elif data is not ...:
             objects[field] = as_dataset(data, field)
-    rows, dev = objects["train_data"], objects["eval_data"]
     own = Own(
-        objective, rows, dev, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better
+        objective=objective,
+        train_data=objects["train_data"],
+        eval_data=objects["eval_data"],
+        optimizer=optimizer,
+        schedule=schedule,
+        evaluators=evaluators,
+        callbacks=callbacks,
+        metric_for_best_model=metric_for_best_model,
+        greater_is_better=greater_is_better,
     )
     config = own.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.

@@ -120,8 +120,11 @@ class Trainer:
         return {
             "steps": progress.step,
             "seconds": round(self.meter.seconds(), 3),
-            **{name: getattr(progress, name) for name in ("baseline", "best", "final", "test")},
+            "baseline": progress.baseline,
+            "best": progress.best,
             "metric": metric[0] if (metric := self._selection(progress.best)) else None,
+            "final": progress.final,
+            "test": progress.test,
             "path": str(model) if model is not None and model.is_dir() else None,
         }
 

@@ -59,7 +59,10 @@ MIN_MICRO_BATCH = 8
 
 @dataclass
 class TrainingBatch:
-    """The input of a step, without weights: B rows of C columns are B * C sentences; of mlm, the masked tokens."""
+    """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
+
+    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
+    """
 
     micro_batches: list[MicroBatch]
     # The number of vectors, one for each sentence, of each micro-batch.
@@ -77,11 +80,18 @@ class TrainingBatch:
 
 
 class TrainingModel(nn.Module):
-    """An encoder and the objective of each part of the data, with their weights; it encodes in `export_encoder` only.
+    """An encoder and an objective with their trained weights.
 
-    ``used`` are the token ids in the training data; None for all (weight decay changes every row). ``seed`` is that of
-    dropout, ``rank`` that of LoRA; 0 trains all weights. ``num_micro_batches`` are computed at a time: the whole batch,
-    or ``mini_batch_size`` rows or ``max_tokens``, padding included. ``matryoshka_dims`` are trained beside all.
+    Args:
+        encoder: the encoder, which encodes inside `export_encoder` only.
+        objectives: the objective of each part of the data; see `training.objectives`.
+        used: the token ids in the training data; None for all (weight decay changes every row).
+        seed: the seed of dropout.
+        rank: the rank of LoRA; 0 trains all weights.
+        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
+        mini_batch_size: rows that are computed at a time; None for the whole batch.
+        max_tokens: the same in tokens, padding included.
+        matryoshka_dims: the first dimensions that are trained too, beside all of them.
     """
 
     def __init__(
@@ -145,7 +155,10 @@ class TrainingModel(nn.Module):
         return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Sets the ``grad`` of each weight to its mean over n batches -> their losses (n,) and the norm, float32."""
+        """Sets the ``grad`` of every trained weight to its mean over the batches.
+
+        Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
+        """
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
@@ -209,7 +222,10 @@ class TrainingModel(nn.Module):
 
     @contextmanager
     def export_encoder(self) -> Iterator[Any]:
-        """The model as it would be saved: the whole embedding table, LoRA merged, dropout off, inside the block."""
+        """The encoder or cross-encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
+
+        Training may continue after the block.
+        """
         if self.embeddings is not None:
             self.embeddings.write_back()
         self.encoder.backbone = self.backbone
@@ -234,10 +250,13 @@ class Loss(nn.Module):
     """The loss of a run, by the objective of the part of the data that a batch is from.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
-    vector can be truncated to any of these d after training. Targets that are vectors are truncated too. Without, the
-    vectors are taken as they are, or at length 1 where the model ``normalizes`` and the objective compares its output.
+    vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
 
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1; `MatryoshkaLoss`.
+    Without ``dims`` the vectors are taken as they are, or scaled to length 1 where the model's own output is
+    (``normalizes``) and the objective compares that output.
+
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
+    `MatryoshkaLoss` in sentence-transformers.
     """
 
     def __init__(
@@ -279,9 +298,10 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
-    """Row numbers in at most ``parts`` groups, sorted by length, longest first, or more, by ``most_tokens`` of a group.
+    """Row numbers in at most ``parts`` groups, sorted by length, longest first.
 
-    Groups are cut such that the largest has as few tokens, padding included, as possible.
+    Groups are cut such that the largest has as few tokens, padding included, as possible. There are more of them where
+    a group would have more than ``most_tokens``.
     """
     most = max(lengths) * len(lengths)
     budget = bisect_left(
@@ -310,6 +330,7 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
     adapted = get_peft_model(cast("Any", backbone), settings)
     if is_language_model:
         vocabulary = cast("Any", backbone).get_output_embeddings().weight
-        for weight in (weight for head in heads for weight in backbone.get_submodule(head).parameters()):
-            weight.requires_grad_(weight is not vocabulary)
+        for head in heads:
+            for weight in backbone.get_submodule(head).parameters():
+                weight.requires_grad_(weight is not vocabulary)
     return adapted

@@ -112,7 +112,10 @@ def canonical_names(columns: Sequence[str], rows: Cells | None = None) -> dict[s
 
 
 def pick_columns(table: OpenedTable, requested: Sequence[str] | None = None) -> PairColumns:
-    """The pair's columns: two, or three with the gold score, as ``requested``, else by name. InputError if none are."""
+    """The pair's columns: two (or three, the gold score last) as ``requested``, else by name.
+
+    InputError, which lists the columns, if a requested one does not exist, or no names are those of a pair.
+    """
     if requested:
         return _as_requested(table, [name for name in requested if name.strip()])
     roles = roles_of(table.columns, table.sample)
@@ -265,7 +268,10 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
-    """The columns by first rows, the rows up to the header (0 without), remarks. InputError for too many columns."""
+    """The columns by a table's first rows, the number of rows up to the header, 0 without one, and remarks on both.
+
+    InputError if it has more columns than a table of sentences can have.
+    """
     above = header_row(rows)
     first = rows[above]
     if len(first) > MOST_COLUMNS:

@@ -130,7 +130,10 @@ class DelimitedTable(TextTable):
 
 
 def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
-    """Opens a text file by encoding, delimiter, quoting and header. InputError if it is empty, no text or no table."""
+    """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
+
+    InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
+    """
     text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
@@ -197,7 +200,10 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _is_never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a file of tabs are text: lines with an odd one have all fields, and the first is not quoted."""
+    """Whether quotes in a tab-separated file are plain characters, because every line with an odd one has all fields.
+
+    A first line with all fields in quotes means that the file was quoted.
+    """
     has_odd_quotes = False
     with text.open() as file:
         first = next(iter(file), "")

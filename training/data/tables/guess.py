@@ -32,7 +32,10 @@ def sentence_columns(rows: Cells) -> list[str]:
 
 
 def guess_sentences(rows: Cells) -> tuple[str, ...]:
-    """The two columns of a pair, alone or of names equal but for the last character; the longest sentences; or none."""
+    """The two columns of a pair; or the one with the longest sentences; or none.
+
+    Two are a pair if there are no others, or their names differ in the last character alone.
+    """
     names = sentence_columns(rows)
     length = {name: fmean(map(len, _texts(rows[name]))) for name in names}
     alike = [pair for pair in combinations(names, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
@@ -43,7 +46,7 @@ def guess_sentences(rows: Cells) -> tuple[str, ...]:
 
 
 def guess_target(rows: Cells, of_pairs: bool) -> str | None:
-    """The column of judgements: labels before scores, before classes of single sentences; None where it is in doubt."""
+    """The column of judgements: labels, else scores, else classes of single sentences; None where two are as likely."""
     texts = {name: _texts(cells) for name, cells in rows.items()}
     checks = [_are_labels, _are_scores, *([] if of_pairs else [_are_classes])]
     likely = ([name for name in texts if check(texts[name])] for check in checks)

@@ -32,8 +32,14 @@ BETWEEN = re.compile(r"[,\s]*")
 NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
 INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
 # The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
-_KINDS = {"bool": ["bool"], "int64": ["int", "long", "int long"], "double": ["float", "int float"]}
-TYPES = {frozenset(kind.split()): alias for alias, kinds in _KINDS.items() for kind in kinds}
+TYPES = {
+    frozenset({"bool"}): "bool",
+    frozenset({"int"}): "int64",
+    frozenset({"long"}): "int64",
+    frozenset({"int", "long"}): "int64",
+    frozenset({"float"}): "double",
+    frozenset({"int", "float"}): "double",
+}
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,13 @@ class ForeignFileError(InputError):
 class TextFile:
     """A text file whose encoding holds from its first byte to its last.
 
-    ``lines`` are rows and header, but for line ends inside quotes. ``certainty`` of a guessed encoding is 0 to 1;
-    ``is_named``: the user has named it. ``damaged``: some bytes do not fit it, each of which reads as �. ``other`` is
-    the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are. ``doubled_ends``: lines
-    end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
+    Attributes:
+        lines: the number of rows and header, but for line ends inside quotes.
+        certainty: that of a guessed encoding, 0 to 1.
+        is_named: whether the user has named the encoding.
+        damaged: whether some bytes do not fit the encoding; each reads as �.
+        other: the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are.
+        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
     """
 
     path: Path
@@ -351,7 +354,7 @@ def _guess_latin(sample: bytes) -> Guess:
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of its languages' letters beyond ASCII, rare ones less, others against; -1 if bytes do not fit."""
+    """The share of its languages' letters (rare ones count less) beyond ASCII, minus others; -1 if bytes do not fit."""
     try:
         text = sample.decode(encoding)
     except ValueError:

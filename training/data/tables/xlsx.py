@@ -95,7 +95,10 @@ class XlsxTable(OpenedTable):
 
 
 def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None) -> XlsxTable:
-    """Opens a workbook's ``sheet``, or the first of most sentences a row. InputError if it is damaged or empty."""
+    """Opens a workbook. ``sheet`` names a sheet; None for the first that holds the most sentences a row.
+
+    InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
+    """
     oddities = _check_archive(path)
     heads: dict[str, list[Record]] = {}
     with _workbook(path, bool(oddities - {FORMULA})) as workbook:

@@ -188,7 +188,10 @@ TOKENIZER, STATIC_TABLE = "tokenizer.json", "embedding.weight"
 
 
 class StaticEmbedding(nn.Module):
-    """Tokens to vectors: (B, T) int64 -> (B, T, D) float32; one row more is zero, for a text without tokens."""
+    """Tokens to vectors: (B, T) int64 -> (B, T, D) float32.
+
+    The table has one row more than the vocabulary: zero, for a text without tokens.
+    """
 
     def __init__(self, tokenizer: Tokenizer, vectors: Tensor) -> None:
         """``vectors``: (V, D), of any floating dtype."""
