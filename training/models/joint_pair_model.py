@@ -173,9 +173,9 @@ class SequenceClassifier(nn.Module):
 
 
 class LogitScorer(nn.Module):
-    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no) of the next token.
+    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no).
 
-    Without a token for no the logit of yes is the score.
+    These are the logits of the next token. Without a token for no the logit of yes is the score.
     """
 
     def __init__(self, model: PreTrainedModel, yes: int, no: int | None) -> None:
