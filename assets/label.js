@@ -3,7 +3,7 @@
 // The table of differences below sends the pair to open, and the score that was agreed on.
 const LATEST_MS = 10000; // from then on an answer is no longer waited for
 const queue = []; // [event, data]
-let sentAt = 0, isHeld = false, version = "", project;
+let sentAt = 0, isHeld = false, version, project;
 let pair = null, ahead = []; // the pair on the page while its card is on the way, and those after it
 const card = () => element.querySelector("[data-pair]");
 const isWaiting = () => Date.now() - sentAt < LATEST_MS;
@@ -70,7 +70,7 @@ window.addEventListener("beforeunload", (event) => { if (queue.length) event.pre
 // A card has come. While ratings are on the way the page shows the pair that it showed before.
 const follow = () => {
   const now = element.querySelector("[data-version]")?.dataset.version;
-  if (now === version) return;
+  if (now === undefined || now === version) return;
   [version, sentAt] = [now, 0];
   const next = JSON.parse(card()?.dataset.ahead || "[]"), name = card()?.dataset.project || "";
   if (project !== undefined && name && name !== project) {

@@ -14,7 +14,12 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not 
 
 
 class AllowedHosts:
-    """The host names under which the app may be reached, bound to an address; ``extra`` names have no port."""
+    """The host names under which the app may be reached.
+
+    Args:
+        bound: the address that the server listens on.
+        extra: further names, such as that of a reverse proxy; matched whole, without a port.
+    """
 
     def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
         self._any_address = bound in WILDCARDS

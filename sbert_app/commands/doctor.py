@@ -29,8 +29,10 @@ from sbert_app.terminal import clean_stdout, print_result
 from training.errors import InputError, UserFacingError, first_line
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
-# The sentences that are encoded to measure the speed, and the seconds to wait for the Hub and for the package index.
-SENTENCES, WAIT = 256, 5.0
+# So many sentences are encoded to measure the speed.
+SENTENCES = 256
+# Seconds to wait for the Hub, and for the package index.
+WAIT = 5.0
 
 
 @options.grouped

@@ -50,9 +50,7 @@ def list_runs(
     as_json: options.Json = False,
 ) -> None:
     """List runs, the newest first."""
-    from sbert_app.services.runs.store import RunStore
-
-    store = RunStore(options.prepare(home, offline=False))
+    store = _store(home)
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
@@ -159,11 +157,16 @@ def delete(
     print_result({"id": run.id, "deleted": True}, as_json, f"{run.id} is deleted")
 
 
-def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
-    """The store, and the run that has this id, beginning of an id, or name."""
+def _store(home: Path | None) -> RunStore:
+    place = options.prepare(home, offline=False)
     from sbert_app.services.runs.store import RunStore
 
-    store = RunStore(options.prepare(home, offline=False))
+    return RunStore(place)
+
+
+def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
+    """The store, and the run that has this id, beginning of an id, or name."""
+    store = _store(home)
     return store, store.get(find_run(run, store.home))
 
 

@@ -205,7 +205,10 @@ def _train_seeds(
     cluster: RayCluster | None,
     as_json: bool,
 ) -> None:
-    """Executes a run for each seed, or those left of the experiment ``resume``; prints mean ± standard deviation."""
+    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
+
+    Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
+    """
     from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
     from sbert_app.services.jobs.queue import RunQueue
 
@@ -247,9 +250,11 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
             lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
     if result.test:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
-    final = result.final or {}
-    lines += [f"spearman {final['undefined']}"] if final.get("undefined") else []
-    lines += [*filter(None, [final.get("collapsed")]), *warnings]
+    if result.final and result.final.get("undefined"):
+        lines.append(f"spearman {result.final['undefined']}")
+    if result.final and result.final.get("collapsed"):
+        lines.append(result.final["collapsed"])
+    lines += warnings
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)

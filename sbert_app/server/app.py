@@ -95,8 +95,14 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
         yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
     yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
     yield CountRequests, {}
-    limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
-    yield BodyLimits, {"folder": settings.temp_folder, **limits}
+    yield (
+        BodyLimits,
+        {
+            "folder": settings.temp_folder,
+            "of_upload": settings.upload_limit_mb << 20,
+            "of_folder": settings.temp_limit_mb << 20,
+        },
+    )
     yield PlainCalls, {}
     yield ShortHeartbeats, {}
 

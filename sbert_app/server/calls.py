@@ -72,7 +72,8 @@ NO_CALL = 'the request must be a JSON object with the arguments as a list: {"dat
 def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[str, Any]:
     """The body for Gradio: every argument of the endpoint ``name`` in ``data``, and ``session`` if it has none.
 
-    InputError if the body is no object, an argument is unknown, or one without a default is missing.
+    Raises:
+        InputError: the body is no object, an argument is unknown, or one without a default is missing.
     """
     if not isinstance(body, dict):
         raise InputError(NO_CALL)
@@ -95,8 +96,11 @@ def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[
     return {**rest, "data": list(called.complete(named).values())}
 
 
-OPENAI = ["/v1/embeddings", "/v1/embed", "/v1/rerank", "/v1/score", "/v1/models", "/v2/embed", "/v2/rerank"]
-OPENAI += ["/embeddings", "/embed", "/rerank", "/score", "/similarity", "/api/embed", "/api/embeddings"]
+# The paths of the clients of other services (`sbert_app.server.v1`).
+OPENAI = (
+    *("/v1/embeddings", "/v1/embed", "/v1/rerank", "/v1/score", "/v1/models", "/v2/embed", "/v2/rerank"),
+    *("/embeddings", "/embed", "/rerank", "/score", "/similarity", "/api/embed", "/api/embeddings"),
+)
 
 
 class CountRequests:

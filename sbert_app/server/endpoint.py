@@ -42,8 +42,13 @@ MOST_AT_ONCE = 16
 
 # Under this key the scope of a plain call has a dictionary, for the status of a user's error.
 STATUS = "sbert_lab.status"
-STATUSES: dict[type[UserFacingError], int] = {TooMany: 429, NotFoundError: 404, RunNotFound: 404}
-STATUSES |= {RunBusy: 409, RunStateError: 409}
+STATUSES: dict[type[UserFacingError], int] = {
+    TooMany: 429,
+    NotFoundError: 404,
+    RunNotFound: 404,
+    RunBusy: 409,
+    RunStateError: 409,
+}
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -62,18 +67,26 @@ class Between:
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
     """A decorator for functions that `gr.api` registers.
 
-    Of one address ``at_once`` requests are worked on at the same time; None is any number. ``sentences`` are the
-    arguments that hold one; other texts are names, which are shorter. ``ranges`` are those of numeric arguments.
+    Args:
+        at_once: requests of one address that are worked on at the same time; None for any number.
+        sentences: the arguments that hold a sentence; other texts are names, which are shorter.
+        ranges: for each numeric argument its range.
     """
     limit = Quota(at_once) if at_once else None
 
     def decorate(function: Call) -> Call:
         signature, hints = inspect.signature(function), get_type_hints(function)
         own = [name for name, hint in hints.items() if hint is gr.Request]
-        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
-        defaults = {name: default for name, default in defaults.items() if default is not inspect.Parameter.empty}
-        checks = [name for name in signature.parameters if name not in (*own, SERVICES)]
-        adapters = {name: _adapter(hints[name], name in sentences, ranges.get(name)) for name in checks}
+        defaults = {
+            name: parameter.default
+            for name, parameter in signature.parameters.items()
+            if parameter.default is not inspect.Parameter.empty
+        }
+        adapters = {
+            name: _adapter(hints[name], name in sentences, ranges.get(name))
+            for name in signature.parameters
+            if name not in (*own, SERVICES)
+        }
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
@@ -149,9 +162,16 @@ def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
     return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
 
 
-_KINDS = {"string_type": "text", "list_type": "a list of texts", "dict_type": 'an object such as {"lora_rank": 8}'}
-_KINDS |= dict.fromkeys(("bool_type", "bool_parsing"), "true or false")
-_KINDS |= dict.fromkeys(("missing", "model_type", "model_attributes_type"), "an uploaded file")
+_KINDS = {
+    "string_type": "text",
+    "list_type": "a list of texts",
+    "dict_type": 'an object such as {"lora_rank": 8}',
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "missing": "an uploaded file",
+    "model_type": "an uploaded file",
+    "model_attributes_type": "an uploaded file",
+}
 
 
 @dataclass(frozen=True)
@@ -169,7 +189,8 @@ class Endpoint:
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all arguments in their order, with the defaults of those that are left out.
 
-        InputError if an argument is unknown, or one without a default is missing.
+        Raises:
+            InputError: an argument is unknown, or one without a default is missing.
         """
         name, parameters = self.function.__name__, self.signature.parameters
         takes = ", ".join(parameters)
@@ -183,7 +204,9 @@ class Endpoint:
     def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
         """The answer to ``arguments`` as JSON values, in which a file is an address.
 
-        InputError if an argument is unknown, or one is missing; gr.Error if a value is wrong, or the app has a fault.
+        Raises:
+            InputError: an argument is unknown, or one is missing.
+            gr.Error: what is wrong with their values, or that the app has a fault.
         """
         answer = self.function(**self.complete(arguments), request=request)
         if isinstance(answer, tuple):

@@ -1,7 +1,8 @@
 """Serves the app: the address that it listens on, uvicorn in a thread, its connections, and the end at a signal.
 
-A connection has a time for its first header, as one that never ends would hold it for good. Each is an open file, of
-which a process may have a certain number, so that there are so many of an address and in all.
+The number of connections is limited, of an address and in all, and so is the time for the first header of each: a
+header that never ends holds its connection for good, and each connection is an open file, of which a process may have
+a certain number.
 """
 
 from __future__ import annotations
@@ -34,9 +35,14 @@ WAKE_SECONDS = 0.25
 
 
 def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
-    """Serves the app until a signal comes, and ends the process; ``show`` is called with the address once it listens.
+    """Serves the app until a signal comes, and ends the process.
 
-    InputError if the port is taken, or this machine has no such address.
+    Args:
+        settings: the settings of the app.
+        show: called with the address, in the main thread, once the app listens.
+
+    Raises:
+        InputError: the port is taken, or this machine has no such address.
     """
     if sys.platform != "win32":
         # What visitors write, and the processes that the app starts, is for its own account.

@@ -1,4 +1,6 @@
-"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking; beside it, TEI's.
+"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking.
+
+Beside it are the paths that clients of Cohere, Ollama, vLLM and text-embeddings-inference ask for vectors and scores.
 
 The app's login (an API key is the bearer token), its hosts and its limits hold for them too. Answers and errors have
 the shapes that the clients parse.
@@ -27,6 +29,7 @@ from sbert_app.services import openai
 from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.other_clients import embed_for_cohere, embed_for_ollama, embed_prompt_for_ollama
 from training.errors import Stopped, UserFacingError, summary_of
 from training.names import ModelName
 from training.sources.endpoint import REQUESTS_AT_ONCE
@@ -60,16 +63,18 @@ def router(services: Services) -> APIRouter:
     async def answer(request: Request, body: type[Body], compute: Compute) -> Response:
         return await _answer(request, body, compute, services.models, limit, threads_of)
 
-    vectors, ranking = (openai.EmbeddingsRequest, openai.embeddings), (openai.RerankRequest, openai.rerank)
-    scores, ollama = (openai.PairsRequest, openai.score), (openai.EmbeddingsRequest, openai.embed_for_ollama)
-    # Clients of OpenAI's API may have a base address without /v1.
     answers: dict[str, tuple[type[Body], Compute]] = {
-        **dict.fromkeys(("/v1/embeddings", "/embeddings"), vectors),
-        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), ranking),
-        **dict.fromkeys(("/v1/score", "/score"), scores),
-        **dict.fromkeys(("/api/embed", "/api/embeddings"), ollama),
-        "/v1/embed": (openai.EmbeddingsRequest, partial(openai.embed_for_cohere, version="1")),
-        "/v2/embed": (openai.EmbeddingsRequest, partial(openai.embed_for_cohere, version="2")),
+        "/v1/embeddings": (openai.EmbeddingsRequest, openai.embeddings),
+        # Clients of OpenAI's API may have a base address without /v1.
+        "/embeddings": (openai.EmbeddingsRequest, openai.embeddings),
+        "/v1/rerank": (openai.RerankRequest, openai.rerank),
+        "/v2/rerank": (openai.RerankRequest, openai.rerank),
+        "/v1/score": (openai.PairsRequest, openai.score),
+        "/score": (openai.PairsRequest, openai.score),
+        "/v1/embed": (openai.EmbeddingsRequest, partial(embed_for_cohere, version="1")),
+        "/v2/embed": (openai.EmbeddingsRequest, partial(embed_for_cohere, version="2")),
+        "/api/embed": (openai.EmbeddingsRequest, embed_for_ollama),
+        "/api/embeddings": (openai.EmbeddingsRequest, embed_prompt_for_ollama),
         "/embed": (openai.EmbedRequest, openai.embed),
         "/rerank": (openai.RankRequest, openai.rank),
         "/similarity": (openai.SimilarityRequest, openai.similarity),
@@ -164,7 +169,8 @@ def _sentence(body: type[Body], error: ValidationError) -> str:
         return f"{field[:80]} is not known here, and may change what the answer means; the request takes {taken}"
     if mistake["type"] == "value_error":
         return str(mistake["ctx"]["error"])
-    if field in ("input", "inputs", "texts", "prompt") and mistake["type"] != "missing":
+    is_input = issubclass(body, openai.EmbeddingsRequest) and field in ("input", "inputs", "texts", "prompt")
+    if is_input and mistake["type"] != "missing":
         return (
             f"{field} must be a text, or a list of 1 to {openai.MOST_INPUTS:,} texts of at most "
             f"{openai.MOST_CHARACTERS:,} characters, or token ids in their place"

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from training.errors import UserFacingError
+from training.errors import UserFacingError, summary_of
 
 HEARTBEAT = "/gradio_api/heartbeat/"
 # The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
@@ -19,6 +19,8 @@ KINDS: dict[Any, Any] = {
     (gr.Slider, gr.Number): int | float,
     (gr.Dropdown, gr.Radio, gr.CheckboxGroup): str | int | float,
 }
+# These always have a list of values; a dropdown may have one.
+LISTS = (gr.BrowserState, gr.CheckboxGroup)
 WRONG = "the request holds values that this page does not send"
 
 
@@ -75,7 +77,7 @@ class WholeSteps(gr.Blocks):
                 raise
             raise gr.Error(WRONG, print_exception=False) from error
         except UserFacingError as error:
-            raise gr.Error(error.public, print_exception=False) from error
+            raise gr.Error(summary_of(error), print_exception=False) from error
 
     def handle_streaming_diffs(
         self,
@@ -96,16 +98,19 @@ def _checked(component: Any, value: Any) -> Any:
     """The value of a component, "" for no text. gr.Error if the page sends none of this type for it."""
     if value is None and not isinstance(component, gr.Slider):
         return "" if isinstance(component, gr.Textbox) else None
+    types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), None)
+    if types is None:
+        return value
     choices = [choice for _, choice in getattr(component, "choices", None) or ()]
-    types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), object)
-    types = str if choices and all(isinstance(choice, str) for choice in choices) else types
-    is_list = bool(getattr(component, "multiselect", isinstance(component, gr.BrowserState | gr.CheckboxGroup)))
+    if choices and all(isinstance(choice, str) for choice in choices):
+        types = str
+    has_list = isinstance(component, LISTS) or bool(getattr(component, "multiselect", False))
     items = value if isinstance(value, list) else [value]
     # A truth value is a number to Python.
     is_fit = all(isinstance(item, types) and not isinstance(item, bool) for item in items)
-    if types is object or (is_fit and isinstance(value, list) == is_list):
-        return value
-    raise gr.Error(WRONG, print_exception=False)
+    if not is_fit or isinstance(value, list) != has_list:
+        raise gr.Error(WRONG, print_exception=False)
+    return value
 
 
 class ShortHeartbeats:

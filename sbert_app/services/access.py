@@ -173,8 +173,10 @@ class _Used(NamedTuple):
 class Quota:
     """An amount that each visitor may use. A visitor is an address (`visitor_of`). Thread-safe.
 
-    After ``window`` seconds the amount ``most`` is free again; without a window it has to be given back. With a
-    ``longest_delay``, in seconds, more may be used after a delay that doubles up to it.
+    Args:
+        most: the amount.
+        window: the seconds after which it is free again; without a window it has to be given back.
+        longest_delay: the limit of the doubling delay after which more than ``most`` may be used, in seconds.
     """
 
     def __init__(

@@ -37,10 +37,16 @@ OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
 
-# Fields of other services that change no answer, and those that can only have the value that is in use anyway.
+# Fields of other services that change no answer.
 WITHOUT_EFFECT = {"user", "id", "request_id", "metadata", "priority", "timeout", "store", "service_tier", "keep_alive"}
-USUAL = dict.fromkeys(("raw_scores", "late_chunking", "stream", "return_embeddings", "return_multivector"), "false")
-USUAL |= {"add_special_tokens": "true", "modality": "text", "truncation_direction": "right", "output_dtype": "float"}
+# Fields that can only have the value that is in use anyway, in lower case.
+USUAL = {
+    **dict.fromkeys(("raw_scores", "late_chunking", "stream", "return_embeddings", "return_multivector"), "false"),
+    "add_special_tokens": "true",
+    "modality": "text",
+    "truncation_direction": "right",
+    "output_dtype": "float",
+}
 # The roles of texts by the names that other services have for them.
 ROLES_OF = {
     **dict.fromkeys(("query", "search_query", "retrieval.query", "retrieval_query"), "query"),
@@ -48,7 +54,7 @@ ROLES_OF = {
     **dict.fromkeys(("retrieval.passage", "retrieval_document"), "document"),
 }
 
-# Ways to say whether a text may be cut at its end.
+# Whether a text may be cut at its end, by the values that other services have for it, in upper case.
 TRUNCATE = {"TRUE": "END", "RIGHT": "END", "FALSE": "NONE"}
 
 ShouldStop = Callable[[], bool]
@@ -65,6 +71,17 @@ def _also_called(*names: str, default: Any = ...) -> Any:
     return Field(default, validation_alias=AliasChoices(*names))
 
 
+def _truncation(value: Any) -> str:
+    """END or NONE for a value of any service; another value as it is, which is refused."""
+    name = str(value).upper()
+    return TRUNCATE.get(name, name)
+
+
+def _only(value: Any) -> Any:
+    """The item of a list of one; any other value as it is."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
 class RequestBody(BaseModel):
     """The body of a request. null is the default of a field; a field that is not known is refused by its name.
 
@@ -75,10 +92,12 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Name
-    truncate: Annotated[
-        Literal["END", "NONE"], BeforeValidator(lambda value: TRUNCATE.get(str(value).upper(), str(value).upper()))
-    ] = _also_called("truncate", "truncation", default="END")
-    most_tokens: int | None = _also_called("truncate_prompt_tokens", "max_tokens_per_doc", "num_ctx", default=None)
+    truncate: Annotated[Literal["END", "NONE"], BeforeValidator(_truncation)] = _also_called(
+        "truncate", "truncation", default="END"
+    )
+    most_tokens: int | None = _also_called(
+        "truncate_prompt_tokens", "max_tokens_per_doc", "max_tokens", "num_ctx", default=None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -110,10 +129,9 @@ class EmbeddingsRequest(RequestBody):
         _also_called("input", "inputs", "texts", "prompt")
     )
     # Cohere's and Jina's clients may send a list of one.
-    encoding_format: Annotated[
-        Literal["float", "base64"],
-        BeforeValidator(lambda value: value[0] if isinstance(value, list) and len(value) == 1 else value),
-    ] = _also_called("encoding_format", "embedding_type", "embedding_types", default="float")
+    encoding_format: Annotated[Literal["float", "base64"], BeforeValidator(_only)] = _also_called(
+        "encoding_format", "embedding_type", "embedding_types", default="float"
+    )
     dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = _also_called(
         "dimensions", "output_dimension", default=None
     )
@@ -149,7 +167,7 @@ class PairsRequest(RequestBody):
     """The body of ``POST /score``, as at vLLM: pairs of texts, of which the first may be one for all."""
 
     text_1: Text | Texts = _also_called("text_1", "queries", "data_1", "source_sentence")
-    text_2: Text | Texts = _also_called("text_2", "documents", "data_2", "sentences")
+    text_2: Text | Texts = _also_called("text_2", "documents", "items", "data_2", "sentences")
 
 
 class SimilarityRequest(PairsRequest):
@@ -165,10 +183,12 @@ class RankRequest(RerankRequest):
 
 
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
-    """The vectors of the inputs, of length 1 unless the request says otherwise. Stopped before a batch.
+    """The vectors of the inputs, of length 1 unless the request says otherwise.
 
-    InputError if the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
-    not those of its tokenizer, or a text is longer than it reads and may not be cut.
+    Raises:
+        Stopped: ``should_stop`` is true before a batch.
+        InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
+            not those of its tokenizer, or a text is longer than it reads and may not be cut.
     """
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -217,28 +237,6 @@ def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) ->
     return [item["embedding"] for item in embeddings(models, request, should_stop)["data"]]
 
 
-def embed_for_cohere(
-    models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop, version: str
-) -> dict[str, Any]:
-    """The same vectors as Cohere's clients read them: by type in version 2, and in 1 where the request names a type."""
-    answer = embeddings(models, request, should_stop)
-    vectors: Any = [item["embedding"] for item in answer["data"]]
-    form = "embeddings_floats"
-    if version == "2" or "encoding_format" in request.model_fields_set:
-        form, vectors = "embeddings_by_type", {request.encoding_format: vectors}
-    tokens = {"input_tokens": answer["usage"]["total_tokens"]}
-    meta = {"api_version": {"version": version}, "billed_units": tokens, "warnings": answer["warnings"]}
-    return {"id": OWNER, "response_type": form, "embeddings": vectors, "texts": request.input, "meta": meta}
-
-
-def embed_for_ollama(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
-    """The same vectors as Ollama's clients read them, and the first alone for those that send a ``prompt``."""
-    answer = embeddings(models, request, should_stop)
-    vectors = [item["embedding"] for item in answer["data"]]
-    tokens = answer["usage"]["prompt_tokens"]
-    return {"model": request.model, "embeddings": vectors, "embedding": vectors[0], "prompt_eval_count": tokens}
-
-
 def _check_ends(encoder: Encoder, rows: Sequence[Sequence[int]]) -> None:
     """Raises InputError for token ids that do not begin and end as all of this model's do: another tokenizer's."""
     samples = [list(row) for row in encoder.with_prompt("").tokenize(["a", "Prices rose.", "9"])]
@@ -265,23 +263,29 @@ def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The documents by their relevance to the query, best first: a cross-encoder's score, or the cosine of vectors.
 
-    Stopped as `embeddings`. InputError if the model cannot be used, or a text is too long and may not be cut.
+    Raises:
+        Stopped: as `embeddings`.
+        InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
     """
     documents = [item if isinstance(item, str) else item.text for item in request.documents]
     scores, read = _score(models, request, [request.query], documents, ("the query", "document"), should_stop)
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results: list[dict[str, Any]] = [{"index": int(i), "relevance_score": float(scores[i])} for i in best]
-    for result in results if request.return_documents else ():
-        result["document"] = {"text": documents[result["index"]]}
+    if request.return_documents:
+        for result in results:
+            result["document"] = {"text": documents[result["index"]]}
     return {"object": "rerank", "model": request.model, "results": results, **read}
 
 
 def score(models: ModelCache, request: PairsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The score of each pair: a cross-encoder's, or the cosine of vectors.
 
-    Errors are those of `rerank`, and InputError if the texts are no pairs.
+    Raises:
+        Stopped: as `embeddings`.
+        InputError: as `rerank`, or the texts are no pairs.
     """
-    firsts, seconds = ([texts] if isinstance(texts, str) else texts for texts in (request.text_1, request.text_2))
+    firsts = [request.text_1] if isinstance(request.text_1, str) else request.text_1
+    seconds = [request.text_2] if isinstance(request.text_2, str) else request.text_2
     if len(firsts) not in (1, len(seconds)):
         raise InputError(f"text_1 has {len(firsts)} texts and text_2 has {len(seconds)}; give one, or as many")
     scores, read = _score(models, request, firsts, seconds, ("text_1", "text_2"), should_stop)
@@ -302,11 +306,16 @@ def _score(
     names: tuple[str, str],
     should_stop: ShouldStop,
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The scores of pairs, whose first text may be one for all, and the part of the answer on what was read of them."""
+    """The scores of pairs, float (N,), and the part of the answer on what was read of them.
+
+    ``firsts`` holds the first text of each pair, or one for all. ``names`` are those of first and second texts in
+    warnings.
+    """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
-    model, texts = models.get(request.model, Model), [*firsts, *seconds]
+    model = models.get(request.model, Model)
+    texts = [*firsts, *seconds]
     pairs = list(zip(firsts * (len(seconds) // len(firsts)), seconds, strict=True))
     if isinstance(model, CrossEncoder):
         report = ReadReport(cut=set())
@@ -330,8 +339,10 @@ def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> A
     answer = rerank(models, request, should_stop)
     if "model" in request.model_fields_set:
         return answer
-    results = answer["results"]
-    return [{"index": x["index"], "score": x["relevance_score"], **x.get("document", {})} for x in results]
+    return [
+        {"index": result["index"], "score": result["relevance_score"], **result.get("document", {})}
+        for result in answer["results"]
+    ]
 
 
 def info(models: ModelCache, version: str) -> dict[str, Any]:

@@ -99,7 +99,6 @@ def test_the_table_of_thresholds_fits_a_telephone(opened):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390  # the table of two models scrolls in its frame
 
 
-@pytest.mark.slow
 def test_a_number_is_typed_through_those_out_of_its_range(opened):
     page = opened("Threshold")
     page.click("#threshold-settings > button")
@@ -112,6 +111,7 @@ def test_a_number_is_typed_through_those_out_of_its_range(opened):
     expect(field).to_have_value("0.999")
 
 
+@pytest.mark.slow
 def test_what_no_threshold_can_be_found_on_is_said(opened):
     page = opened("Threshold")
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()

@@ -17,15 +17,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
-from sbert_app.pages.components.events import (
-    EVERY,
-    PRIVATE,
-    UNQUEUED,
-    Questions,
-    Update,
-    note_action,
-    on_choice,
-)
+from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button

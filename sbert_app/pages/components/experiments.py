@@ -75,8 +75,7 @@ class ExperimentPanel:
         show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
-            work = getattr(self.experiments, action)
-            act = partial(lambda work, selected: (error_of(work, selected) if selected else "") or gr.skip(), work)
+            act = partial(_act, getattr(self.experiments, action))
             show_on(button.click(act, self.selected, self.status, **UNQUEUED).then)
         self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
         return show_on
@@ -106,6 +105,11 @@ class ExperimentPanel:
             self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
             **show(experiment),
         }
+
+
+def _act(action: Callable[[str], object], selected: str | None) -> Any:
+    """Stops, resumes or deletes the selected experiment. Returns an error message if that fails."""
+    return (error_of(action, selected) if selected else "") or gr.skip()
 
 
 def progress_of(experiment: Experiment | None) -> list[Any]:

@@ -162,8 +162,7 @@ class _LearnPage:
                 concurrency_limit=2,
                 api_visibility="private",
             )
-            own = partial(lambda demo, link: dict(zip(demo.controls, demo.initial(link.setup), strict=True)), view.demo)
-            reset = view.reset.click(own, class_link, view.demo.controls, **UNQUEUED)
+            reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
@@ -219,6 +218,12 @@ def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> l
         of_class[field] if value == gr.skip() and of_class[field] != field.value else value
         for field, value in in_address
     ]
+
+
+def _initial(view: _LessonView, class_link: ClassLink) -> Any:
+    """The first values of the controls of a lesson: a list, or the value itself for a single control, as in Gradio."""
+    values = view.demo.initial(class_link.setup)
+    return values[0] if len(values) == 1 else values
 
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:

@@ -142,8 +142,6 @@ class RunPanel:
         ]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work, lines = run is not None and run.state in AT_WORK, ""
-        begun = [one.record.created for one in runs if one.state in AT_WORK]
-        ahead = sum(run is not None and created < run.record.created for created in begun)
         # The run may have been deleted since it was listed.
         with suppress(RunNotFound, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
@@ -164,7 +162,7 @@ class RunPanel:
         return {
             self.current: Output(run.id if run else ""),
             self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
-            self.status: Output(status(run, ahead) if run else no_runs(precomputed("pooling"))),
+            self.status: Output(_status(run, runs)),
             self.runs: self._list(runs, run, {one.id: colour for one, colour in with_curves}, pattern),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
@@ -249,6 +247,12 @@ def select_run(runs: Sequence[Run], opened: str) -> Run | None:
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
     return next(iter([*by_id, *at_work, *runs]), None)
+
+
+def _status(run: Run | None, runs: Sequence[Run]) -> str:
+    if run is None:
+        return no_runs(precomputed("pooling"))
+    return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
 
 
 def _from_link(request: gr.Request) -> Any:

@@ -118,14 +118,17 @@ def run_list(
             folded_groups.add(group.id)
             members = [member for member in runs if member.id in group.runs]
             states = Counter(member.state for member in members).most_common()
-            finished = [member.progress for member in members if member.state == State.FINISHED]
-            values = [value for one in finished if (value := one.figure(one.best)) is not None]
-            digits = _digits(members[0])
-            spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
-            # The mean of the runs, which differ in nothing else.
-            best = f"{fmean(values):.{digits}f}{spread}" if values and group.differ_in_seed else ""
+            best = _over_seeds(members) if group.differ_in_seed else ""
             rows.append({"group": group, "runs": members, "states": states, "best": best})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
+
+
+def _over_seeds(runs: Sequence[Run]) -> str:
+    """The mean ± standard deviation of the best figures of the finished runs; empty without any."""
+    progress = [run.progress for run in runs if run.state == State.FINISHED]
+    values = [value for run_progress in progress if (value := run_progress.figure(run_progress.best)) is not None]
+    spread = f" ± {stdev(values):.{_digits(runs[0])}f}" if len(values) > 1 else ""
+    return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
 
 def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "no run", seeds: int = 1) -> Markup:

@@ -150,8 +150,8 @@ class Project:
     def rate(self, rater: str, pair: int, score: int | None) -> None:
         """Save a rating on the disk; None says that the pair cannot be judged.
 
-        Raises InputError if the rater has no name or is one too many, the score is not a whole number from 0 to 5,
-        there is no such pair, or the disk is full.
+        Raises InputError if the rater has no name or is one too many, the score is not one of the scale, there is no
+        such pair, or the disk is full.
         """
         rater = check_name(rater, "a rater")
         self._check(pair, score)
@@ -199,6 +199,8 @@ class Project:
     def _check(self, pair: int, score: int | None) -> None:
         if score is not None and not LOWEST <= score <= HIGHEST:
             raise InputError(f"a score is a whole number from {LOWEST} to {HIGHEST}, not {score!r}")
+        if score is not None and self.info.is_binary and score not in (LOWEST, HIGHEST):
+            raise InputError(f"a score is {HIGHEST} for yes or {LOWEST} for no, not {score!r}")
         if not 0 <= pair < len(self.pairs):
             raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
 

@@ -114,9 +114,14 @@ def agreement(project: Project) -> Agreement:
         between[a, b] = (rho, len(both))
         for i in both:
             confusion[first[i], second[i]] += 1
-    judged, shared = {rater: len(scores) for rater, scores in ratings.items()}, (~np.isnan(table)).sum(axis=0) >= 2
-    alpha, alpha_ordinal = krippendorff_alpha(table), krippendorff_alpha(table, "ordinal")
-    return Agreement(judged, int(shared.sum()), alpha, alpha_ordinal, between, confusion)
+    return Agreement(
+        {rater: len(scores) for rater, scores in ratings.items()},
+        int(((~np.isnan(table)).sum(axis=0) >= 2).sum()),
+        krippendorff_alpha(table),
+        krippendorff_alpha(table, "ordinal"),
+        between,
+        confusion,
+    )
 
 
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
@@ -246,9 +251,15 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
-    data: dict[str, Any] = {"train_data": str(files["train"]), "eval_data": str(files["dev"])}
-    name = f"label: {project.info.name}"[:80]
-    run = jobs.start(RunConfig("regression", **data, base=project.info.model, epochs=EPOCHS, name=name), visitor)
+    config = RunConfig(
+        "regression",
+        train_data=str(files["train"]),
+        eval_data=str(files["dev"]),
+        base=project.info.model,
+        epochs=EPOCHS,
+        name=f"label: {project.info.name}"[:80],
+    )
+    run = jobs.start(config, visitor)
     training = Training(run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"])
     write_document(project.folder / TRAINING, training)
     return run

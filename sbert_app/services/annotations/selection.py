@@ -82,8 +82,10 @@ def choose_pairs(
     second = score_pairs(models, request.second_model, pairs, watch)
     rows = pick(first, second, request.threshold, request.count, random)
     selection = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
-    models_of = (request.model, request.second_model)
-    return ProjectInfo(request.name, data.name, *models_of, request.threshold, request.seed, time.time()), selection
+    info = ProjectInfo(
+        request.name, data.name, request.model, request.second_model, request.threshold, request.seed, time.time()
+    )
+    return info, selection
 
 
 def pick(

@@ -32,10 +32,12 @@ class Lost(Exception):  # noqa: N818 - reads as a state
 
 @dataclass
 class RayCluster:
-    """The address of a Ray cluster (auto, ray://host:10001, or local, which starts Ray on this machine).
+    """The address of a Ray cluster, and the resources of a run on it.
 
-    ``gpus`` and ``cpus`` are those of a run. None is one GPU if the cluster has any, and one CPU beside it, else as
-    many CPUs as the smallest node has.
+    Args:
+        address: auto, ray://host:10001, or local, which starts Ray on this machine.
+        gpus: for a run; None is one if the cluster has any.
+        cpus: for a run; None is one beside a GPU, else as many as the smallest node has.
     """
 
     address: str

@@ -168,9 +168,9 @@ def _cluster_hierarchical(task: _Task) -> np.ndarray:
     from scipy.cluster.hierarchy import fcluster
 
     tree = linkage_tree(task.embedded, task.cache, task.watch)
-    count, height = task.settings.num_clusters, 1 - task.settings.min_cosine
-    labels = fcluster(tree, height, "distance") if count is None else fcluster(tree, count, "maxclust")
-    return labels.astype(np.int64) - 1
+    if task.settings.num_clusters is None:
+        return fcluster(tree, 1 - task.settings.min_cosine, "distance").astype(np.int64) - 1
+    return fcluster(tree, task.settings.num_clusters, "maxclust").astype(np.int64) - 1
 
 
 METHODS: dict[str, Callable[[_Task], np.ndarray]] = {

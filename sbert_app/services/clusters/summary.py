@@ -67,21 +67,32 @@ def describe_clusters(
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords_of(embedded.corpus.sentences, labels)
-    clusters, noise = list[Cluster](), list[Cluster]()
-    for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
-        if label == NOISE:
-            noise = [Cluster(0, rows, [], [], None)]
-            continue
-        vectors = np.asarray(embedded.vectors[rows])
-        nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
-        row_of: dict[str, int] = {}
-        for row in nearest.tolist():
-            row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
-            if len(row_of) == REPRESENTATIVES:
-                break
-        representatives, name = list(row_of.values()), (names or {}).get(label, "")
-        clusters.append(Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors), name))
-    return clusters + noise
+    clusters = [
+        _describe(embedded, label, rows, words[label], (names or {}).get(label, ""))
+        for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
+    ]
+    return [cluster for cluster in clusters if cluster.number] + [cluster for cluster in clusters if not cluster.number]
+
+
+def _describe(
+    embedded: EmbeddedCorpus, label: int, rows: np.ndarray, cluster_keywords: list[str], name: str
+) -> Cluster:
+    if label == NOISE:
+        return Cluster(0, rows, [], [], None)
+    vectors = np.asarray(embedded.vectors[rows])
+    nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
+    representatives = _first_distinct(embedded.corpus.sentences, nearest.tolist())
+    return Cluster(label + 1, rows, cluster_keywords, representatives, mean_pair_cosine(vectors), name)
+
+
+def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
+    """The first REPRESENTATIVES of ``rows`` with distinct texts."""
+    row_of: dict[str, int] = {}
+    for row in rows:
+        row_of.setdefault(normalize_text(sentences[row]), row)
+        if len(row_of) == REPRESENTATIVES:
+            break
+    return list(row_of.values())
 
 
 def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
@@ -115,7 +126,8 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
         tokens = list(words(sentence))
         counts[label].update(tokens)
         document_counts[label].update(set(tokens))
-    total_counts, total_document_counts = Counter[str](), Counter[str]()
+    total_counts: Counter[str] = Counter()
+    total_document_counts: Counter[str] = Counter()
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
@@ -194,11 +206,7 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         total = vectors.sum(axis=0, dtype=np.float64)
         own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
         cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
-    others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
-    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (positions, others)]
-    sentences = [embedded.corpus.sentences[row] for part in parts for row in part.tolist()]
-    words_of = keywords(sentences, np.repeat([1, 0], list(map(len, parts))))
-    return Subset(positions, cosines, cosine, words_of.get(1, []))
+    return Subset(positions, cosines, cosine, _keywords(embedded.corpus, positions))
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
@@ -221,6 +229,16 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
         "mean_cosine": subset.cosines,
     }
     return save_table(folder / "selected.csv", with_file_columns(columns, selected.columns))
+
+
+def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
+    """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
+    if not len(rows):
+        return []
+    others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
+    sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
+    return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
 
 
 # The fewest sentences of a map that has regions.

@@ -68,7 +68,11 @@ def measure(
     product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
     encoding = _median_seconds(lambda: encoder.encode(sentences))
     crossing = None if cross_encoder is None else _median_seconds(lambda: cross_encoder.predict(pairs))
-    return Throughput(len(sentences) / encoding, None if crossing is None else len(pairs) / crossing, product)
+    return Throughput(
+        sentences_per_second=len(sentences) / encoding,
+        pairs_per_second=None if crossing is None else len(pairs) / crossing,
+        product_seconds=product,
+    )
 
 
 def _median_seconds(work: Callable[[], object]) -> float:

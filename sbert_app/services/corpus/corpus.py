@@ -120,10 +120,15 @@ class Corpus:
     ) -> Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
-        ``column`` has the sentences; by default its name decides, and a file of pairs gives their distinct sentences.
-        ``vectors`` are the user's of the rows, or the column that holds them. None detects the ``encoding`` of a text
-        file, and opens the first ``sheet`` of a workbook. InputError if the file cannot be read, has no such column or
-        no text, or lacks a vector for a row.
+        Args:
+            column: the column of sentences. By default its name decides, and a file of pairs gives the distinct
+                sentences of its pairs. A .txt file has one sentence per line.
+            encoding: that of a text file; None detects it.
+            sheet: that of a workbook; None is the first.
+            vectors: the user's vectors of the rows, or the column that holds them.
+
+        Raises:
+            InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
         """
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         if column is None and vectors is None and has_pairs(table):

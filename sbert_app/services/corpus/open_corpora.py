@@ -61,7 +61,9 @@ class EmbeddingCache:
         max_bytes: int = MAX_BYTES,
         limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self.limits, self.models, self.home = limits, models, home
+        self.limits = limits
+        self.models = models
+        self.home = home
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         # The operating system reclaims the pages of a memory map by itself.

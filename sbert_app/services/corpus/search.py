@@ -128,9 +128,10 @@ def search(
         Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
         for rank, (row, cosine) in enumerate(zip(rows[0, is_near], cosines[0, is_near], strict=True), start=1)
     ][:count]
-    encode_ms, note = (encoded - started) * 1e3, getattr(index, "note", "")
-    result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, seconds * 1e3, index_note=note)
-    result = replace(result, random_cosine=embedded.random_cosine, warnings=[*warnings, *embedded.warnings])
+    encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
+    result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
+    note, warnings = getattr(index, "note", ""), [*warnings, *embedded.warnings]
+    result = replace(result, index_note=note, random_cosine=embedded.random_cosine, warnings=warnings)
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
@@ -143,9 +144,14 @@ def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: 
         int(i): replace(candidates[i], cross_score=float(scores[i]), cross_rank=rank)
         for rank, i in enumerate(order, start=1)
     }
-    by_cosine, by_cross = [by_position[i] for i in range(len(result.by_cosine))], list(by_position.values())[:k]
-    result = replace(result, by_cosine=by_cosine, by_cross=by_cross, cross_ms=milliseconds)
-    return replace(result, candidates=len(candidates), cross_encoder=cross_encoder.name)
+    return replace(
+        result,
+        by_cosine=[by_position[i] for i in range(len(result.by_cosine))],
+        by_cross=list(by_position.values())[:k],
+        cross_ms=milliseconds,
+        candidates=len(candidates),
+        cross_encoder=cross_encoder.name,
+    )
 
 
 MAX_PAIRS = 10_000

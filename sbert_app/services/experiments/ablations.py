@@ -190,10 +190,11 @@ class Paired:
         differences = [variant[seed] - default[seed] for seed in seeds]
         if (summary := Summary.of(differences)) is None:
             return None
-        from scipy import stats
+        p = None
+        if summary.deviation:
+            from scipy import stats
 
-        ours, others = [variant[seed] for seed in seeds], [default[seed] for seed in seeds]
-        p = float(stats.ttest_rel(ours, others).pvalue) if summary.deviation else None
+            p = float(stats.ttest_rel([variant[seed] for seed in seeds], [default[seed] for seed in seeds]).pvalue)
         return cls(summary, sum(value > 0 for value in differences), p)
 
     @property

@@ -72,14 +72,27 @@ def shipped() -> DefectTable:
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Trains once. InputError if the data or the base cannot be loaded, or the run failed; Stopped after a stop."""
+    """Trains once.
+
+    Raises:
+        InputError: the data or the base cannot be loaded, or the run failed.
+        Stopped: ``should_stop`` said so.
+    """
     from training.trainer.train import train
 
-    base, rate = RANDOM_BASE if "base" in defects else RAW_BERT, 1e-3 if "rate" in defects else 2e-5
-    config = RunConfig("classification", base=base, pooling="mean", learning_rate=rate, max_length=POSITIONS, seed=seed)
-    config = config.replace(max_steps=steps, eval_every=max(1, steps // 3))
+    config = RunConfig(
+        "classification",
+        base=RANDOM_BASE if "base" in defects else RAW_BERT,
+        pooling="mean",
+        learning_rate=1e-3 if "rate" in defects else 2e-5,
+        max_steps=steps,
+        eval_every=max(1, steps // 3),
+        max_length=POSITIONS,
+        seed=seed,
+    )
+    events: list[dict[str, Any]] = []
     # Pairs at equal distances are evaluated.
-    dev, events = load_data("stsb:dev", home), list[dict[str, Any]]()
+    dev = load_data("stsb:dev", home)
     result = train(
         config,
         events.append,

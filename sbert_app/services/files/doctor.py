@@ -55,8 +55,9 @@ class Finding:
 def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None) -> list[Finding]:
     """The faults of a data set.
 
-    The ``model`` says which text is unknown or cut; None leaves both out. The data should have no row of ``others``,
-    data to evaluate on by its name.
+    Args:
+        model: by which text is unknown or cut; None leaves both out.
+        others: data to evaluate on, of which the data should have no row, by its name.
     """
     rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
     targets = data.scores if data.scores is not None else data.labels

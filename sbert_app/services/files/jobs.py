@@ -135,8 +135,8 @@ class ScoreJobs:
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
-        names: dict[str, Any] = {"id": folder.name, "source": path.name, "encoding": encoding, "sheet": sheet}
-        job = ScoreJob(created=time.time(), folder=folder, **names)
+        job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
+        job = job.but(encoding=encoding, sheet=sheet)
         try:
             keep_copy(path, job.path)
             self._records.put(job.id, job)

@@ -262,16 +262,19 @@ def _write_lists(
                 added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
                 writers["kept"].write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
         members.sort()
-        if outputs.groups and members:
+        if outputs.groups:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            writers["groups"].write(
-                RowBatch(1, {}), dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
-            )
+            if rows:
+                cells = map(list, zip(*rows, strict=True))
+                writers["groups"].write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
         for writer in writers.values():
             writer.finish()
-    largest = graph.sizes[:EXAMPLES][graph.sizes[:EXAMPLES] > 1].tolist()
-    texts = [[text for number, _, text in members if number == group] for group in range(len(largest))]
-    return [DuplicateGroup(size, tuple(own[:EXAMPLE_SENTENCES])) for size, own in zip(largest, texts, strict=True)]
+    return [
+        DuplicateGroup(
+            int(graph.sizes[group]), tuple([text for number, _, text in members if number == group][:EXAMPLE_SENTENCES])
+        )
+        for group in range(min(EXAMPLES, int((graph.sizes > 1).sum())))
+    ]
 
 
 def _first_occurrences(

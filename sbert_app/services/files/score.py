@@ -67,15 +67,25 @@ def score_file(
 ) -> ScoreSummary:
     """Score every pair of a file.
 
-    ``outputs`` are .csv, .tsv, .jsonl, .parquet or .xlsx files, all written at the same time, text in the layout of the
-    input. The score is the cosine of the encoder's embeddings; a cross-encoder adds a second one. ``columns`` are the
-    two with sentences and a third with gold scores or labels, if any; by default their names decide. The report decides
-    on thresholds by ``criteria``; ``scale`` is the lowest and the highest gold score ("1-7"), ``labels`` the values of
-    labels ("similar:1,different:0"); None finds out. ``keep_unknown`` scores sentences of unknown tokens too.
+    Args:
+        source: a file, or a table that is already open.
+        outputs: .csv, .tsv, .jsonl, .parquet or .xlsx files; all are written at the same time. Text has the layout of
+            the input.
+        encoder: the score is the cosine of its embeddings.
+        cross_encoder: adds a second score.
+        columns: the two columns with sentences, and a third with gold scores or labels if there are any; by default
+            their names decide.
+        watch: after a stop the outputs hold the rows scored so far.
+        criteria: the thresholds that the report decides on, where there are gold scores or labels.
+        is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
+            raises `Stopped`, leaves no outputs.
+        scale: the lowest and the highest gold score: "1-7"; None to find out.
+        labels: the values of labels: "similar:1,different:0"; None to go by their names.
+        keep_unknown: whether sentences without a token that the encoder knows have scores.
 
-    ``is_block`` says that the table is a block of a larger job: there is no report, and damage or a stop, which raises
-    `Stopped`, leaves no outputs. Otherwise the outputs hold the rows scored before. InputError if the file cannot be
-    used, is damaged or changed while it was read, or an output cannot be written.
+    Raises:
+        InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
+            changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
     pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
@@ -190,11 +200,7 @@ class _Scoring:
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
-        scores = []
-        for part in (cosine, cross):
-            if part is not None:
-                scores.append(np.full(len(chunk), np.nan, dtype=np.float32))
-                scores[-1][complete] = part
+        scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
@@ -216,9 +222,7 @@ class _Scoring:
         noted = sorted(notes)[: EXAMPLE_NOTES - len(summary.notes)]
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
         if not summary.head:
-            head = chunk.part(0, EXAMPLE_ROWS).rows | {name: cells[:EXAMPLE_ROWS] for name, cells in added.items()}
-            is_score = {name: isinstance(cells, np.ndarray) for name, cells in head.items()}
-            summary.head = {x: numbers(y) if is_score[x] else list(map(cell_text, y)) for x, y in head.items()}
+            summary.head = _head(chunk, added)
         self._report(0.0, force=True)
 
     def _report(self, rows_in_chunk: float, force: bool = False) -> None:
@@ -229,6 +233,20 @@ class _Scoring:
         self.last_report = now
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
+
+
+def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
+    head = {name: list(map(cell_text, cells)) for name, cells in chunk.part(0, EXAMPLE_ROWS).rows.items()}
+    for name, cells in added.items():
+        texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)
+        head[name] = list(texts)[:EXAMPLE_ROWS]
+    return head
+
+
+def _scatter(scores: np.ndarray, positions: list[int], rows: int) -> np.ndarray:
+    result = np.full(rows, np.nan, dtype=np.float32)
+    result[positions] = scores
+    return result
 
 
 def _add_note(notes: dict[int, str], row: int, note: str) -> None:
@@ -272,7 +290,9 @@ class PairScorer:
         notes: dict[int, str] = {}
         for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
             for at in np.flatnonzero((u[:, -1] == state) | (v[:, -1] == state)).tolist():
-                sides = " and ".join(f"sentence {side}" for side, x in enumerate((u, v), 1) if x[at, -1] == state)
+                sides = " and ".join(
+                    f"sentence {side}" for side, vectors in enumerate((u, v), 1) if vectors[at, -1] == state
+                )
                 _add_note(notes, at, f"{sides} {words}" if state == CUT else f"{words} in {sides}")
         for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
             refusals = (

@@ -100,9 +100,8 @@ class OutputFolder:
     def count(self) -> tuple[int, int]:
         """The number of finished parts, and that of their rows."""
         names = [name for name in self._names() if name.startswith("part-")]
-        return len(names), sum(
-            pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows for name in names
-        )
+        rows = [pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows for name in names]
+        return len(names), sum(rows)
 
     def sweep(self, **options: float) -> bool:
         """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
@@ -131,9 +130,16 @@ class Worker:
                 if isinstance(block.picked, str):
                     done = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
                 else:
-                    options: dict[str, Any] = {"is_block": True, "keep_unknown": job.keep_unknown}
-                    models = encoder, cross_encoder
-                    done = score_file(table, [path], *models, block.picked, watch, **options).rows
+                    done = score_file(
+                        table,
+                        [path],
+                        encoder,
+                        cross_encoder,
+                        columns=block.picked,
+                        watch=watch,
+                        is_block=True,
+                        keep_unknown=job.keep_unknown,
+                    ).rows
         except InputError as error:
             return replace(outcome, error=str(error))
         return replace(outcome, done=done)
@@ -231,8 +237,10 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     return JobResult(job.output, job.kind, len(files), parts, len(finished), rows, computed, *rates)
 
 
-# Workers in a row that may die while they start, as with their node; and the seconds in which those end that lost it.
-INIT_DEATHS, END_SECONDS = 3, 10.0
+# Workers in a row that may die while they start, as with their node.
+INIT_DEATHS = 3
+# Seconds in which workers end that have lost their node.
+END_SECONDS = 10.0
 
 
 def read(row: dict[str, Any]) -> Iterator[dict[str, Any]]:

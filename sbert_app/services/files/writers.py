@@ -100,17 +100,19 @@ class DelimitedWriter(Writer):
         self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        rows = {
-            name: np.array(values, dtype=np.float32) if name in self._rounded else values
-            for name, values in batch.rows.items()
-        }
         columns = [
-            [text.replace(".", self._layout.decimal) for text in numbers(values)]
-            if isinstance(values, np.ndarray)
-            else self._texts(values)
-            for values in (*rows.values(), *added.values())
+            self._numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
+            for name, values in batch.rows.items()
         ]
-        self._file.write("\n".join(map(self._delimiter.join, zip(*columns, strict=True))) + "\n")
+        columns += [
+            self._numbers(values) if isinstance(values, np.ndarray) else self._texts(values)
+            for values in added.values()
+        ]
+        lines = map(self._delimiter.join, zip(*columns, strict=True))
+        self._file.write("\n".join(lines) + "\n")
+
+    def _numbers(self, values: np.ndarray) -> list[str]:
+        return [text.replace(".", self._layout.decimal) for text in numbers(values)]
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""

@@ -100,8 +100,9 @@ class JsonSerializer(Serializer):
 class RunQueue:
     """Starts, stops and resumes runs without waiting for one. Thread-safe. InputError if it cannot be opened.
 
-    ``execute`` is the work of a worker with a run's id; None in every other process. ``ray`` is the address of a
-    cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
+    Args:
+        execute: the work of a worker with a run's id; None in every other process.
+        ray: the address of a cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
     """
 
     def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:

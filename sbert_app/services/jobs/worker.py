@@ -55,8 +55,11 @@ class Worker:
     def __init__(
         self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
     ) -> None:
-        self.home, self.slot, self.store = home, slot if cluster is None else "ray", RunStore(home)
-        self.idle_seconds, self.cluster = idle_seconds, cluster
+        self.home = home
+        self.slot = slot if cluster is None else "ray"
+        self.idle_seconds = idle_seconds
+        self.cluster = cluster
+        self.store = RunStore(home)
         self.jobs = RunQueue(self.store, execute=self.execute, ray=cluster.address if cluster else "")
         self._execute = execute_apart if cluster is None else executor(cluster)
         self.should_end = threading.Event()

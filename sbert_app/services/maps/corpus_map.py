@@ -80,14 +80,16 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
         for model in (request.before, request.after)
         if model is not None
     ]
-    total, rows = len(embedded[0]), None
+    total = len(embedded[0])
+    rows = None
     if total > MOST_DRAWN:
         watch.report(0, f"Taking a random sample of {MOST_DRAWN:,} sentences")
         parts = [sample_of(space, MOST_DRAWN) for space in embedded]
         embedded, rows = [part.embedded for part in parts], parts[0].rows
     samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
     key = map_key(request.settings, *(sample.embedded for sample in samples))
-    if is_placed := len(samples[0].rows) < len(embedded[0]):
+    is_placed = len(samples[0].rows) < len(embedded[0])
+    if is_placed:
         key = digest([key, *(space.key for space in embedded)])
     from_cache = embeddings.cache.get(key) is not None
     started = time.perf_counter()

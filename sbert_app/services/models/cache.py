@@ -64,9 +64,14 @@ class ModelCache:
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
 
-        It has to be of the ``type_``: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, … ``pooling`` replaces
-        the one in the name. ``role``, query or document, adds the prompt that the model's folder has for it, unless
-        ``name`` states one. InputError if the model may not be loaded, cannot be opened, or is of another type.
+        Args:
+            name: of any model, with its settings.
+            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
+            pooling: in place of the one in the name; an endpoint pools for itself.
+            role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
+
+        Raises:
+            InputError: the model may not be loaded, cannot be opened, or is of another type.
         """
         settings = self.canonical(name)
         if settings.prompt_name == BY_ROLE:

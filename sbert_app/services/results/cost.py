@@ -119,9 +119,16 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
             raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
         rho = correlation(scores, gold, resamples=affordable_resamples(len(gold)), keys=keys)
         reference = reference or rho
-        size, change = bytes_per_vector(dimension, precision), (rho - reference).estimate(100)
-        milliseconds = _search_milliseconds(shortened, precision)
-        cells.append(Cell(dimension, precision, size, rho.estimate(100), change, milliseconds))
+        cells.append(
+            Cell(
+                dimension,
+                precision,
+                bytes_per_vector(dimension, precision),
+                rho.estimate(100),
+                (rho - reference).estimate(100),
+                _search_milliseconds(shortened, precision),
+            )
+        )
     return CostTable(model.name, data.name, len(data), len(vectors), tuple(cells), SEARCHED, describe_processor(), note)
 
 

@@ -68,9 +68,15 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     order = np.argsort(differences, kind="stable")
 
     def errors(indices: np.ndarray) -> list[RankedError]:
-        figures = np.stack([result.gold, scores, gold_ranks, score_ranks], axis=1).astype(float)
-        rows = [(i, data.columns[0][i], data.columns[1][i]) for i in indices[:MAX_ERRORS].tolist()]
-        return [RankedError(data.rows[i], first, second, *figures[i].tolist()) for i, first, second in rows]
+        return [
+            RankedError(
+                data.rows[i],
+                data.columns[0][i],
+                data.columns[1][i],
+                *(float(values[i]) for values in (result.gold, scores, gold_ranks, score_ranks)),
+            )
+            for i in indices[:MAX_ERRORS].tolist()
+        ]
 
     over, under = order[::-1][: (differences > 0).sum()], order[: (differences < 0).sum()]
     tokenized = [
@@ -81,10 +87,12 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
         classes = np.array([classify(a, b) for a, b in tokenized])
         for index, name in enumerate(names):
             rows = classes == index
+            if not rows.any():
+                continue
             n, parts = int(rows.sum()), (scores[rows], result.gold[rows])
             why = "too few pairs" if n < MIN_PAIRS else why_undefined(*parts)
             rho = None if why else correlation(*parts, keys=keys[rows]).estimate(100)
-            slices += [Slice(by, name, n, rho, why)] if n else []
+            slices.append(Slice(by, name, n, rho, why))
     return ErrorAnalysis(errors(over), errors(under), slices)
 
 

@@ -220,7 +220,9 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     # The first call prepares the weights, which is not part of the speed.
     row_scores(model, WARM_UP)
     report = ScoreReport()
-    (scores,) = row_scores(model, data.columns, ((0, 1),), watch.on_progress, watch.should_stop, report)
+    (scores,) = row_scores(
+        model, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
+    )
     gold = np.asarray(data.scores, dtype=np.float64)
     return EvalResult(scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns))
 
@@ -232,22 +234,24 @@ MAX_BYTES = 100 << 20
 
 
 def model_fingerprint(model: ModelName, home: Path) -> str:
-    """The key of the files of a model, if it has any, and of its pooling. InputError if it cannot be resolved."""
-    home, name = home_folder(home), replace(model, pooling=None)
-    _, folder = find_opener(model, home)
-    if folder is not None:
-        files = [*_stat(folder.path), *(_stat(ModelFolder.of(folder.base, home).path) if folder.base else ())]
-    else:
-        # The name alone says what the model is, such as a file of word vectors, or a path after a prefix.
-        is_glove, places = model.name == GLOVE, (Path(model.name), Path(model.name.partition(":")[2]))
-        paths = map(Path.expanduser, [glove_folder(home).path] if is_glove else places)
-        files = next((_stat(path) for path in paths if path.name and path.exists()), [])
-    return digest([VERSION, str(name), model.pooling or "", *files])
+    """The key of the files and the pooling of a model. InputError if it cannot be resolved."""
+    name = replace(model, pooling=None)
+    return digest([VERSION, str(name), model.pooling or "", *_files(model, home_folder(home))])
 
 
 def data_fingerprint(data: Dataset) -> str:
     """The key of the sentences and the gold scores."""
     return digest([*(text for column in data.columns for text in column), *map(repr, data.scores or ())])
+
+
+def _files(model: ModelName, home: Path) -> list[str]:
+    """A text for each file of a model; none where the code alone decides."""
+    _, folder = find_opener(model, home)
+    if folder is not None:
+        return [*_stat(folder.path), *(_stat(ModelFolder.of(folder.base, home).path) if folder.base else ())]
+    # The name alone says what the model is, such as a file of word vectors, or a path after a prefix.
+    paths = [glove_folder(home).path] if model.name == GLOVE else [Path(model.name), Path(model.name.partition(":")[2])]
+    return next((_stat(path) for path in map(Path.expanduser, paths) if path.name and path.exists()), [])
 
 
 def _stat(path: Path) -> list[str]:
@@ -286,7 +290,8 @@ def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
     the Hub and deleted files are left out.
     """
-    rows, ids = list[Dataset](), set[str]()
+    rows: list[Dataset] = []
+    ids = set[str]()
     # Configs that someone has edited may form a ring.
     while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
         ids.add(run_id)

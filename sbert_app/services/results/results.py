@@ -198,12 +198,18 @@ def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float]
     """
     comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
     p_values = holm({pair: p_value for pair, (_, p_value) in comparisons.items()})
-    significant = [pair for pair, p_value in p_values.items() if p_value <= ALPHA]
-    better = {pair if comparisons[pair][0] > 0 else pair[::-1] for pair in significant}
-    ahead = {name: sum((other, name) in better for other in names) for name in names}
-    behind = {name: sum((name, other) in better for other in names) for name in names}
-    last = len(names)
-    standings = [Standing(x, (names[0], x) not in better, 1 + ahead[x], last - behind[x]) for x in names]
+    better = {
+        pair if comparisons[pair][0] > 0 else pair[::-1] for pair, p_value in p_values.items() if p_value <= ALPHA
+    }
+    standings = [
+        Standing(
+            name,
+            (names[0], name) not in better,
+            1 + sum((other, name) in better for other in names),
+            len(names) - sum((name, other) in better for other in names),
+        )
+        for name in names
+    ]
     above = {pair: 1 - p_value / 2 if lead > 0 else p_value / 2 for pair, (lead, p_value) in comparisons.items()}
     above |= {pair[::-1]: 1 - confidence for pair, confidence in above.items()}
     return Ranking(standings, [[above.get((row, column)) for column in names] for row in names], p_values)

@@ -140,7 +140,7 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
 
     Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
     rows would make the task one of recognition. Rows of which the model knows no token, or gives no numbers, are left
-    out. InputError if the model has no sentence vectors, or one class remains.
+    out. InputError if the model has no sentence vectors, or fewer than two classes of two rows remain.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
@@ -148,9 +148,11 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     features, is_usable, note = _features(model, data, watch)
     encoded = time.perf_counter()
     classes, targets = np.unique(np.array(data.labels)[is_usable], return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(f"one class remains: {note}")
-    folds = max(2, min(FOLDS, int(np.bincount(targets).min())))
+    sizes = np.bincount(targets)
+    # A classifier that is fitted without one of two classes has nothing to tell apart.
+    if (sizes >= 2).sum() < 2:
+        raise InputError(f"fewer than two classes of two rows remain: {note}")
+    folds = max(2, min(FOLDS, int(sizes.min())))
     accuracies = []
     for number, (train, test) in enumerate(_splits(targets, data.groups[is_usable], folds)):
         watch.check()

@@ -101,8 +101,9 @@ def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
             begun = time.time()
             train(config, on_event=events.append, folder=None, home=store.home)
             # The first steps and the first evaluation are slower than all others.
-            rates, evaluations = _rates(events), [event["seconds"] for event in events if event["kind"] == "eval"]
-            seconds_each = evaluations[-1] / _evaluated_sentences(None, store.home)
+            rates = _rates(events)
+            last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
+            seconds_each = last_evaluation / _evaluated_sentences(None, store.home)
             start = next(event["t"] for event in events if event["kind"] == "state") - begun
             measured = {_key(estimate): (median(rates[len(rates) // 2 :]), seconds_each, start)}
             write_document(store.home / REMEMBERED, _remembered(store.home) | measured)

@@ -42,7 +42,9 @@ class DiskCache:
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
-        self.folder, self.max_bytes, self.shipped = folder, max_bytes, shipped
+        self.folder = folder
+        self.max_bytes = max_bytes
+        self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
         return (self.get_arrays(key) or {}).get(SINGLE)

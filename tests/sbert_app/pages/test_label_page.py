@@ -96,6 +96,7 @@ def test_yes_and_no_are_a_scale(page):
     assert 'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
     assert "Ann yes, Ben no" in page.opened(project.id, "Ann")[page.results.differences]
     press(page, project, "Ben", pair=1, score=0)
+    assert "5 for yes or 0 for no, not 3" in press(page, project, "Ben", pair=2, score=3)[page.error]
     rows = Path(page.results.export(project.id)[page.results.download]["value"]).read_text().splitlines()
     assert rows[0].endswith("label,reason,model,second_model,agreed,Ann,Ben")
     assert rows[1].rsplit('",')[-1].split(",")[-2:] == ["yes", "no"] and rows[2].endswith(",no")

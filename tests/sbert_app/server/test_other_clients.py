@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
-from sbert_app.server import documents, v1
+from sbert_app.server import api, v1
 from sbert_app.server.calls import CountRequests
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -20,7 +20,7 @@ MODEL = "all-MiniLM-L6-v2"
 def app_of(services: Services) -> FastAPI:
     app = FastAPI(middleware=[Middleware(CountRequests)], openapi_url=None)
     app.include_router(v1.router(services))
-    app.include_router(documents.router(services))
+    app.include_router(api.document_router(services))
     return app
 
 
@@ -78,9 +78,36 @@ def test_what_is_done_anyway_is_taken_from_every_client(http, home, path, fields
     vectors = answer.json()
     for key in ("data", "embeddings", "float"):
         vectors = vectors[key] if isinstance(vectors, dict) and key in vectors else vectors
-    vector = vectors[0]["embedding"] if isinstance(vectors[0], dict) else vectors[0]
+    first = vectors[0] if isinstance(vectors, list) else vectors
+    vector = first["embedding"] if isinstance(first, dict) else first
     assert np.allclose(vector, Encoder.load(MODEL, home=home).encode(["a cat"])[0], atol=2e-3)
-    assert path != "/api/embeddings" or answer.json()["embedding"] == vector
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("types", [None, ["float"], ["base64"]])
+def test_cohere_reads_lists_or_vectors_by_type(http, version, types):
+    body = {"model": MODEL, "texts": "a cat", "input_type": "search_query", "embedding_types": types}
+    answers = [http.post(f"/v{version}/embed", json=body).json() for _ in range(2)]
+    answer, is_by_type = answers[0], version == "2" or types is not None
+    assert answer["response_type"] == ("embeddings_by_type" if is_by_type else "embeddings_floats")
+    vectors = answer["embeddings"][types[0] if types else "float"] if is_by_type else answer["embeddings"]
+    assert isinstance(vectors[0], str if types == ["base64"] else list)
+    assert answer["texts"] == ["a cat"]
+    meta = answer["meta"]
+    assert (meta["api_version"], meta["billed_units"]) == ({"version": version}, {"input_tokens": 4})
+    assert meta["warnings"] == []
+    assert answers[0]["id"] != answers[1]["id"]
+
+
+def test_ollama_reads_vectors_and_integers_or_one_vector(http):
+    answer = http.post("/api/embed", json={"model": MODEL, "input": ["a cat", "a dog"]}).json()
+    assert len(answer["embeddings"]) == 2
+    assert (answer["model"], answer["prompt_eval_count"], type(answer["total_duration"])) == (MODEL, 8, int)
+    [single] = http.post("/api/embed", json={"model": MODEL, "input": "a cat"}).json()["embeddings"]
+    one = http.post("/api/embeddings", json={"model": MODEL, "prompt": "a cat"}).json()
+    assert one == {"embedding": pytest.approx(single)}
+    refused = http.post("/api/embeddings", json={"model": MODEL, "prompt": ["a cat", "a dog"]})
+    assert "POST a list of texts to /api/embed" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("model", ["minilm-stsb", MODEL])
@@ -97,6 +124,10 @@ def test_pairs_are_scored_as_at_vllm_and_text_embeddings_inference(http, model):
     inputs = {"source_sentence": "a sleeping cat", "sentences": texts}
     listed = http.post("/similarity", json={"model": model, "inputs": inputs, "parameters": {"truncate": True}})
     assert listed.json() == pytest.approx(expected, abs=1e-5)
+    names = {"model": model, "queries": "a sleeping cat", "items": texts}
+    assert [item["score"] for item in http.post("/score", json=names).json()["data"]] == pytest.approx(
+        expected, abs=1e-5
+    )
     refused = http.post("/score", json=body | {"text_1": ["a"] * 3})
     assert refused.status_code == 400
     assert "text_1 has 3 texts and text_2 has 2" in refused.json()["error"]["message"]
@@ -121,6 +152,8 @@ def test_documents_are_texts_or_have_one(http, path, field):
     [best] = http.post(path, json=body).json()["results"]
     assert best["index"] == 1
     assert http.post(path, json=body | {"documents": [{"image": "x"}]}).status_code == 400
+    no_texts = http.post(path, json={"model": MODEL, "query": "a", "texts": []}).json()["error"]["message"]
+    assert no_texts.startswith("texts: ") and "token ids" not in no_texts
 
 
 def test_text_embeddings_inference_has_no_model_and_answers_with_lists(http):

@@ -85,11 +85,10 @@ def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Mark
         (f"ρ with cosine’s order of {count}", *(f"{result.agreement[name]:.4f}" for name in SIMILARITIES)),
         (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in SIMILARITIES)),
     ]
-    lines = []
-    for line in result.lines:
-        of_cosine, red = line.ranks["cosine"], Markup('<b class="red">{}</b>')
-        ranks = (str(rank) if rank == of_cosine else red.format(rank) for rank in map(line.ranks.get, SIMILARITIES))
-        lines.append((line.sentence, f"{line.length:.2f}", *ranks))
+    lines = [
+        (line.sentence, f"{line.length:.2f}", *(_rank(line.ranks[name], line.ranks["cosine"]) for name in SIMILARITIES))
+        for line in result.lines
+    ]
     shortest, longest = result.lengths
     lengths = "All vectors have length 1" if normalised else "Lengths are as the model gives them"
     return (
@@ -101,6 +100,10 @@ def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Mark
             f"ms; {PAIRS} pairs for the last row"
         )
     )
+
+
+def _rank(rank: int, by_cosine: int) -> str:
+    return str(rank) if rank == by_cosine else Markup('<b class="red">{}</b>').format(rank)
 
 
 def show(context: Context, query: str, normalised: bool) -> Measurement:

@@ -94,8 +94,10 @@ def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
     assert score.note.startswith("3 of 103 rows are left out: in 2 there is a text of which fixed knows no token")
     assert score.note in score_table([ModelName("fixed")], more, [score])
     assert score_transfer(model, usable).note == ""
-    with pytest.raises(InputError, match="one class remains: 1 of 3 rows"):
-        score_transfer(model, ClassificationData("toy", (["a 1", "a 2", "? 3"],), ["a", "a", "b"]))
+    for texts in (["a 1", "a 2", "? 3"], ["a 1", "a 2", "? 3", "b 4"]):
+        classes = ["a", "a", "b", "b"][: len(texts)]
+        with pytest.raises(InputError, match=f"two classes of two rows remain: 1 of {len(texts)} rows"):
+            score_transfer(model, ClassificationData("toy", (texts,), classes))
 
 
 def test_it_can_be_stopped():
