@@ -16,9 +16,8 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not 
 class AllowedHosts:
     """The host names under which the app may be reached.
 
-    Args:
-        bound: the address that the server listens on.
-        extra: further names, such as that of a reverse proxy; matched whole, without a port.
+    These are those of ``bound``, the address that the server listens on, and ``extra`` ones, such as that of a reverse
+    proxy, which are matched whole and without a port.
     """
 
     def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:

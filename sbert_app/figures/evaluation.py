@@ -124,7 +124,11 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         label = short_label(point.label, 34)
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         y = PLOT_SIZE[1] * (point.quality - lowest) / height
-        boxes = {position: _label_box(x, y, len(label), *position) for position in LABEL_POSITIONS}
+        width = LETTER_WIDTH * len(label)
+        boxes: dict[tuple[str, int], Box] = {}
+        for anchor, offset in LABEL_POSITIONS:
+            left = x + 8 if anchor == "left" else x - 8 - width
+            boxes[anchor, offset] = (left, y + offset - 7, left + width, y + offset + 7)
         free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
         position = next(free, LABEL_POSITIONS[0])
         placed.append(boxes[position])
@@ -139,12 +143,6 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             yshift=offset,
             font={"size": 12},
         )
-
-
-def _label_box(x: float, y: float, letters: int, anchor: str, offset: int) -> Box:
-    width = LETTER_WIDTH * letters
-    left = x + 8 if anchor == "left" else x - 8 - width
-    return left, y + offset - 7, left + width, y + offset + 7
 
 
 def _overlap(a: Box, b: Box) -> bool:

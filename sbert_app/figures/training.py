@@ -77,7 +77,13 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
             steps, values = _points(by_data, "train", name)
             yield _line(curve, steps, values, None, opacity=0.25, width=1)
             of = f" of {short_label(name, 40)}" if parts else ""
-            yield _line(curve, steps, _running_mean(values), f"training loss{of} %{{y:.4f}}", dash=dash)
+            # The exponential moving average, bias-corrected.
+            mean, weight, means = 0.0, 0.0, []
+            for value in values:
+                mean = SMOOTHING * mean + (1 - SMOOTHING) * value
+                weight = SMOOTHING * weight + (1 - SMOOTHING)
+                means.append(round(mean / weight, 5))
+            yield _line(curve, steps, means, f"training loss{of} %{{y:.4f}}", dash=dash)
         yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)
@@ -159,16 +165,6 @@ def _line(
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
     points = [(event["step"], event[key]) for event in events if event["kind"] == kind and event.get(key) is not None]
     return [step for step, _ in points], [round(value, 5) for _, value in points]
-
-
-def _running_mean(values: Sequence[float]) -> list[float]:
-    """The exponential moving average of the values, bias-corrected."""
-    mean, weight, means = 0.0, 0.0, []
-    for value in values:
-        mean = SMOOTHING * mean + (1 - SMOOTHING) * value
-        weight = SMOOTHING * weight + (1 - SMOOTHING)
-        means.append(round(mean / weight, 5))
-    return means
 
 
 def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:

@@ -95,14 +95,8 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
         yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
     yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
     yield CountRequests, {}
-    yield (
-        BodyLimits,
-        {
-            "folder": settings.temp_folder,
-            "of_upload": settings.upload_limit_mb << 20,
-            "of_folder": settings.temp_limit_mb << 20,
-        },
-    )
+    limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
+    yield BodyLimits, {"folder": settings.temp_folder, **limits}
     yield PlainCalls, {}
     yield ShortHeartbeats, {}
 

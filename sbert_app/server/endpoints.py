@@ -305,14 +305,10 @@ def project(
         min_dist: how close points may lie, 0 to 0.99.
         seed: the same seed gives the same map.
     """
-    corpus_map = compute_map(
-        services.embeddings,
-        MapRequest(
-            services.embeddings.add(Corpus("sentences", sentences)),
-            ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling),
-            settings=MapSettings(dimensions, neighbours, min_dist, seed),
-        ),
-    )
+    key = services.embeddings.add(Corpus("sentences", sentences))
+    name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
+    settings = MapSettings(dimensions, neighbours, min_dist, seed)
+    corpus_map = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
     return {
         "model": corpus_map.embedded[0].model,
         "pooling": corpus_map.embedded[0].pooling,

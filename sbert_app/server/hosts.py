@@ -41,9 +41,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 class AnswerHeaders:
     """ASGI middleware: the security headers of every answer; browsers keep scripts and styles for a year.
 
-    Args:
-        app: what answers.
-        on_space: whether the app runs as a Hugging Face Space, which shows it in a frame.
+    ``on_space`` says that the app runs as a Hugging Face Space, which shows it in a frame.
     """
 
     def __init__(self, app: ASGIApp, on_space: bool = False) -> None:

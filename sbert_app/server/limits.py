@@ -65,17 +65,13 @@ class BodyLimits:
     """ASGI middleware that enforces the limits of this module.
 
     Args:
-        app: what answers.
         folder: the folder of uploads and results.
         of_upload: the most bytes of one upload.
         of_folder: the most bytes of all files in ``folder`` at any time.
     """
 
     def __init__(self, app: ASGIApp, folder: Path, of_upload: int, of_folder: int) -> None:
-        self.app = app
-        self.folder = folder
-        self.of_upload = of_upload
-        self.of_folder = of_folder
+        self.app, self.folder, self.of_upload, self.of_folder = app, folder, of_upload, of_folder
         # The bytes of each address are counted.
         self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
 

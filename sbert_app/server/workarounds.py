@@ -19,8 +19,6 @@ KINDS: dict[Any, Any] = {
     (gr.Slider, gr.Number): int | float,
     (gr.Dropdown, gr.Radio, gr.CheckboxGroup): str | int | float,
 }
-# These always have a list of values; a dropdown may have one.
-LISTS = (gr.BrowserState, gr.CheckboxGroup)
 WRONG = "the request holds values that this page does not send"
 
 
@@ -104,7 +102,9 @@ def _checked(component: Any, value: Any) -> Any:
     choices = [choice for _, choice in getattr(component, "choices", None) or ()]
     if choices and all(isinstance(choice, str) for choice in choices):
         types = str
-    has_list = isinstance(component, LISTS) or bool(getattr(component, "multiselect", False))
+    has_list = isinstance(component, gr.BrowserState | gr.CheckboxGroup) or bool(
+        getattr(component, "multiselect", False)
+    )
     items = value if isinstance(value, list) else [value]
     # A truth value is a number to Python.
     is_fit = all(isinstance(item, types) and not isinstance(item, bool) for item in items)

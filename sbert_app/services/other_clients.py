@@ -17,17 +17,14 @@ def embed_for_cohere(
     """The vectors as Cohere's clients read them: by type in version 2, and in 1 where the request names a type."""
     answer = embeddings(models, request, should_stop)
     vectors = [item["embedding"] for item in answer["data"]]
+    tokens = {"input_tokens": answer["usage"]["total_tokens"]}
     is_by_type = version == "2" or "encoding_format" in request.model_fields_set
     return {
         "id": str(uuid4()),
         "response_type": "embeddings_by_type" if is_by_type else "embeddings_floats",
         "embeddings": {request.encoding_format: vectors} if is_by_type else vectors,
         "texts": [request.input] if isinstance(request.input, str) else request.input,
-        "meta": {
-            "api_version": {"version": version},
-            "billed_units": {"input_tokens": answer["usage"]["total_tokens"]},
-            "warnings": answer["warnings"],
-        },
+        "meta": {"api_version": {"version": version}, "billed_units": tokens, "warnings": answer["warnings"]},
     }
 
 

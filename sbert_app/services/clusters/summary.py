@@ -67,32 +67,22 @@ def describe_clusters(
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords_of(embedded.corpus.sentences, labels)
-    clusters = [
-        _describe(embedded, label, rows, words[label], (names or {}).get(label, ""))
-        for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True)
-    ]
-    return [cluster for cluster in clusters if cluster.number] + [cluster for cluster in clusters if not cluster.number]
-
-
-def _describe(
-    embedded: EmbeddedCorpus, label: int, rows: np.ndarray, cluster_keywords: list[str], name: str
-) -> Cluster:
-    if label == NOISE:
-        return Cluster(0, rows, [], [], None)
-    vectors = np.asarray(embedded.vectors[rows])
-    nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
-    representatives = _first_distinct(embedded.corpus.sentences, nearest.tolist())
-    return Cluster(label + 1, rows, cluster_keywords, representatives, mean_pair_cosine(vectors), name)
-
-
-def _first_distinct(sentences: list[str], rows: Iterable[int]) -> list[int]:
-    """The first REPRESENTATIVES of ``rows`` with distinct texts."""
-    row_of: dict[str, int] = {}
-    for row in rows:
-        row_of.setdefault(normalize_text(sentences[row]), row)
-        if len(row_of) == REPRESENTATIVES:
-            break
-    return list(row_of.values())
+    clusters: list[Cluster] = []
+    noise: list[Cluster] = []
+    for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
+        if label == NOISE:
+            noise = [Cluster(0, rows, [], [], None)]
+            continue
+        vectors = np.asarray(embedded.vectors[rows])
+        nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
+        row_of: dict[str, int] = {}
+        for row in nearest.tolist():
+            row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
+            if len(row_of) == REPRESENTATIVES:
+                break
+        name, cosine = (names or {}).get(label, ""), mean_pair_cosine(vectors)
+        clusters.append(Cluster(label + 1, rows, words[label], list(row_of.values()), cosine, name))
+    return clusters + noise
 
 
 def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:

@@ -119,16 +119,10 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
             raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
         rho = correlation(scores, gold, resamples=affordable_resamples(len(gold)), keys=keys)
         reference = reference or rho
-        cells.append(
-            Cell(
-                dimension,
-                precision,
-                bytes_per_vector(dimension, precision),
-                rho.estimate(100),
-                (rho - reference).estimate(100),
-                _search_milliseconds(shortened, precision),
-            )
-        )
+        size = bytes_per_vector(dimension, precision)
+        change = (rho - reference).estimate(100)
+        milliseconds = _search_milliseconds(shortened, precision)
+        cells.append(Cell(dimension, precision, size, rho.estimate(100), change, milliseconds))
     return CostTable(model.name, data.name, len(data), len(vectors), tuple(cells), SEARCHED, describe_processor(), note)
 
 

@@ -68,15 +68,9 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     order = np.argsort(differences, kind="stable")
 
     def errors(indices: np.ndarray) -> list[RankedError]:
-        return [
-            RankedError(
-                data.rows[i],
-                data.columns[0][i],
-                data.columns[1][i],
-                *(float(values[i]) for values in (result.gold, scores, gold_ranks, score_ranks)),
-            )
-            for i in indices[:MAX_ERRORS].tolist()
-        ]
+        figures = np.stack([result.gold, scores, gold_ranks, score_ranks], axis=1).astype(float)
+        rows = [(i, data.columns[0][i], data.columns[1][i]) for i in indices[:MAX_ERRORS].tolist()]
+        return [RankedError(data.rows[i], first, second, *figures[i].tolist()) for i, first, second in rows]
 
     over, under = order[::-1][: (differences > 0).sum()], order[: (differences < 0).sum()]
     tokenized = [

@@ -33,15 +33,11 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Train by the config of a run, from its checkpoint if it has one.
+    """Train by the config of a run, which is in one of ``states``, from its checkpoint if it has one.
 
-    Args:
-        should_end: whether this process has to end; the run then writes a checkpoint and is interrupted.
-        states: the states in which the run may be; in the foreground `RESUMABLE`.
-
-    Raises:
-        RunError: the run is in another state, or another process works on it.
-        InputError: its config, base or data cannot be used, so that it has failed.
+    When ``should_end`` says that this process has to end, the run writes a checkpoint and is interrupted. RunError if
+    the run is in another state, or another process works on it; InputError if its config, base or data cannot be used,
+    so that it has failed.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"

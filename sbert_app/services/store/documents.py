@@ -102,12 +102,8 @@ class Listing(NamedTuple, Generic[Document]):
 class DocumentStore(Generic[Document]):
     """Records of one kind in a folder, which is created with the first. Safe for several threads and processes.
 
-    Args:
-        folder: the folder of the records.
-        kind: a dataclass or a pydantic model.
-        suffix: the end of a file after its id: ".json", or "/job.json" where each record has a folder.
-        what: one record in words.
-        default: stands for a record that does not exist.
+    ``kind`` is a dataclass or a pydantic model, ``what`` one record in words. ``suffix`` is the end of a file after its
+    id: ".json", or "/job.json" where each record has a folder. ``default`` stands for a record that does not exist.
     """
 
     def __init__(
