@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 config = ablation.config(variant, seed, **changes)
                 if args.nli and config.train_data == NLI:
-                    config = config.replace(train_data="+".join(str(path) for path in args.nli))
+                    config = config.replace(train_data="+".join(map(str, args.nli)), eval_data=config.eval_data)
                 run, events = measure(config, variant, deadline, args.keep and args.keep / f"{variant}-{seed}")
                 if run is None:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
