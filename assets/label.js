@@ -8,7 +8,6 @@ let pair = null, ahead = []; // the pair on the page while its card is on the wa
 const card = () => element.querySelector("[data-pair]");
 const isWaiting = () => Date.now() - sentAt < LATEST_MS;
 const send = () => {
-  console.log('send', queue.length, isWaiting(), Date.now()-sentAt);
   if (!queue.length || isWaiting()) return;
   sentAt = Date.now();
   trigger(...queue.shift());
@@ -22,7 +21,6 @@ const show = () => {
 };
 // What changes the card in other ways is answered before the next key.
 const ask = (name, data) => {
-  console.log('ask', name, isHeld, isWaiting());
   if (isHeld && isWaiting()) return;
   isHeld = true;
   card()?.classList.add("saving");
@@ -71,7 +69,6 @@ window.addEventListener("beforeunload", (event) => { if (queue.length) event.pre
 
 // A card has come. While ratings are on the way the page shows the pair that it showed before.
 const follow = () => {
-  console.log('follow', element.querySelector('[data-version]')?.dataset.version, version, queue.length, isHeld, element.isConnected);
   const now = element.querySelector("[data-version]")?.dataset.version;
   if (now === undefined || now === version) return;
   [version, sentAt] = [now, 0];
