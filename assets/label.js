@@ -28,7 +28,7 @@ const ask = (name, data) => {
   send();
 };
 const judge = (score) => {
-  const at = Number(card().dataset.pair), data = { pair: at, score };
+  const at = Number(card().dataset.pair), data = { pair: at, score, project: card().dataset.project, rater: card().dataset.rater };
   if (!ahead.length || isHeld) return ask("judge", data);
   const judged = Number(card().querySelector("[data-text=judged]").textContent) + (card().querySelector("[aria-pressed=true]") ? 0 : 1);
   queue.push(["judge", data]);

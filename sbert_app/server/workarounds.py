@@ -29,6 +29,8 @@ class EventValues(BaseModel):
     pair: int = 0
     step: int = 0
     score: int | Literal["none"] = 0
+    project: str = ""
+    rater: str = ""
     threshold: float = Field(0, allow_inf_nan=False)
     run: str = ""
     name: str = ""

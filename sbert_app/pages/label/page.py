@@ -207,12 +207,16 @@ class _LabelPage:
         return {**update, self.card: card, **results}
 
     def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+        """Saves a rating for the project and the rater of its card: another may be chosen while ratings are queued."""
+
         def work(project: Project) -> tuple[int, bool]:
             pair = event.pair
-            project.rate(rater, pair, _score(event))
+            project.rate(event.rater, pair, _score(event))
             return pair, True
 
-        return self._after(project_id, rater, work)
+        update = self._after(event.project, event.rater, work)
+        is_current = (event.project, event.rater) == (project_id, _name(rater))
+        return update if is_current else {**update, self.card: self.opened(project_id, rater)[self.card]}
 
     def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
@@ -285,7 +289,7 @@ class _LabelPage:
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
         """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
-        rater, count = " ".join((rater or "").split()), len(project.pairs)
+        rater, count = _name(rater), len(project.pairs)
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.
@@ -296,6 +300,7 @@ class _LabelPage:
         return render(
             "label/templates/card.html",
             project=project.id,
+            rater=rater,
             pair=project.pairs[at],
             at=at,
             count=count,
@@ -318,6 +323,11 @@ def how_many_are_enough(count: float) -> Markup:
     held_out = round(count * quality.HELD_OUT)
     margins = [round(quality.expected_margin(pairs)) for pairs in (int(count), held_out)]
     return macro("label/enough")(int(count), quality.FEWEST, held_out, *margins)
+
+
+def _name(rater: str | None) -> str:
+    """The name of a rater without needless spaces."""
+    return " ".join((rater or "").split())
 
 
 def _score(event: gr.EventData) -> int | None:

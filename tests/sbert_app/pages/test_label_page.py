@@ -27,7 +27,8 @@ def page(home, tmp_path_factory):
 
 def press(page, project, rater, **sent):
     """What the page shows after a key press of a rater: the card, the table of differences, the buttons."""
-    return page.judge(project.id, rater, gr.EventData(None, sent)) | page.rated(project.id, rater)
+    event = gr.EventData(None, {"project": project.id, "rater": rater, **sent})
+    return page.judge(project.id, rater, event) | page.rated(project.id, rater)
 
 
 def make(page, name, data, file=None, how=("", "", "", "", ""), scale="0 to 5"):
@@ -102,15 +103,23 @@ def test_yes_and_no_are_a_scale(page):
     assert rows[1].rsplit('",')[-1].split(",")[-2:] == ["yes", "no"] and rows[2].endswith(",no")
 
 
+def test_a_rating_is_that_of_the_name_on_its_card(page):
+    rows = "sentence1,sentence2\n" + "".join(f"Cat {i} sleeps.,Dog {i} barks.\n" for i in range(20))
+    made = make(page, "Names", "", uploaded(page, "names.csv", rows.encode()), ("", "", "sentence1", "sentence2", ""))
+    project = page.projects.open(made[page.project]["value"])
+    event = gr.EventData(None, {"project": project.id, "rater": "Ann", "pair": 2, "score": 4})
+    assert 'data-rater="Ben"' in page.judge(project.id, "Ben", event)[page.card]
+    assert project.judgements() == {"Ann": {2: 4}}
+
+
 def test_words_of_users_are_text(page):
     markup = "<img src=x onerror=alert(1)>"
     rows = "".join(f"{markup} {i},<b>{i}</b>\n" for i in range(20))
     file = uploaded(page, "markup.csv", ("sentence1,sentence2\n" + rows).encode())
     made = make(page, f"{markup} p", "", file, ("", "", "sentence1", "sentence2", ""))
     project = made[page.project]["value"]
-    event = gr.EventData(None, {"pair": 0, "score": 1})
-    shown = page.judge(project, "<script>Ann", event)
-    page.judge(project, "Ben", event)
+    shown = press(page, page.projects.open(project), "<script>Ann", pair=0, score=1)
+    press(page, page.projects.open(project), "Ben", pair=0, score=1)
     opened = page.opened(project, "<script>Ann")
     press(page, page.projects.open(project), "Ben", pair=0, score=3)
     tables = (opened[page.results.agreement], page.opened(project, "Ben")[page.results.differences])
