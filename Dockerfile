@@ -33,7 +33,7 @@ RUN python -m pip install --no-cache-dir --index-url "$TORCH_INDEX" torch \
 USER 1000
 WORKDIR /home/sbert
 # The first map need not wait for it. It runs on any processor of this architecture, and a new volume gets a copy.
-RUN python -c "from sbert_app.services.maps import compile_umap; compile_umap()"
+RUN python -c "from sbert_app.services.maps.projection import compile_umap; compile_umap()"
 RUN for model in $MODELS; do \
       echo "A sentence." | sbert-lab encode - /tmp/model.npy --model "$model" && rm /tmp/model.npy || exit 1; \
     done

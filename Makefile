@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # The default model and STSb in the home folder, and umap-learn compiled.
 define PREPARE
 $(PY) -m scripts.fetch_embedded
-$(PY) -c "from sbert_app.services.maps import compile_umap; compile_umap()"
+$(PY) -c "from sbert_app.services.maps.projection import compile_umap; compile_umap()"
 endef
 
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
