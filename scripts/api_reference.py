@@ -26,7 +26,7 @@ examples. Arguments that mean the same everywhere are listed here and not repeat
 - `report`: filled with counts.
 - `show_progress_bar`: draw a bar in a terminal or a notebook.
 
-Wrong input raises `InputError` with one sentence: what, where, and what to do. Only other errors are listed.
+Wrong input raises `InputError` with one sentence: what, where, and what to do.
 """
 # The entries that the introduction makes superfluous. `device` of `encode` takes a list, so its description stays.
 SHARED = re.compile(
