@@ -72,8 +72,11 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
         value |= {"similarity": model.similarity_fn_name, "settings": model.settings, "prompts": dict(model.prompts)}
         value |= {"prompt": model.prompt, "advice": model.prompt_advice}
     for key in ("dtype", "device"):
-        value[key] = str(getattr(model, key, "")).removeprefix("torch.")
-    lines = [f"{key.replace('_', ' '):12} {part}" for key, part in value.items() if part not in (None, "", {})]
+        part = getattr(model, key, None)
+        value[key] = None if part is None else str(part).removeprefix("torch.")
+    units = {"dimension": " numbers", "max_length": " tokens"}
+    rows = [(key, part) for key, part in value.items() if part not in (None, "", {})]
+    lines = [f"{key.replace('_', ' '):12} {part}{units.get(key, '')}" for key, part in rows]
     print_result(value, as_json, "\n".join(lines))
 
 

@@ -167,6 +167,9 @@ def test_a_model_is_shown(run: Run, model: Path, home: Path):
     assert (bi_encoder["kind"], bi_encoder["pooling"], bi_encoder["dimension"]) == ("bi-encoder", "mean", 32)
     assert (bi_encoder["similarity"], bi_encoder["max_length"], bi_encoder["prompts"]) == ("cosine", 64, {})
     assert "kind         cross-encoder" in run("models", "minilm-stsb", "--home", home).out
+    assert "max length   256 tokens" in run("models", "minilm-stsb", "--home", home).out
+    words = run("models", "tfidf", "--home", home, "--json").json
+    assert (words["dtype"], words["max_length"]) == (None, None), "what a model has not is null"
     assert "nowhere was not found" in run("models", "nowhere", "--home", home, "--offline").complaint
 
 
