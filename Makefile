@@ -21,7 +21,7 @@ endef
 PYTEST := $(SLEEPING_THREADS) $(PY) -m pytest
 # A file is one process's, as its tests share fixtures.
 BY_FILE := --dist loadfile
-# The tests of the gate wait for a third of their time: three processes keep two cores at work.
+# These tests wait for a third of their time: three processes keep two cores at work. Those on Ray start processes of their own.
 GATE := --numprocesses 3 $(BY_FILE)
 SLOW := --numprocesses 2 $(BY_FILE)
 
@@ -75,7 +75,7 @@ test-slow: export HYPOTHESIS_PROFILE = full
 test-slow: setup ## the rest: Ray, fresh environments, whole matrices, properties at full depth, audits of every page
 	sh scripts/find_browser.sh
 	$(PYTEST) -m "slow or hypothesis" $(SLOW) --ignore tests/browser
-	$(PYTEST) -m slow $(SLOW) -p no:randomly tests/browser
+	$(PYTEST) -m slow $(GATE) -p no:randomly tests/browser
 
 smoke: $(VENV)/.app ## compare, score, train ten steps, serve one page: what every machine has to do
 	$(PREPARE)
