@@ -83,7 +83,7 @@ def run_cluster(
     Args:
         rounds: measurements of each engine with the static model; the median counts.
         rows: to score.
-        model_rounds: measurements of each engine with the default model, ten minutes each.
+        model_rounds: measurements of each engine with the default model, ten minutes each; 0 for none.
         memory_rows: to score with the static model while the memory is read.
         nodes: numbers of simulated nodes.
         blocks: for each node.
@@ -99,7 +99,7 @@ def run_cluster(
         distill(Encoder.load(DEFAULT_MODEL)).save(folder / "static")
         scaling = [_sleeping(count, blocks, folder / f"nodes-{count}") for count in nodes]
         static = _overhead(str(folder / "static"), rows, rounds, folder / "static-rows")
-        default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows")
+        default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows") if model_rounds else []
         curve = _memory_of_many(str(folder / "static"), memory_rows, folder / "many-rows")
     for row in scaling:
         row["efficiency"] = round(scaling[0]["seconds"] / row["seconds"], 3)
