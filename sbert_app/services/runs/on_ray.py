@@ -13,7 +13,6 @@ import io
 import os
 import shutil
 import socket
-import tarfile
 import tempfile
 import threading
 import time
@@ -22,8 +21,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import Lost, RayCluster, ray_errors
@@ -236,15 +236,17 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
 
 
 def _pack(paths: Mapping[Path, str]) -> bytes:
-    """An archive of files and folders under other names."""
+    """A ZIP archive of files and folders under other names, with what their links lead to."""
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", dereference=True) as files:
+    with ZipFile(archive, "w", strict_timestamps=False) as files:
         for path, name in paths.items():
-            files.add(path, name)
+            inside = [Path(folder, file) for folder, _, names in os.walk(path, followlinks=True) for file in names]
+            for file in inside or [path]:
+                files.write(file, PurePosixPath(name, file.relative_to(path)))
     return archive.getvalue()
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
     """Write the files of an archive into a folder and never outside it."""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+    with ZipFile(io.BytesIO(archive)) as files:
+        files.extractall(folder)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +73,7 @@ def test_bad_data_is_the_same_sentence_as_here(store: RunStore, tiny: Any, tmp_p
 def test_no_file_of_a_node_leaves_the_runs_folder(tmp_path: Path, name: str):
     (tmp_path / "file").touch()
     archive = on_ray._pack({tmp_path / "file": name})
-    with suppress(tarfile.FilterError):
-        on_ray._unpack(archive, tmp_path / "run")
+    on_ray._unpack(archive, tmp_path / "run")
     assert {path.name for path in tmp_path.iterdir()} <= {"file", "run"}
     assert not Path("/etc/outside").exists()
 
