@@ -103,7 +103,7 @@ def read_dataset(
 
 
 def megabytes_to_fetch(repo_id: str, selectors: Sequence[str], home: str | Path | None = None) -> float | None:
-    """The megabytes of a data set's files, 0 if this machine has it, None if no Hub answers. InputError as `_locate`."""
+    """The megabytes of a data set's files, 0 if this machine has it, None if no Hub answers. Errors as `_locate`."""
     with suppress(InputError):
         _cached_builder(repo_id, selectors)
         return 0.0
