@@ -38,7 +38,8 @@ MODEL_LABELS = {
     BM25: "BM25",
     **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
 }
-# The sizes of downloads before the first use; the default model and its adapter come with the app.
+# These come with the app; the sizes of downloads before the first use of others.
+WITH_THE_APP = (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER, *BASELINES)
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
 # The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.

@@ -104,8 +104,9 @@ def router(services: Services) -> APIRouter:
             return _error(405, "Method Not Allowed")
         return _error(404, f"there is no {path[:100]}; GET /v1/models, or POST to {', '.join(sorted(answers))}")
 
-    for version in ("v1", "v2"):
-        routes.add_route(f"/{version}/{{path:path}}", no_answer, methods=METHODS)
+    # The last four are routes of text-embeddings-inference: token vectors, classes and tokens.
+    for path in ("/v1/{path:path}", "/v2/{path:path}", "/predict", "/embed_all", "/embed_sparse", "/tokenize"):
+        routes.add_route(path, no_answer, methods=METHODS)
     return routes
 
 

@@ -62,3 +62,20 @@ def test_what_is_stopped_stays_so_until_something_is_changed(page: Page):
     model.fill("all-MiniLM-L6-v2")
     model.press("Enter")
     expect(page.locator("#answer .card").first).to_contain_text("cosine", ignore_case=True)
+
+
+@pytest.mark.parametrize(
+    ("link", "place", "button"),
+    [
+        ("bulk?bulk-model=org/large", "#status", "#score"),
+        ("explore?corpus-model=org/large", "#corpus-status", "#corpus-open"),
+        ("learn?class=A&model=org/large", ".lesson-page:visible .demo", "#start-download"),
+    ],
+)
+def test_a_link_to_another_page_asks_first(address: str, chromium: Browser, link: str, place: str, button: str):
+    page = chromium.new_context().new_page()
+    page.goto(f"{address}/{link}")
+    expect(page.locator(place)).to_contain_text("Not on this machine yet: org/large (102 MB)")
+    page.locator(button).click()
+    expect(page.locator(place)).not_to_contain_text("Not on this machine yet")
+    page.context.close()

@@ -339,7 +339,8 @@ def parse_dataset(
     if not keep:
         nested = [role for role, column in cells.items() if any(isinstance(cell, dict | list) for cell in column)]
         own = [(own_names or {}).get(role, role) for role in nested]
-        remarks += [f"objects or lists in place of texts and numbers are in {listed(own)}"] if own else []
+        if own:
+            remarks.append(f"objects or lists are in {listed(own)}: write one text or number into each cell")
         raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
     if gold is not None and not gold.is_sure:
         remarks.append(f"read as: {gold.read_as}")
@@ -351,7 +352,7 @@ def parse_dataset(
         values, bad = gold.read(gold_cells)
         if bad:
             row, problem = next(iter(bad.items()))
-            raise InputError(f"{name}, row {data.rows[row]:,}, {problem}")
+            raise InputError(f"{name}, row {data.rows[row]:,}, {problem}; write a number, or leave the cell empty")
         return replace(data, scores=gold.gold(values).tolist())
     row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
     label_names = gold.label_names(row_labels)

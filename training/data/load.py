@@ -51,6 +51,19 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
     return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 
 
+def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
+    """The megabytes, at most, that `load_one` fetches from the Hub, None if unknown. InputError if that has no such."""
+    from training.sources import hub_dataset
+
+    if (source := name.built_in) is not None and source.repo:
+        split = check_split(name, source) or next(iter(source.splits))
+        return hub_dataset.megabytes_to_fetch(source.repo, (source.config, source.splits[split].hub_name), home)
+    if name.hub_parts is None:
+        return 0.0
+    repo_id, *selectors = name.hub_parts
+    return hub_dataset.megabytes_to_fetch(repo_id, selectors, home)
+
+
 def check_data_name(name: str) -> str:
     """Returns ``name`` where a path must not be taken. InputError unless each part of it is the name of a data set."""
     for part in DataName.parse_joined(name):

@@ -102,6 +102,15 @@ def read_dataset(
     return HubRows(columns, config, split, source, tuple(notes))
 
 
+def megabytes_to_fetch(repo_id: str, selectors: Sequence[str], home: str | Path | None = None) -> float | None:
+    """The megabytes of a data set's files, 0 if this machine has it, None if no Hub answers. Errors as `_locate`."""
+    with suppress(InputError):
+        _cached_builder(repo_id, selectors)
+        return 0.0
+    located = _locate(repo_id, home)
+    return None if located is None else sum(located.sizes.values()) / 1e6
+
+
 def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     """The home folder or the Hub, or None where only the cache is left. InputError if the Hub has no such data set."""
     folder = home_folder(home) / "data" / repo_id

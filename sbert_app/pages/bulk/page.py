@@ -18,7 +18,7 @@ from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
-from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, heading, lead, waiting
+from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
@@ -175,6 +175,10 @@ class _Page:
             return
         if job is None:
             yield {**listed, **self._opened(table, ChosenColumns.by_name(table))}
+            models = [model or DEFAULT_MODEL, *([] if cross == NO_CROSS_ENCODER else [cross])]
+            if missing := self.services.models.missing(models):
+                yield {self.status: ask_first(missing, "Press Score to download and use it, or choose another model.")}
+                return
             yield from self._run(table, pick_columns(table), (model, pooling, cross), None, job_ids, threshold)
             return
         names = [query.get(picker.elem_id, "") for picker in self.columns.columns]

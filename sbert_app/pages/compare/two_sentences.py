@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
 from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.messages import attribution, error_message, note, waiting
+from sbert_app.pages.components.messages import ask_first, attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
     cross_encoder_picker,
     model_picker,
@@ -32,7 +32,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration, examples
 from sbert_app.services.compare.comparison import Comparison, explain, leave_one_out
 from sbert_app.services.container import Services
-from training.catalogue import DEFAULT_MODEL, DOWNLOADS
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 from training.evaluation.calibration import Calibration
 from training.models.model import VectorModel
@@ -207,9 +207,9 @@ class TwoSentences:
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
                 is_held = (a, b, model, pooling, cross, second) == tuple(stopped or ())
-                if is_held and (missing := self._missing(inputs.models)):
-                    words = f"Not on this machine yet: {' and '.join(missing)}. Download, or choose another model."
-                    yield {**self._nothing(), self.answer: note(words), self.download: gr.Button(visible=True)}
+                if is_held and (missing := models.missing(inputs.models)):
+                    question = ask_first(missing, "Download, or choose another model.")
+                    yield {**self._nothing(), self.answer: question, self.download: gr.Button(visible=True)}
                     return
                 yield self._nothing()
 
@@ -256,21 +256,6 @@ class TwoSentences:
             self.as_python: answers.as_python(inputs),
             self.as_curl: answers.as_curl(base_url, inputs),
         }
-
-    def _missing(self, names: Iterable[ModelName]) -> list[str]:
-        """The models that have to be downloaded, with their sizes. InputError if one may not be loaded."""
-        models, missing = self.services.models, []
-        for name in names:
-            if models.is_here(models.canonical(name)):
-                continue
-            size = DOWNLOADS.get(name.name, "of unknown size")
-            if name.name not in DOWNLOADS:
-                # The Hub may be out of reach.
-                with suppress(InputError):
-                    size = f"{models.megabytes_to_fetch(name):,.0f} MB"
-            if size != "0 MB":
-                missing.append(f"{name} ({size})")
-        return missing
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """Shows the scores again once the curves of their models are measured."""

@@ -35,6 +35,11 @@ def error_message(error: str | Exception) -> Markup:
     return macro("error")(sentence_case(text), details=details)
 
 
+def ask_first(missing: Sequence[str], remedy: str) -> Markup:
+    """A question in place of a download that a link would begin: the ``missing`` models and data, and what to do."""
+    return note(f"Not on this machine yet: {' and '.join(missing)}. {remedy}")
+
+
 def sentence_case(text: str) -> str:
     """The text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
     first = text.split(maxsplit=1)[0] if text.strip() else ""

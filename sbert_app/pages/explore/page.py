@@ -239,7 +239,12 @@ class _ExplorePage:
         }
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
-        """Opens the corpus of the address; a text or a file that a person gives meanwhile waits for the button."""
+        """Opens the corpus of the address; a download, and a text or file of a person, wait for the button."""
+        choice = CorpusChoice(source, *values[:-3])
+        data = self.services.access.check_data((choice.data or "").strip()) if source == DATA else ""
+        if missing := self.services.models.missing([named_model(values[-3])], data):
+            question = messages.ask_first(missing, "Press Open to download, or choose another corpus or model.")
+            return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
         return self.open(watch, EXAMPLE if source in (TEXT, FILE) else source, *values)
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:

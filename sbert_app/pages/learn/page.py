@@ -32,8 +32,8 @@ from training.errors import InputError, UserFacingError
 
 TAGLINE = "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
-# The key of the lesson whose button was pressed last.
-PRESSED = "pressed"
+# The keys of the lesson whose button was pressed last, and of the question before a download that a link would begin.
+PRESSED, HELD = "pressed", "held"
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
@@ -64,6 +64,7 @@ class _LearnPage:
         self.services = services
         gr.HTML(messages.heading("Learn", TAGLINE))
         self.banner = gr.HTML(visible=False, elem_id="class-banner")
+        self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-download")
         # The lesson in the address or the storage of the browser.
         self.requested = gr.Textbox(visible=False)
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
@@ -139,13 +140,19 @@ class _LearnPage:
         opened = on_open().then(
             self.open,
             [self.requested, questions],
-            [class_link, self.banner, *navigation, *fields],
+            [class_link, self.banner, self.download, *navigation, *fields],
             js="() => [window.requestedLesson(), null]",
             **UNQUEUED,
         )
         opened = keep_touched(fields, opened)
         keep(fields, opened)
-        measure_after(opened).then(self.encode_in_background, class_link, None, **PRIVATE)
+        measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **PRIVATE)
+
+        def release(questions: Questions) -> Any:
+            questions.pop(HELD, None)
+            return gr.Button(visible=False)
+
+        measure_after(self.download.click(release, questions, self.download, **UNQUEUED))
         for number, chip in enumerate(self.chips, start=1):
             measure_after(chip.click(partial(go, number), [questions, class_link], navigation, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
@@ -168,7 +175,7 @@ class _LearnPage:
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
         """Opens the class and the lesson in the address, or one whose button was pressed before.
 
-        An invalid link opens the lessons without a class.
+        An invalid link opens the lessons without a class. A link begins no download: the lessons wait for the button.
         """
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
@@ -178,15 +185,23 @@ class _LearnPage:
         pressed = questions.get(PRESSED)
         number = pressed if isinstance(pressed, int) else lesson_number(requested)
         number = number if number in class_link.numbers else class_link.numbers[0]
+        fields = {field: value for view in self.views for field, value in _changed(view, class_link, request).items()}
+        models = {fields[view.demo.model] for view in self.views if isinstance(fields.get(view.demo.model), str)}
+        if missing := self.services.models.missing([class_link.setup.model, *models], class_link.setup.data):
+            remedy = "Press Download to measure with it, or open Learn without this link."
+            questions[HELD] = messages.ask_first(missing, remedy)
         return [
             class_link,
             gr.update(value=banner, visible=bool(banner)),
+            gr.Button(visible=bool(missing)),
             *_show_lesson(number, class_link),
-            *(value for view in self.views for value in _changed(view, class_link, request)),
+            *fields.values(),
         ]
 
-    def encode_in_background(self, class_link: ClassLink) -> None:
+    def encode_in_background(self, questions: Questions, class_link: ClassLink) -> None:
         """Starts a thread that encodes the sentences of the lessons, once, while the user reads the first one."""
+        if HELD in questions:
+            return
         context = _context(self.services, class_link)
 
         def encode() -> None:
@@ -210,14 +225,14 @@ def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
     return macro("learn/page_link")(href or lesson.href, lesson.opens)
 
 
-def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> list[Any]:
+def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
     """The updates of the fields to the values of the address, or of the class; others keep the lesson's own."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
     in_address = zip(view.fields, values_of(view.fields, request), strict=True)
-    return [
-        of_class[field] if value == gr.skip() and of_class[field] != field.value else value
+    return {
+        field: of_class[field] if value == gr.skip() and of_class[field] != field.value else value
         for field, value in in_address
-    ]
+    }
 
 
 def _initial(view: _LessonView, class_link: ClassLink) -> Any:
@@ -246,6 +261,8 @@ def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *va
     """
     figure, result, link = view.outputs
     is_newest = ask(questions, view.lesson.number)
+    if HELD in questions:
+        return {figure: hidden(), result: questions[HELD]}
     update: Update
     try:
         measurement = view.demo.measure(_context(view.services, class_link), *values)

@@ -58,7 +58,9 @@ class RayCluster:
         # No call starts a Ray by itself.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
-            # Ray listens on all addresses of the machine, and without a token whoever reaches it executes code.
+            # Whoever reaches Ray executes code. Without clusters of several machines, an option that Ray documents for
+            # Windows and macOS but reads everywhere, it listens on 127.0.0.1 alone, and other accounts need the token.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
         try:

@@ -22,12 +22,12 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.store.cache import KeyedLocks, LRUCache
-from training.catalogue import CROSS_ENCODERS, GLOVE, WORD_ENCODERS
-from training.data.load import load_data
+from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
+from training.data.load import load_data, megabytes_to_fetch
 from training.errors import InputError
 from training.models.folder import ModelFolder
 from training.models.model import OPENERS, Model, VectorModel, find_opener, required
-from training.names import BY_ROLE, ModelName, is_repo_id, slug
+from training.names import BY_ROLE, DataName, ModelName, is_repo_id, slug
 from training.progress import listening
 from training.sources import hub
 from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
@@ -39,6 +39,8 @@ M = TypeVar("M", bound=Model)
 
 # The packages whose objects are looked into for arrays; the rest of a model is small.
 OWN_PACKAGES = ("training", "sbert_app")
+
+UNKNOWN = "of unknown size"
 
 
 class ModelCache:
@@ -112,21 +114,36 @@ class ModelCache:
         base = CROSS_ENCODERS.get(model.name, model.name)
         return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
-    def megabytes_to_fetch(self, name: ModelName | str) -> float:
-        """The size of what opening a model would download, by the Hub's listing; 0 if it is on this machine.
+    def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
+        """The models, and the sets that ``data`` joins, that can be used after a download alone, with their sizes."""
+        sizes: dict[str, str] = {}
+        for name in names:
+            with suppress(InputError):
+                sizes[str(name)] = self._download_size(self.canonical(name))
+        for part in DataName.parse_joined(data):
+            with suppress(InputError):
+                megabytes = megabytes_to_fetch(part, self.home)
+                size = UNKNOWN if megabytes is None else f"at most {math.ceil(megabytes):,} MB"
+                sizes[str(part)] = "" if megabytes == 0 else size
+        return [f"{name} ({size})" for name, size in sizes.items() if size]
 
-        InputError if it may not be loaded, or no Hub has it.
-        """
-        model = self.canonical(name)
-        if self.is_here(model) or not is_repo_id(model.name):
-            return 0.0
+    def _download_size(self, model: ModelName) -> str:
+        """The size of what opening a model would download, by the Hub's listing; "" if nothing."""
+        if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
+            return ""
         with suppress(InputError):
-            model_folder(model.name, self.home, fetch=False)
-            return 0.0
+            model_folder(CROSS_ENCODERS.get(model.name, model.name), self.home, fetch=False)
+            return ""
+        if model.name in DOWNLOADS:
+            return DOWNLOADS[model.name]
         try:
-            return hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))[1]
-        except OSError as error:
-            raise InputError(f"model {model.name} was not found on the Hub: {error}") from error
+            megabytes = hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))[1]
+        except FileNotFoundError:
+            # Opening the model will say so.
+            return ""
+        except OSError:
+            return UNKNOWN
+        return f"{megabytes:,.0f} MB"
 
     def download(self, names: Iterable[ModelName | str], watch: Watch = UNWATCHED) -> None:
         """Fetch and load the missing models, with progress in megabytes. InputError if one cannot be opened."""

@@ -21,6 +21,7 @@ from training.catalogue import DEFAULT_MODEL
 def page(tmp_path_factory):
     services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
     object.__setattr__(services, "scoring", ScoreJobs(AnyModel(), services.settings.temp_folder))
+    services.models.missing = lambda models, data="": [f"{name} (91 MB)" for name in models if "/" in name]
     with gr.Blocks():
         page = _Page(services)
         page.wire()
@@ -50,6 +51,14 @@ def test_it_opens_with_the_example_which_has_a_threshold_and_is_not_listed(page)
     assert 'data-job=""' in shown[page.status]
     assert shown[page.job_ids] == []
     assert "is a match" in shown[page.duplicates.decision]
+
+
+def test_a_link_begins_no_download(page, monkeypatch):
+    monkeypatch.setattr(page.jobs, "start", lambda *_: pytest.fail("it is scored"))
+    for models, missing in ((("org/tiny", "mean", "none"), "org/tiny"), (("bag", "mean", "org/cross"), "org/cross")):
+        shown = merged(page.visit(*models, [], SimpleNamespace(query_params={})))
+        assert f"Not on this machine yet: {missing} (91 MB). Press Score" in shown[page.status]
+        assert shown[page.go].interactive
 
 
 def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monkeypatch):

@@ -1,6 +1,8 @@
-"""The handlers of the Explore page without a browser: which sets a visitor may open."""
+"""The handlers of the Explore page without a browser: what a visitor, and a link, may open."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -13,6 +15,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.settings import Settings
 from training.errors import InputError
+from training.sources import hub
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,22 @@ def test_a_link_opens_only_what_may_be_named_elsewhere(home, tmp_path, monkeypat
             page.open(UNWATCHED, *choice, "scratch:1x32", "", [])
         with pytest.raises(InputError, match=sentence):
             _PairsTab(services, page.shared)._other(data, None, UNWATCHED)
+
+
+@pytest.mark.parametrize(
+    ("source", "data", "model", "missing"),
+    [
+        ("example", None, "org/tiny", "org/tiny (91 MB)"),
+        ("data", "hf:org/set", "scratch:1x32", "hf:org/set (at most 91 MB)"),
+    ],
+)
+def test_a_link_begins_no_download(home, tmp_path, monkeypatch, source, data, model, missing):
+    files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
+    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files))
+    services = Services.start(Settings(home=linked_home(home, tmp_path)))
+    with gr.Blocks():
+        page = _ExplorePage(services)
+    monkeypatch.setattr(page, "open", lambda *_: pytest.fail("it is opened"))
+    update = page.open_at_first(UNWATCHED, *CorpusChoice(source, *[None] * 10, data, None), model, "", [])
+    assert f"Not on this machine yet: {missing}. Press Open" in update[page.tab.status]
+    assert update[page.fold].open

@@ -133,7 +133,7 @@ def test_pairs_are_scored_as_at_vllm_and_text_embeddings_inference(http, model):
     assert "text_1 has 3 texts and text_2 has 2" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v2/chat"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v2/chat", "/predict"])
 def test_an_unknown_path_names_those_that_exist(http, path):
     answer = http.post(path, json={})
     assert answer.status_code == 404

@@ -193,7 +193,13 @@ def test_columns_that_are_not_read_are_named(tmp_path, row, kind, note):
 
 def test_an_error_names_columns_of_objects(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"text1": "a", "text2": "b", "rating": {"value": 4}})
-    with pytest.raises(InputError, match=r"no usable row; .*objects or lists .* are in the column rating"):
+    with pytest.raises(InputError, match=r"no usable row; .*objects or lists are in the column rating: write one text"):
+        load_data(path)
+
+
+def test_scores_that_are_stars_are_to_be_written_as_numbers(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {"text1": "a", "text2": "b", "score": "★★★☆☆"})
+    with pytest.raises(InputError, match=r"row 1, column score: '★★★☆☆' is not a number; write a number"):
         load_data(path)
 
 

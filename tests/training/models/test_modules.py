@@ -350,3 +350,13 @@ def test_an_lstm_computes_padded_rows_as_packed_ones(settings: dict[str, Any]):
     gradients = torch.autograd.grad((found * weight).sum(), trained)
     for ours, theirs in zip(gradients, torch.autograd.grad((expected * weight).sum(), trained), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_table_in_float16_is_averaged_in_float32(tmp_path: Path):
+    """The referee does so in float32 alone: in the table's own format it rounds each mean by up to 5e-4."""
+    from safetensors.torch import load_file, save_file
+
+    made = word_folder("static", tmp_path / "static")
+    weights = next(made.rglob("model.safetensors"))
+    save_file({name: table.half() for name, table in load_file(weights).items()}, weights)
+    assert_same(ours(made).encode(SENTENCES, normalize=None), referee(made).float().encode(SENTENCES))

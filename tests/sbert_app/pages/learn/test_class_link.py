@@ -1,16 +1,23 @@
 """A class is its link: what it says is read back, and what may not be named is refused."""
 
+import threading
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
+import gradio as gr
 import pytest
+from paths import linked_home
+from starlette.datastructures import QueryParams
 
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn import teacher
 from sbert_app.pages.learn.lesson import STANDARD, Setup, lessons
 from sbert_app.pages.learn.teacher import ClassLink, address_for_others, read_class
 from sbert_app.services.access import AccessPolicy
+from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
+from training.sources import hub
 
 ACCESS = AccessPolicy()
 
@@ -83,3 +90,25 @@ def test_the_lessons_of_a_class_are_counted():
 def test_what_cannot_be_used_is_said(values, message):
     with pytest.raises(InputError, match=message):
         read_class({"class": "A", **values}, ACCESS)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"class": "A", "model": "org/tiny"}, {"class": "A", "data": "hf:org/set"}, {"learn-layer-model": "org/tiny"}],
+)
+def test_a_link_begins_no_download(home, tmp_path, monkeypatch, query):
+    files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
+    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files))
+    with gr.Blocks():
+        page = learn._LearnPage(Services.start(Settings(home=linked_home(home, tmp_path))))
+    questions: dict = {}
+    class_link, _, download, *_ = page.open("1", questions, SimpleNamespace(query_params=QueryParams(query)))
+    update = learn._measure(page.views[0], questions, class_link)
+    assert download.visible
+    assert "Not on this machine yet: " in update[page.views[0].outputs[1]]
+    assert "91 MB" in update[page.views[0].outputs[1]]
+    page.encode_in_background(questions, class_link)
+    assert not any(thread.name == "lessons" for thread in threading.enumerate())
+    questions.clear()
+    *_, download = page.open("1", questions, SimpleNamespace(query_params=QueryParams({"class": "A", "seed": "7"})))[:3]
+    assert not download.visible and not questions

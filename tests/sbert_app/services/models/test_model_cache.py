@@ -178,8 +178,9 @@ def test_the_size_of_a_download_is_told_by_the_listing_alone(tmp_path, monkeypat
     siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
     monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=siblings))
     cache = ModelCache(tmp_path)
-    assert cache.megabytes_to_fetch("org/tiny?dim=8") == 3.5
-    assert cache.megabytes_to_fetch("scratch:1x32") == 0
+    assert cache.missing(["org/tiny?dim=8", "mpnet-stsb"]) == ["org/tiny?dim=8 (4 MB)", "mpnet-stsb (404 MB)"]
+    assert cache.missing(["all-MiniLM-L6-v2", "tfidf", "scratch:1x32", "a:b"], "stsb:dev+mine.csv") == []
+    monkeypatch.setattr(hub, "repo_info", Mock(side_effect=ConnectionError("no answer")))
+    assert cache.missing(["org/tiny"], "sts12") == ["org/tiny (of unknown size)", "sts12 (of unknown size)"]
     monkeypatch.setattr(hub, "repo_info", Mock(side_effect=FileNotFoundError("it has no model of this name")))
-    with pytest.raises(InputError, match="model org/tiny was not found on the Hub: it has no model"):
-        cache.megabytes_to_fetch("org/tiny")
+    assert cache.missing(["org/tiny"], "hf:org/set") == []

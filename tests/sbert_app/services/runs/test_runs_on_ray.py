@@ -265,16 +265,20 @@ def test_a_run_is_stopped_interrupted_and_resumed_as_here(nodes: Any, cluster: R
 
 
 @pytest.mark.slow
-def test_nobody_executes_code_on_the_ray_of_this_machine_without_its_token():
+def test_the_ray_of_this_machine_listens_on_loopback_and_refuses_whoever_has_no_token():
     own = """
 import os, subprocess, sys
+import psutil
 from sbert_app.services.background.ray_cluster import RayCluster
 ray = RayCluster("local").connect()
 environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
 code = f"import ray; ray.init(address='{ray.get_runtime_context().gcs_address}'); print('in')"
 other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-print(other.returncode != 0 and "token" in other.stderr.lower() and "in" not in other.stdout.split())
+refuses = other.returncode != 0 and "token" in other.stderr.lower() and "in" not in other.stdout.split()
+processes = psutil.Process().children(recursive=True)
+sockets = [socket for process in processes for socket in process.net_connections("tcp") if socket.status == "LISTEN"]
+print(refuses, len(sockets) > 3, {socket.laddr.ip.removeprefix("::ffff:") for socket in sockets} == {"127.0.0.1"})
 ray.shutdown()"""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     ended = subprocess.run([sys.executable, "-c", own], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ended.stdout.split()[-1:] == ["True"], ended.stderr[-2000:]
+    assert ended.stdout.split()[-3:] == ["True"] * 3, ended.stderr[-2000:]
