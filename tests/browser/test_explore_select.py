@@ -56,7 +56,7 @@ def rectangle(page: Page) -> tuple[list[tuple[float, float]], list[int]]:
         left, right = box["x"] + box["width"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         top, bottom = box["y"] + box["height"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         depth = {row: min(x - left, right - x, y - top, bottom - y) for row, x, y in points}
-        if all(abs(inside) > NEAR for inside in depth.values()) and any(inside > 0 for inside in depth.values()):
+        if all(abs(inside) > NEAR for inside in depth.values()) and sum(inside > 0 for inside in depth.values()) > 1:
             rows = sorted(row for row, inside in depth.items() if inside > 0)
             return [(left, top), (right, top), (right, bottom), (left, bottom)], rows
     raise AssertionError("every rectangle has a point on its line")
@@ -151,7 +151,9 @@ def test_from_a_file_to_a_labelled_selection_that_is_exported_takes_five_clicks(
     click(page.locator("#corpus-open"))
     expect(page.locator("#map-status")).to_contain_text("18 sentences in 2 dimensions")
     click(page.locator("#map-drag").get_by_label("lasso"))
-    page.wait_for_function(f"({PLACES})(document.querySelector('#map-plot .js-plotly-plot')).length === 18")
+    drawn = "?._fullData?.filter(t => t.mode === 'markers').flatMap(t => Array.from(t.customdata)).length === 18"
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot'){drawn}")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === 'lasso'")
     corners, rows = rectangle(page)
     draw_lasso(page, corners)
     expect_selected(page, rows)
