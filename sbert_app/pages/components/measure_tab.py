@@ -141,8 +141,8 @@ class MeasureTab:
         if any(changes):
             gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
         for button, work in ((self.start, measure), *others):
-            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
             done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
+            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
             done.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
