@@ -115,12 +115,14 @@ def watch(
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             future.set_exception(error)
 
-    before = megabytes_in(folder)
+    before, done = megabytes_in(folder), 0.0
     thread = threading.Thread(target=target, name=f"download {what}", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(POLL_SECONDS)
-        on_download(what, min(megabytes, max(0.0, megabytes_in(folder) - before)), megabytes)
+        # Pieces are joined and their files removed on the way.
+        done = max(done, min(megabytes, megabytes_in(folder) - before))
+        on_download(what, done, megabytes)
         if thread.is_alive() and should_stop():
             stop()
             # Its files can be removed only when it has ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sbert_app.services.files.report import ScoreReport
 
 # The most words of a sentence that can be read beside one another.
 MOST_WORDS = 30
+SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 # The horizontal and the vertical axis of a matrix.
 TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
 # The most numbers that can be read beside one another, on a phone too.
@@ -22,12 +24,24 @@ MOST_NUMBERS = 12
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
+def starts_of_parts(words: Sequence[str]) -> list[int]:
+    """The places of the words at which the parts of a text begin: its words, or the sentences of a longer text."""
+    starts = [0, *(n for n in range(1, len(words) - 1) if words[n - 1].endswith(SENTENCE_ENDS))]
+    return starts if len(words) > MOST_WORDS and len(starts) > 1 else list(range(len(words)))
+
+
 def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
     """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence.
 
-    Of a longer sentence it has the words that count most.
+    Longer texts are summed by sentence. Of many parts it has those that count most.
     """
     alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
+    starts_a, starts_b = starts_of_parts(words_a), starts_of_parts(words_b)
+    matrix = np.add.reduceat(np.add.reduceat(matrix, starts_a, axis=0), starts_b, axis=1)
+    words_a, words_b = (
+        [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
+        for words, starts in ((words_a, starts_a), (words_b, starts_b))
+    )
     rows, columns = (np.sort(np.argsort(-np.abs(matrix.sum(axis=axis)))[:MOST_WORDS]) for axis in (1, 0))
     words_a, words_b = [words_a[row] for row in rows], [words_b[column] for column in columns]
     matrix = matrix[np.ix_(rows, columns)]
@@ -38,7 +52,7 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
             z=matrix.round(5).tolist(),
             x=list(range(len(words_b))),
             y=list(range(len(words_a))),
-            customdata=[[[a, b] for b in words_b] for a in words_a],
+            customdata=[[[short_label(a), short_label(b)] for b in words_b] for a in words_a],
             zmin=-bound,
             zmax=bound,
             colorscale=DIVERGING,
@@ -126,7 +140,13 @@ def histogram(report: ScoreReport) -> go.Figure:
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
         figure.add_annotation(
-            x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor="center"
+            x=report.mean,
+            y=1.08,
+            yref="paper",
+            text=f"mean {report.mean:.2f}",
+            showarrow=False,
+            # At the edge of the figure it would be cut.
+            xanchor="right" if report.mean > 0.9 else "center",
         )
     return figure
 

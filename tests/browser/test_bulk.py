@@ -190,6 +190,9 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
         assert [row["match"] for row in csv.DictReader(file)] == ["true"] * 6 + ["false"] * 6
     assert downloaded(page, "#matched-parquet").read_bytes()[:4] == b"PAR1"
     assert len(downloaded(page, "#groups").read_text().splitlines()) == 1 + 5
+    page.reload()
+    expect(page.locator("#matches .lead")).to_contain_text("6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups")
+    expect(page.locator("#deduplicated")).to_be_visible()
 
 
 def test_stop_keeps_what_is_done(open_page, tmp_path):

@@ -200,13 +200,13 @@ def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(ope
         rows = [(f"{a} {number} {i}", b, gold) for i, (a, b, gold) in enumerate(ROWS * 3)]
         with file.open("w", newline="") as out:
             csv.writer(out).writerows([("sentence1", "sentence2", "score"), *rows])
-    page = open_page("/evaluate")
-    measured(page, ["all-MiniLM-L6-v2"], files)
-    page.click("#calibration > button")
-    expect(page.locator("#calibrate-data input")).to_have_value("second.csv")
-    expect(page.locator("#calibrate-check input")).to_have_value("first.csv")
-    page.click("#calibrate")
+    page = open_page("/evaluate?tab=calibration")
     said = page.locator("#calibrate-status")
+    expect(said).to_contain_text("of those of 1,500 pairs of STSb dev")  # it opens with a check of what ships
+    for place, file in zip(("#calibrate", "#calibrate-check"), reversed(files), strict=True):
+        page.set_input_files(f"{place}-file input[type=file]", file)
+        expect(page.locator(f"{place}-columns")).to_be_visible()
+    page.click("#calibrate")
     expect(said).to_contain_text("is now fitted on 72 pairs of second.csv; Compare uses it")
     expect(said).to_contain_text("of those of 72 pairs of first.csv")
     expect(page.locator("#reliability .js-plotly-plot")).to_be_visible()
@@ -214,7 +214,6 @@ def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(ope
     expect(compare.locator("#answer")).to_contain_text("of such pairs of second.csv")
     compare = open_page("/?a=A dog runs.&b=A cat sleeps.&model=all-MiniLM-L6-v2:mean")
     expect(compare.locator("#answer")).to_contain_text("of such pairs of second.csv")  # a pooling in the name
-    page = open_page("/evaluate")
-    page.click("#calibration > button")
+    assert "calibrate-" not in page.url
     page.click("#calibrate-back")
     expect(page.locator("#calibrate-status")).to_contain_text("is now the one fitted on STSb train")

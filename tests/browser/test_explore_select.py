@@ -56,7 +56,7 @@ def rectangle(page: Page) -> tuple[list[tuple[float, float]], list[int]]:
         left, right = box["x"] + box["width"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         top, bottom = box["y"] + box["height"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         depth = {row: min(x - left, right - x, y - top, bottom - y) for row, x, y in points}
-        if all(abs(inside) > NEAR for inside in depth.values()):
+        if all(abs(inside) > NEAR for inside in depth.values()) and sum(inside > 0 for inside in depth.values()) > 1:
             rows = sorted(row for row, inside in depth.items() if inside > 0)
             return [(left, top), (right, top), (right, bottom), (left, bottom)], rows
     raise AssertionError("every rectangle has a point on its line")
@@ -128,6 +128,44 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")
     expect(page.locator("#selected-summary .lead")).not_to_have_text(before)  # another mean cosine
     expect_selected(page, rows)
+
+
+@pytest.mark.slow
+def test_from_a_file_to_a_labelled_selection_that_is_exported_takes_five_clicks(open_page, tmp_path):
+    path = tmp_path / "tickets.csv"
+    texts = [f"The invoice of {month} is wrong." for month in ("May", "June", "July", "August", "March", "April")]
+    texts += [f"My {thing} does not start." for thing in ("printer", "laptop", "phone", "router", "scanner", "tablet")]
+    texts += [f"Please send {number} more chairs." for number in ("two", "three", "four", "five", "six", "seven")]
+    path.write_text("ticket;text\n" + "".join(f"T-{n};{text}\n" for n, text in enumerate(texts)))
+    page, clicks = opened(open_page), 0
+
+    def click(locator) -> None:
+        nonlocal clicks
+        clicks += 1
+        locator.click()
+
+    click(page.locator("#corpus-choice > button"))
+    click(page.locator("#corpus-source").get_by_label("File", exact=True))
+    page.set_input_files("#corpus-file input[type=file]", path)
+    expect(page.locator("#corpus-described")).to_contain_text("Press Open.")
+    click(page.locator("#corpus-open"))
+    expect(page.locator("#map-status")).to_contain_text("18 sentences in 2 dimensions")
+    click(page.locator("#map-drag").get_by_label("lasso"))
+    drawn = "?._fullData?.filter(t => t.mode === 'markers').flatMap(t => Array.from(t.customdata)).length === 18"
+    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot'){drawn}")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === 'lasso'")
+    corners, rows = rectangle(page)
+    draw_lasso(page, corners)
+    expect_selected(page, rows)
+    name = page.locator("#group-name input, #group-name textarea")
+    name.fill("to answer")
+    name.press("Enter")
+    expect(page.locator("#group-note")).to_contain_text("Saved with the corpus: to answer")
+    expect(page.locator("#map-plot .legendtext").first).to_have_text("to answer")
+    clicks += 1
+    table = downloaded(page, "#selected-csv")
+    assert [(row["sentence"], row["ticket"]) for row in table] == [(texts[row], f"T-{row}") for row in rows]
+    assert clicks <= 5
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ class _Page:
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
-        self.duplicates.wire(self.cut)
+        self.duplicates.wire(self.cut, visited, self.address_threshold)
 
     def visit_first(
         self, questions: Questions, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request

@@ -236,9 +236,16 @@ class Duplicates:
             **self._cleared(),
         }
 
-    def wire(self, cut: gr.HTML) -> None:
+    def wire(self, cut: gr.HTML, visited: Any, address_threshold: gr.State) -> None:
+        """Connects the buttons. After the event ``visited`` the threshold in the address is applied to scored rows."""
+
+        def is_new(job: str | None, threshold: float | None) -> bool:
+            return threshold is None or not job or self.services.scoring.get(job).summary is None
+
         inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
         self.tab.wire(self.find, inputs, empty)
+        again = self.tab.handler(self.find, empty, unless=is_new)
+        self.tab.on(visited.success, again, [self.job, address_threshold], empty)
         self.threshold.input(None, self.threshold, None, js=REMEMBER, **EVERY)
         for table in (self.decision, cut):
             used = table.use(self.used, None, self.threshold, **UNQUEUED)

@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from sbert_app.figures.compare import MOST_WORDS
 from sbert_app.formats import format_count, format_number, model_label
 from sbert_app.pages.components.messages import error_message, note
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
 from sbert_app.pages.components.templates import macro, render, tint
-from sbert_app.services.compare.comparison import Comparison, LeftOut, Side, compare_by_name
+from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name
 from sbert_app.services.compare.examples import ExamplePair, error_of_model, example_of
 from sbert_app.services.compare.token_score import NUMBERS, TokenScore, score_tokens
 from sbert_app.services.models.cache import ModelCache
@@ -142,16 +143,11 @@ def as_python(question: Question) -> str:
 
 def as_curl(base_url: str, question: Question) -> str:
     """The question as a command that calls the HTTP API."""
-    models = {
-        "model": str(question.model),
-        "pooling": question.pooling,
-        "cross_encoder": question.cross or NO_CROSS_ENCODER,
-    }
+    models = {"model": str(question.model), "pooling": question.pooling}
+    models["cross_encoder"] = question.cross or NO_CROSS_ENCODER
     body = json.dumps({"sentence_a": question.a, "sentence_b": question.b, **models}, ensure_ascii=False)
-    return (
-        f"curl -s {shlex.quote(base_url.rstrip('/') + '/api/compare')} \\\n"
-        f"  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
-    )
+    address = shlex.quote(base_url.rstrip("/") + "/api/compare")
+    return f"curl -s {address} \\\n  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
 
 
 @dataclass(frozen=True)
@@ -162,6 +158,7 @@ class ScoreCard:
         label: its name on the axis.
         term: the explanation of its title.
         gold: its place on the gold scale, 0–5, if that is known.
+        cut: the part of the sentences that it stands for, if they are longer than the model reads.
         error: its difference from the score of human annotators.
         basis: the uncertainty of the gold score.
         mark: the class of its colour.
@@ -174,6 +171,7 @@ class ScoreCard:
     meaning: str
     foot: str = ""
     gold: float | None = None
+    cut: str = ""
     error: str = ""
     basis: str = ""
     mark: str = ""
@@ -244,8 +242,8 @@ def _unknown(comparison: Comparison) -> str:
 
 
 def why(exact: Attribution | None) -> str:
-    """A sentence on the words that add most and least to the cosine; empty without an exact map of several words."""
-    if exact is None:
+    """A sentence on the words that add most and least to the cosine; empty without an exact map of some words."""
+    if exact is None or max(exact.matrix.shape) > MOST_WORDS:
         return ""
     added = [*zip(exact.matrix.sum(axis=1).tolist(), exact.words_a, strict=True)]
     added += zip(exact.matrix.sum(axis=0).tolist(), exact.words_b, strict=True)
@@ -260,7 +258,7 @@ def why(exact: Attribution | None) -> str:
 
 
 def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
-    """Remarks on text that a model did not read, and on languages that it does not know."""
+    """Remarks on words and languages that a model does not know, and on where sentences were sent."""
     remarks = []
     for comparison in comparisons:
         remarks += [] if comparison.is_blind else comparison.warnings
@@ -274,11 +272,6 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
                 "token, [UNK]."
             )
         for name, side in (("first", comparison.a), ("second", comparison.b)):
-            if side.truncated:
-                remarks.append(
-                    f"The {name} sentence is longer than {model_label(comparison.model)} reads: its last "
-                    f"{format_count(side.unread, 'word')} {'was' if side.unread == 1 else 'were'} ignored."
-                )
             if side.language:
                 remarks.append(
                     f"The {name} sentence looks like {side.language}. {model_label(comparison.model)} was trained on "
@@ -327,11 +320,6 @@ def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
     return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
 
 
-def tokens(a: Side, b: Side) -> Markup:
-    """Both sentences as the model reads them."""
-    return macro("compare/tokens")(sides=[("First", a), ("Second", b)])
-
-
 def _encoder_card(
     comparison: Comparison,
     curve: Calibration | None,
@@ -344,8 +332,7 @@ def _encoder_card(
     unknown = SAYS_NOTHING if comparison.is_blind else MEASURING if measuring else NOT_MEASURED
     foot = ""
     if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
-        own, other = pooling_label(comparison.own_pooling), pooling_label(comparison.pooling)
-        foot = f"trained with {own} pooling, not {other}"
+        foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling_label(comparison.pooling)}"
     how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
     label = model_label(comparison.model)
     return ScoreCard(
@@ -356,9 +343,20 @@ def _encoder_card(
         meaning=unknown if score is None else meaning(score),
         foot=foot,
         gold=score,
+        cut=_cut(comparison),
         error="" if score is None else error_of_model(score, gold, expected),
         basis="" if curve is None else _basis(curve, comparison.cosine),
     )
+
+
+def _cut(comparison: Comparison) -> str:
+    """The words that a cosine stands for, if a sentence is longer than the model reads; else ""."""
+    read = [
+        f"{format_count(len(side.text.split()) - side.unread, 'word')} of the {name} sentence"
+        for name, side in (("first", comparison.a), ("second", comparison.b))
+        if side.truncated
+    ]
+    return f"Only the first {' and the first '.join(read)} were compared: the model reads no more." if read else ""
 
 
 def _basis(curve: Calibration, cosine: float) -> str:
@@ -384,6 +382,7 @@ def _cross_encoder_card(
         figure=figure,
         meaning=meaning(score * 5),
         gold=score * 5,
+        cut="Only the beginnings were compared: the model reads no more." if comparison.cross_is_cut else "",
         error=error_of_model(score * 5, gold, expected),
     )
 

@@ -338,13 +338,14 @@ class TwoSentences:
     def _words(self, comparison: Comparison) -> Update:
         exact = None if comparison.is_blind else comparison.attribution
         vectors_only = note(comparison.no_map) if comparison.no_map or comparison.is_blind else ""
+        sides = [("First", comparison.a), ("Second", comparison.b)]
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
             self.map_note: attribution(exact) if exact else vectors_only or waiting("Attributing the cosine …"),
             self.word_map: gr.Plot(plot, visible=plot is not None),
             self.explain_cross: gr.Button(visible=comparison.cross_score is not None and not comparison.is_blind),
             self.cross_words: "",
-            self.tokens: "" if comparison.no_map else answers.tokens(comparison.a, comparison.b),
+            self.tokens: "" if comparison.no_map else macro("compare/tokens")(sides=sides),
         }
 
 

@@ -121,6 +121,7 @@ class MeasureTab:
         outputs: Iterable[Any] = (),
         limit: int = 2,
         example: Callable[[], Update] | None = None,
+        others: Sequence[tuple[gr.Button, Callable[..., Update]]] = (),
     ) -> None:
         """Measures when Start is pressed.
 
@@ -130,17 +131,19 @@ class MeasureTab:
             outputs: further outputs, which an error or a stop leaves as they are.
             limit: the number of visitors who can measure at the same time; others wait.
             example: returns the update of the outputs when the tab is first selected, measured beforehand.
+            others: further buttons, which measure something else.
         """
-        handler, outputs = self.handler(measure, empty), [*outputs, *empty]
-        measured = self.on(self.start.click, handler, inputs, outputs, concurrency_limit=limit)
+        outputs = [*outputs, *empty]
         # The results are dimmed from a change of an input on, until they are measured again.
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = [getattr(part, name, None) for part in inputs for name in ("input", "upload", "clear")]
         dim, undim = (f"() => window.dim({ids}, {is_stale})" for is_stale in ("true", "false"))
         if any(changes):
             gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
-        self.start.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
-        measured.then(None, None, None, js=undim, **EVERY)
+        for button, work in ((self.start, measure), *others):
+            done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
+            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
+            done.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
         was_opened, starts = gr.State(False), gr.State({})

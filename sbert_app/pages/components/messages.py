@@ -10,8 +10,8 @@ from typing import Any, Literal
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures.compare import MOST_WORDS
-from sbert_app.formats import format_estimate
+from sbert_app.figures.compare import MOST_WORDS, starts_of_parts
+from sbert_app.formats import format_estimate, format_number
 from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
 from sbert_app.services.background.tasks import TaskProgress
@@ -102,9 +102,11 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
     """The legend of a word map, or a table of words with the contribution of each to the score."""
     if isinstance(explanation, WordAttribution):
         return macro("word_attribution")(explanation)
-    is_cut = max(explanation.matrix.shape) > MOST_WORDS
-    cells = f"The map has the {MOST_WORDS} words that count most; all word pairs" if is_cut else "The cells"
+    parts = tuple(len(starts_of_parts(words)) for words in (explanation.words_a, explanation.words_b))
+    summed = "" if parts == explanation.matrix.shape else ", summed by the sentences of a long text"
+    is_cut = max(parts) > MOST_WORDS
+    cells = f"The map shows the {MOST_WORDS} that count most; with the rest, the cells" if is_cut else "The cells"
     return note(
-        "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange). "
-        f"{cells} sum to the cosine, {explanation.cosine:.4f}."
+        f"Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange){summed}. "
+        f"{cells} sum to the cosine, {format_number(explanation.cosine, 4)}."
     )

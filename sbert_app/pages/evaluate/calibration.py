@@ -1,29 +1,26 @@
-"""The calibration below the table of scores: fits a cosine to gold scores, and checks the fit on a second set."""
+"""The tab What a cosine means: fits a cosine to gold scores, and checks the fit on a second set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import gradio as gr
 
-from sbert_app.figures.evaluation import reliability
+from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
-from sbert_app.pages.evaluate.pickers import DATA, OR_HUB
+from sbert_app.pages.components.report import of_page, report_button
+from sbert_app.pages.components.upload_options import UploadOptions
+from sbert_app.pages.evaluate.pickers import DATA, MODELS, OR_HUB, ModelAndData, file_and_data
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.compare.calibration import calibrate_on, check, forget
+from sbert_app.services.compare import calibration
 from sbert_app.services.container import Services
-from sbert_app.services.results.results import Results, data_label
+from sbert_app.services.results.precomputed import shipped_scores
+from sbert_app.services.results.results import data_label
 from training.errors import InputError
-from training.evaluation.calibration import FITTED_ON
-from training.models.model import VectorModel, opener_of
+from training.evaluation.calibration import FITTED_ON, Reliability, reliability
 from training.names import ModelName
 
-# The sets to check the fit on; the second one if the fit was made on the first.
-SECOND_SETS = ("stsb:test", "sickr")
 INTRO = (
     "Compare translates a cosine to the scale of human annotators, such as “3.9 of 5”. Fit this translation to your "
     "own gold scores, then check it on other pairs."
@@ -31,96 +28,61 @@ INTRO = (
 IS_PUBLIC = "this app is public and keeps its shipped calibration; calibrate in an app of your own"
 
 
-class CalibrationSection:
-    """The components and their events; the models and data sets are those of the table above."""
+def build(services: Services) -> None:
+    """Builds the tab inside the open Blocks; it opens with a check of the shipped calibration."""
+    gr.HTML(messages.note(INTRO))
+    pickers = ModelAndData(services, "calibrate", DATA, "stsb:dev", label="Fit on")
+    with gr.Row():
+        second = open_dropdown("Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data")
+        file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
+    on_second = [second, file, *UploadOptions(services, file, "calibrate-check").inputs]
+    ids = ("calibrate", "stop-calibrate", "calibrate-status")
+    tab = MeasureTab.build(services, "calibration", "Calibrate", ids, "")
+    with tab.buttons:
+        test = gr.Button("Check only", elem_id="calibrate-test")
+        back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
+    figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
+    report_button(services, *of_page("Calibration", {"What a cosine means": [tab.status, figure]}), "calibration")
+    home, empty, after = services.settings.home, {figure: hidden()}, len(pickers.inputs)
 
-    def __init__(self, services: Services, results: Results) -> None:
-        self.services = services
-        gr.HTML(messages.note(INTRO))
-        with gr.Row():
-            models, model = _models(results)
-            self.model = gr.Dropdown(models, value=model, label="Model", min_width=220, elem_id="calibrate-model")
-            data, name = _data(results)
-            label = "Fit on the scores of"
-            self.data = gr.Dropdown(data, value=name, label=label, min_width=220, elem_id="calibrate-data")
-            self.second = open_dropdown("Check on", DATA, OR_HUB, 220, value=SECOND_SETS[0], elem_id="calibrate-check")
-        ids = ("calibrate", "stop-calibrate", "calibrate-status")
-        self.tab = MeasureTab.build(services, "calibration", "Calibrate on these scores", ids, "", "secondary")
-        with self.tab.buttons:
-            test = gr.Button("Check only", elem_id="calibrate-test")
-            back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
-        self.figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
-        inputs, outputs, empty = [self.model, self.data, self.second], [self.figure], {self.figure: hidden()}
-        for button, work in ((self.tab.start, self.fit), (test, self.check), (back, self.go_back)):
-            self.tab.on(button.click, self.tab.handler(work, empty), inputs, outputs)
-
-    @property
-    def pickers(self) -> Sequence[gr.Dropdown]:
-        return self.model, self.data, self.second
-
-    @property
-    def results(self) -> list[Any]:
-        return [self.tab.status, self.figure]
-
-    def show(self, results: Results) -> Update:
-        """Offers the models and the data sets of another table."""
-        (models, model), (data, first) = _models(results), _data(results)
-        second = next(name for name in (*results.data, *SECOND_SETS) if name != first)
-        others = [(data_label(name), name) for name in results.data if name not in dict(DATA).values()]
-        return {
-            self.model: gr.Dropdown(models, value=model),
-            self.data: gr.Dropdown(data, value=first),
-            self.second: gr.Dropdown([*others, *DATA], value=second),
-        }
-
-    def fit(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
+    def fit(watch: Watch, *values: str) -> Update:
         """Fits the curve on the first set, stores it, and checks it on the second set if there is one."""
-        if self.services.settings.public:
+        if services.settings.public:
             raise InputError(IS_PUBLIC)
-        name = ModelName.parse(model or "")
-        curve = calibrate_on(self.services.models, name, self._allowed(data), self.services.settings.home, watch)
-        sentence = (
-            f"“x of 5” under {name.label} is now fitted on {curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
-        )
-        sentence = f"{sentence}; Compare uses it."
-        return self._checked(watch, name, second, sentence) if second else {self.tab.status: messages.lead(sentence)}
-
-    def check(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        return self._checked(watch, ModelName.parse(model or ""), second, "")
-
-    def go_back(self, watch: Watch, model: str | None, data: str | None, second: str | None) -> Update:
-        """Deletes the user's own calibration."""
-        if self.services.settings.public:
-            raise InputError(IS_PUBLIC)
-        name = ModelName.parse(model or "")
-        forget(self.services.models, name, self.services.settings.home)
-        sentence = f"“x of 5” under {name.label} is now the one fitted on {data_label(FITTED_ON)}."
-        return {self.tab.status: messages.lead(sentence), self.figure: hidden()}
-
-    def _checked(self, watch: Watch, model: ModelName, second: str | None, sentence: str) -> Update:
+        model, data = pickers.named(*values[:after])
+        curve = calibration.calibrate_on(services.models, model, data, home, watch)
+        on_pairs = f"{curve.pairs:,} pairs of {data_label(curve.fitted_on)}"
+        sentence = f"“x of 5” under {model.label} is now fitted on {on_pairs}; Compare uses it."
         try:
-            result = check(self.services.models, model, self._allowed(second), self.services.settings.home, watch)
+            return check(watch, *values, sentence=sentence)
         except InputError as error:
-            # The fit, if there was one, stays.
-            if not sentence:
-                raise
-            return {self.tab.status: messages.lead(sentence) + messages.error_message(error), self.figure: hidden()}
-        head = messages.lead(sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}.")
-        figure = reliability(result.bins, data_label(result.data))
-        return {self.tab.status: head + messages.note(result.describe), self.figure: visible(figure)}
+            # The fit stays.
+            is_asked = any(values[after : after + 2])
+            return {tab.status: messages.lead(sentence) + (messages.error_message(error) if is_asked else ""), **empty}
 
-    def _allowed(self, data: str | None) -> str:
-        if not data:
-            raise InputError("choose a data set")
-        return self.services.access.check_data(data)
+    def check(watch: Watch, *values: str, sentence: str = "") -> Update:
+        model, data = pickers.named(values[0], *values[after:])
+        return checked(model, calibration.check(services.models, model, data, home, watch), sentence)
 
+    def checked(model: ModelName, result: Reliability, sentence: str = "") -> Update:
+        head = sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}."
+        plot = figures.reliability(result.bins, data_label(result.data))
+        return {tab.status: messages.lead(head) + messages.note(result.describe), figure: visible(plot)}
 
-def _models(results: Results) -> tuple[list[tuple[str, str]], str | None]:
-    """The bi-encoders of a table, and the first of them."""
-    names = [model for model in results.models if opener_of(model).type is VectorModel]
-    return [(ModelName.parse(name).label, name) for name in names], next(iter(names), None)
+    def go_back(watch: Watch, typed: str, *_: str) -> Update:
+        """Deletes the user's own calibration."""
+        if services.settings.public:
+            raise InputError(IS_PUBLIC)
+        model = ModelName.parse(typed or "")
+        calibration.forget(services.models, model, home)
+        sentence = f"“x of 5” under {model.label} is now the one fitted on {data_label(FITTED_ON)}."
+        return {tab.status: messages.lead(sentence), **empty}
 
+    def example() -> Update:
+        """The shipped calibration on shipped scores, which need no model."""
+        model, (pairs, scores) = ModelName.parse(MODELS[0]), shipped_scores(home)
+        curve = calibration.load_calibration(str(model), "mean", home)
+        result, pairs = scores.results[model].measured(pairs)
+        return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home)) if curve else {}
 
-def _data(results: Results) -> tuple[list[tuple[str, str]], str | None]:
-    """The data sets of a table, and the last of them: the user's own files come last."""
-    return [(data_label(name), name) for name in results.data], results.data[-1]
+    tab.wire(fit, [*pickers.inputs, *on_second], empty, example=example, others=((test, check), (back, go_back)))

@@ -28,6 +28,8 @@ from training.models.model import Model
 from training.names import ModelName
 
 NO_WORD_MAP = "The score of this kind of model cannot be decomposed by words."
+# The pair stands below both lists.
+SHOW_PAIR = """() => document.getElementById("errors-map").scrollIntoView({behavior: "smooth", block: "nearest"})"""
 # The selected pair, its scores, and the legend of the word map below.
 error_pair = macro("evaluate/error_pair")
 
@@ -67,7 +69,8 @@ class _ErrorAnalysisTab:
         self.tab.wire(self.analyze, self.pickers.inputs, {}, results, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
-            radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
+            opened = radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
+            opened.then(None, None, None, js=SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
         """Scores the data set, unless the cache has the scores, and lists the largest errors."""

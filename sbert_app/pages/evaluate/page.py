@@ -6,7 +6,7 @@ import gradio as gr
 
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.messages import heading, note
-from sbert_app.pages.evaluate import cost, error_analysis, folds, labels, sts, threshold
+from sbert_app.pages.evaluate import calibration, cost, error_analysis, folds, labels, sts, threshold
 from sbert_app.services.container import Services
 
 # (function that builds the tab, title, id)
@@ -14,6 +14,7 @@ TABS = (
     (sts.build, "Sentence similarity", "sts"),
     (threshold.build, "Threshold", "threshold"),
     (error_analysis.build, "Error analysis", "errors"),
+    (calibration.build, "What a cosine means", "calibration"),
     (labels.build, "Triplets and labels", "labels"),
     (cost.build, "Cost", "cost"),
     (labels.build_transfer, "Transfer", "transfer"),
@@ -29,5 +30,4 @@ def build(services: Services) -> None:
             with gr.Tab(title, id=name):
                 build_tab(services)
     gr.HTML(note(RELOAD_NOTE))
-    # The pickers of the calibration follow the table, which a reload does not restore.
-    remember([control for control in inputs_of(tabs) if not control.elem_id.startswith("calibrate-")], tabs)
+    remember(inputs_of(tabs), tabs)

@@ -63,12 +63,13 @@ class ModelAndData:
         data: Sequence[tuple[str, str]],
         value: str,
         models: str | Sequence[str] = MODELS[0],
+        label: str = "Data set",
     ) -> None:
         """Builds the pickers inside the open Blocks; ids begin with ``prefix``, a list of ``models`` allows several."""
         self._services = services
         with gr.Row():
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
-            named = open_dropdown("Data set", data, OR_HUB, value=value, elem_id=f"{prefix}-data")
+            named = open_dropdown(label, data, OR_HUB, value=value, elem_id=f"{prefix}-data")
             file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
         self.inputs = [model, named, file, *UploadOptions(services, file, prefix).inputs]
 

@@ -22,7 +22,6 @@ from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
-from sbert_app.pages.evaluate.calibration import CalibrationSection
 from sbert_app.pages.evaluate.pickers import DATA, OR_HUB, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -67,8 +66,9 @@ SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, me
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
     "Dotted: the Pareto frontier. No other model is both better and as fast. Speeds within "
-    f"{SPEED_NOISE:.0%} count as equal, as repeated measurements differ by as much. A cross-encoder reads pairs: its "
-    "speed holds for a list of pairs, not for a search. On a narrow screen, tap a point for its name."
+    f"{SPEED_NOISE:.0%} count as equal, as repeated measurements differ by as much. Each model is timed when it is "
+    "first measured: other work on the machine at that time makes it slower. A cross-encoder reads pairs: its speed "
+    "holds for a list of pairs, not for a search. On a narrow screen, tap a point for its name."
 )
 
 
@@ -156,17 +156,14 @@ class _SimilarityTab:
                 self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
                 text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
                 self.text = gr.Code(markdown(table), **text)
-            with gr.Accordion("What a cosine means", open=False, elem_id="calibration"):
-                self.calibration = CalibrationSection(services, shipped)
         shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
-        shows["What a cosine means"] = self.calibration.results
         display = [self.similarity, self.pearson, self.paper]
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]
         outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
-        outputs += [self.display, *self.calibration.pickers]
+        outputs.append(self.display)
 
         def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
             return differences(grid or self.shipped, first, second, _Display(*values).metric)
@@ -222,7 +219,6 @@ class _SimilarityTab:
             **self.show(grid, first, second, *values),
             self.first: gr.Dropdown(choices, value=first),
             self.second: gr.Dropdown(choices, value=second),
-            **self.calibration.show(results),
         }
 
     def show(self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any) -> Update:

@@ -71,6 +71,8 @@ GRADED = Scale(
 )
 YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
 SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
+# Why ratings were refused, as HTML, by project, rater and pair.
+Refused = dict[tuple[str, str, int], str]
 # The pairs after a card that it has with it, so that a rating shows the next one at once.
 MOST_AHEAD = 8
 NO_SCORE, NOT_JUDGED = "none", "not judged"
@@ -150,7 +152,7 @@ class _LabelPage:
         choice = [self.project, self.rater]
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
-        questions = gr.State({})
+        questions, refused = gr.State({}), gr.State({})
         keep_touched([self.rater], on_open().then(open_link, questions, everything, **UNQUEUED))
         for event, field in (
             (self.begin.click, self.begin),
@@ -167,7 +169,9 @@ class _LabelPage:
             (self.card.agree, self.agree),
         ):
             # A burst of presses gets one agreement: that of dozens of raters takes a second.
-            listen(handler, choice, judging, **EVERY).then(self.rated, choice, self.results.outputs, **LATEST)
+            listen(handler, [*choice, refused], judging, **EVERY).then(
+                self.rated, choice, self.results.outputs, **LATEST
+            )
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
         created = self.tab.on(
@@ -206,35 +210,40 @@ class _LabelPage:
         card = _no_project() if project is None else self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
-    def judge(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        """Saves a rating for the project and the rater of its card: another may be chosen while ratings are queued."""
+    def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
+        """Saves a rating for the project and the rater of its card: another may be chosen while ratings are queued.
+
+        Why a rating is refused stays on the page until its pair is rated, as further ratings follow at once.
+        """
 
         def work(project: Project) -> tuple[int, bool]:
             pair = event.pair
             project.rate(event.rater, pair, _score(event))
             return pair, True
 
-        update = self._after(event.project, event.rater, work)
+        place = (event.project, event.rater, event.pair)
+        refused.pop(place, None)
+        update = self._after(event.project, event.rater, refused, work, place)
         is_current = (event.project, event.rater) == (project_id, _name(rater))
         return update if is_current else {**update, self.card: self.opened(project_id, rater)[self.card]}
 
-    def take_back(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+    def take_back(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
             return event.pair if pair is None else pair, False
 
-        return self._after(project_id, rater, work)
+        return self._after(project_id, rater, refused, work)
 
-    def agree(self, project_id: str, rater: str, event: gr.EventData) -> Update:
+    def agree(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
             pair = event.pair
             project.agree(rater, pair, _score(event))
             return pair, False
 
-        return self._after(project_id, rater, work)
+        return self._after(project_id, rater, refused, work)
 
-    def turn(self, project_id: str, rater: str, event: gr.EventData) -> Update:
-        return self._after(project_id, rater, lambda _: (event.pair + event.step, False))
+    def turn(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
+        return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
 
     def make(
         self,
@@ -266,18 +275,27 @@ class _LabelPage:
             self.new: gr.Accordion(open=False),
         }
 
-    def _after(self, project_id: str, rater: str, work: Any) -> Update:
-        """Does ``work``, which returns the next pair and whether to move on to one that is not judged."""
+    def _after(
+        self, project_id: str, rater: str, refused: Refused, work: Any, place: tuple[str, str, int] | None = None
+    ) -> Update:
+        """Does ``work``, which returns the next pair and whether to move on to one that is not judged.
+
+        An error is kept in ``refused`` if it concerns the rating of a ``place``.
+        """
+        error = ""
         try:
             project = self.projects.open(project_id or "")
             pair, seek = work(project)
-        except UserFacingError as error:
+            card = self._card(project, rater, pair, seek)
+        except UserFacingError as wrong:
             # The card is sent again, so that the browser accepts presses again.
-            return {
-                self.card: self.opened(project_id or "", rater)[self.card],
-                self.error: messages.error_message(error),
-            }
-        return {self.error: "", self.card: self._card(project, rater, pair, seek)}
+            card = self.opened(project_id or "", rater)[self.card]
+            if place:
+                refused[place] = messages.error_message(f"pair {place[2] + 1} is not saved: {wrong}")
+            else:
+                error = messages.error_message(wrong)
+        of_rater = [html for at, html in refused.items() if at[:2] == (project_id, _name(rater))]
+        return {self.error: "".join([*of_rater, error]), self.card: card}
 
     def rated(self, project_id: str, rater: str) -> Update:
         """Updates the agreement after a rating."""

@@ -47,7 +47,7 @@ class Results:
             self.measure = gr.Button("Measure the model", interactive=False, elem_id="label-measure")
             self.train = gr.Button("Fine-tune on the ratings", interactive=False, elem_id="label-train")
             self.prepare = gr.Button("Export as CSV", interactive=False, elem_id="label-export")
-            self.download = gr.DownloadButton("Download", visible=False, elem_id="label-download")
+            self.file = gr.File(visible=False)
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
@@ -58,17 +58,18 @@ class Results:
 
     @property
     def outputs(self) -> list[Any]:
-        buttons = [self.measure, self.train, self.prepare, self.download]
+        buttons = [self.measure, self.train, self.prepare]
         return [self.agreement, self.differences, *buttons, self.training, self.timer]
 
     def wire(self) -> None:
         self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
         self.train.click(self.start, self.project, [self.quality, self.training, self.timer], **PRIVATE)
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
-        self.prepare.click(self.export, self.project, [self.quality, self.download], **UNQUEUED)
+        exported = self.prepare.click(self.export, self.project, [self.quality, self.file], **UNQUEUED)
+        exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
 
     def rated(self, project: Project | None, rater: str) -> Update:
-        """Updates the agreement and the buttons after a rating, and hides the export, which is out of date."""
+        """Updates the agreement and the buttons after a rating."""
         judged = len(quality.mean_ratings(project)) if project else 0
 
         def button(label: str, needed: int) -> gr.Button:
@@ -82,7 +83,6 @@ class Results:
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             self.prepare: button("Export as CSV", 0),
-            self.download: gr.update(visible=False),
         }
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:
@@ -131,8 +131,8 @@ class Results:
             file = self.services.temp.results("label") / f"{project.id}.csv"
             quality.export_csv(project, file)
         except UserFacingError as error:
-            return {self.quality: messages.error_message(error), self.download: gr.update(visible=False)}
-        return {self.quality: gr.skip(), self.download: gr.update(value=str(file), label=file.name, visible=True)}
+            return {self.quality: messages.error_message(error), self.file: None}
+        return {self.quality: gr.skip(), self.file: str(file)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
         """The state of the training as HTML, and whether it is running."""

@@ -83,6 +83,7 @@ class Comparison:
         prompts: the texts before each sentence.
         advice: a hint where the model was trained with prompts and none is used.
         cross_is_blind: whether the cross-encoder knows no word of one of the sentences.
+        cross_is_cut: whether the pair is longer than the cross-encoder reads.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
         warnings: sentences about text that the models do not know.
@@ -101,6 +102,7 @@ class Comparison:
     cross_score: float | None = None
     cross_ms: float | None = None
     cross_is_blind: bool = False
+    cross_is_cut: bool = False
     card: dict[str, Any] | None = None
     own_pooling: str = ""
     dimension: int = 0
@@ -164,10 +166,10 @@ def compare(
     else:
         encoded, by_pooling, sides, attribution, no_map = _read_whole((encoder, other), a, b)
     check_finite(encoder, np.array([by_pooling[encoder.pooling]]), [THE_PAIR])
-    cross_score, cross_ms = None, None
+    cross_score, cross_ms, crossed = None, None, ReadReport()
     if cross_encoder is not None:
         crossing = time.perf_counter()
-        cross_score = float(check_finite(cross_encoder, cross_encoder.predict([(a, b)]), [THE_PAIR])[0])
+        cross_score = float(check_finite(cross_encoder, cross_encoder.predict([(a, b)], report=crossed), [THE_PAIR])[0])
         cross_ms = (time.perf_counter() - crossing) * 1000
     return Comparison(
         model=encoder.name,
@@ -186,6 +188,7 @@ def compare(
         cross_score=cross_score,
         cross_ms=cross_ms,
         cross_is_blind=cross_encoder is not None and any(cross_encoder.is_unknown([a, b])),
+        cross_is_cut=crossed.truncated > 0,
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
         weights=weights_key(encoder),

@@ -16,6 +16,7 @@ from sbert_app.figures.compare import word_map
 from sbert_app.pages.compare import answers, page
 from sbert_app.pages.compare.answers import Question
 from sbert_app.pages.components.messages import attribution, error_message
+from sbert_app.pages.components.templates import macro
 from sbert_app.services.compare.comparison import AllPairs, Comparison, LeftOut, Side
 from sbert_app.services.compare.examples import ExamplePair
 from sbert_app.services.compare.token_score import score_tokens
@@ -82,10 +83,11 @@ class TestScores:
         assert "the same meaning" in html
 
     def test_a_cut_sentence_another_language_and_another_pooling_are_said(self):
-        long = replace(side("word", truncated=True), unread=340)
-        html = answers.result([comparison(b=long)], [CURVE])
-        assert "The second sentence is longer than all-MiniLM-L6-v2 reads: its last 340 words were ignored." in html
-        assert "The first" not in html
+        long = replace(side("word " * 579, truncated=True), unread=340)
+        html = answers.result([comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True)], [CURVE])
+        cards = html.split("<section")
+        assert "Only the first 239 words of the second sentence were compared: the model reads no more." in cards[1]
+        assert "Only the beginnings were compared" in cards[2] and "first sentence" not in html
         german = replace(side("Ein Hund bellt."), language="German")
         assert "The first sentence looks like German" in answers.result([comparison(a=german)], [CURVE])
 
@@ -235,7 +237,7 @@ def test_no_text_of_a_user_becomes_markup():
     shown = [
         answers.result([hostile], [CURVE], judged(1.0), errors=[HOSTILE]),
         answers.left_out([change], hostile),
-        answers.tokens(hostile.a, hostile.b),
+        macro("compare/tokens")(sides=[("First", hostile.a)]),
     ]
     assert not any("<script" in html for html in shown)
     assert all("&lt;script&gt;" in html for html in shown)
@@ -284,3 +286,12 @@ def test_the_word_map_of_a_long_text_has_the_words_that_count_most():
     matrix[::2] = -0.1
     figure = word_map([f"w{row}" for row in range(60)], ["a", "b", "c"], matrix)
     assert list(figure.layout.yaxis.ticktext) == [f"w{row}" for row in range(0, 60, 2)]
+
+
+def test_the_word_map_of_a_text_of_several_sentences_is_summed_by_sentence():
+    words = ["[CLS]", *(["Rain", "falls", *["on"] * 12, "."] * 3), "[SEP]"]
+    figure = word_map(words, ["a", "b"], np.full((len(words), 2), 0.01))
+    assert np.allclose(figure.data[0].z, [[0.16, 0.16], [0.15, 0.15], [0.16, 0.16]])
+    assert figure.layout.yaxis.ticktext[1] == "Rain falls on o…"
+    exact = Attribution(words, ["a", "b"], np.full((len(words), 2), 0.01), 0.94, np.array([]), np.array([]))
+    assert "orange), summed by the sentences of a long text. The cells sum to the cosine, 0.9400." in attribution(exact)

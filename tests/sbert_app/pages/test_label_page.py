@@ -25,10 +25,11 @@ def page(home, tmp_path_factory):
     return page
 
 
-def press(page, project, rater, **sent):
+def press(page, project, rater, refused=None, **sent):
     """What the page shows after a key press of a rater: the card, the table of differences, the buttons."""
+    refused = {} if refused is None else refused
     event = gr.EventData(None, {"project": project.id, "rater": rater, **sent})
-    return page.judge(project.id, rater, event) | page.rated(project.id, rater)
+    return page.judge(project.id, rater, refused, event) | page.rated(project.id, rater)
 
 
 def make(page, name, data, file=None, how=("", "", "", "", ""), scale="0 to 5"):
@@ -84,10 +85,13 @@ def test_from_ratings_to_a_decision(page):
     assert page.opened(project.id, "Cem")[page.results.differences] == ""
     measured = page.results.score(project.id)
     assert "24 more judged pairs would halve the interval" in measured and "a perfect model, about" in measured
-    agreed = page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": 3})) | page.rated(project.id, "Ben")
+    agreed = page.agree(project.id, "Ben", {}, gr.EventData(None, {"pair": 5, "score": 3})) | page.rated(
+        project.id, "Ben"
+    )
     assert "agreed score <b>3</b>" in agreed[page.card] and 'value="3" selected' in agreed[page.results.differences]
     assert (
-        "agreed score" not in page.agree(project.id, "Ben", gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
+        "agreed score"
+        not in page.agree(project.id, "Ben", {}, gr.EventData(None, {"pair": 5, "score": "none"}))[page.card]
     )
 
 
@@ -97,8 +101,13 @@ def test_yes_and_no_are_a_scale(page):
     assert 'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
     assert "Ann yes, Ben no" in page.opened(project.id, "Ann")[page.results.differences]
     press(page, project, "Ben", pair=1, score=0)
-    assert "5 for yes or 0 for no, not 3" in press(page, project, "Ben", pair=2, score=3)[page.error]
-    rows = Path(page.results.export(project.id)[page.results.download]["value"]).read_text().splitlines()
+    refused = {}
+    for sent in ({"pair": 2, "score": 3}, {"pair": 4, "score": 5}):
+        error = press(page, project, "Ben", refused, **sent)[page.error]
+        assert "Pair 3 is not saved: " in error and "5 for yes or 0 for no, not 3" in error
+    assert press(page, project, "Ann", refused, pair=2, score=5)[page.error] == ""
+    assert press(page, project, "Ben", refused, pair=2, score=0)[page.error] == "" and refused == {}
+    rows = Path(page.results.export(project.id)[page.results.file]).read_text().splitlines()
     assert rows[0].endswith("label,reason,model,second_model,agreed,Ann,Ben")
     assert rows[1].rsplit('",')[-1].split(",")[-2:] == ["yes", "no"] and rows[2].endswith(",no")
 
@@ -108,7 +117,7 @@ def test_a_rating_is_that_of_the_name_on_its_card(page):
     made = make(page, "Names", "", uploaded(page, "names.csv", rows.encode()), ("", "", "sentence1", "sentence2", ""))
     project = page.projects.open(made[page.project]["value"])
     event = gr.EventData(None, {"project": project.id, "rater": "Ann", "pair": 2, "score": 4})
-    assert 'data-rater="Ben"' in page.judge(project.id, "Ben", event)[page.card]
+    assert 'data-rater="Ben"' in page.judge(project.id, "Ben", {}, event)[page.card]
     assert project.judgements() == {"Ann": {2: 4}}
 
 

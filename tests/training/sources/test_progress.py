@@ -19,6 +19,7 @@ def test_the_growth_of_the_folder_is_reported(tmp_path, monkeypatch):
     def work():
         (tmp_path / "new").write_bytes(bytes(3_000_000))
         may_end.wait(10)
+        (tmp_path / "new").unlink()
         return "done"
 
     def on_download(what, done, total):

@@ -28,6 +28,10 @@ def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_i
     assert first == "7;Öffnen.;Öffnen.;4,5;1,000000;"
     again = open_table(output)
     assert (again.columns[-2:], again.row_estimate) == (("cosine", "note"), 3)
+    tabs, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    tabs.write_bytes(GERMAN.replace(";", "\t").encode(encoding))
+    score_file(tabs, [output], BagEncoder(), columns=COLUMNS)
+    assert output.read_text(encoding="utf-8-sig").splitlines()[1] == first.replace(";", "\t")
 
 
 def test_tabs_json_and_workbooks_have_their_own_format_and_others_csv(tmp_path):
