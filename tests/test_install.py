@@ -27,10 +27,10 @@ print(vectors.shape, training.__file__, sbert_app.__file__, asset("examples/corp
 """
 
 WORKER_HELP = """
-import subprocess
-from sbert_app.process import child_environment, module_command
+import subprocess, sys
+from sbert_app.process import child_environment
 
-command = module_command("sbert_app", "worker", "--help")
+command = [sys.executable, "-P", "-m", "sbert_app", "worker", "--help"]
 print(subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout)
 """
 

@@ -1,7 +1,8 @@
 """encode_in_processes: the sentences of one call on several devices, in a process each.
 
 Each process opens the encoder from a temporary folder and takes one part of the sentences after the other, so that a
-slower device gets fewer. Starting a process takes a few seconds: worth it from some ten thousand sentences on.
+slower device gets fewer. Starting a process takes a few seconds: worth it from some ten thousand sentences on. Before
+Python 3.11.5 the call may hang if a process is killed (CPython issue 94777).
 """
 
 from __future__ import annotations
