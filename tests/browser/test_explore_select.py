@@ -38,7 +38,7 @@ def choosing(page: Page) -> None:
 
 def drag(page: Page, mode: str) -> None:
     page.locator("#map-drag").get_by_label(mode).check()
-    wanted = {"lasso": "lasso", "box": "select", "moves it": "pan"}[mode]
+    wanted = {"lasso": "lasso", "box": "select", "move": "pan"}[mode]
     page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === '{wanted}'")
 
 

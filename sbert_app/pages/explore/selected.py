@@ -27,7 +27,7 @@ from training.errors import UserFacingError
 
 # Plotly's names of the modes of dragging.
 PAN, LASSO, BOX = "pan", "lasso", "select"
-DRAG_CHOICES = [("moves it", PAN), ("lasso", LASSO), ("box", BOX)]
+DRAG_CHOICES = [("move", PAN), ("lasso", LASSO), ("box", BOX)]
 SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-drag', mode); return mode; }"
 NO_GROUP = ""
 # The list and the table show so many sentences, the file all.
