@@ -125,7 +125,7 @@ def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
 
 def test_on_a_telephone_the_tabs_scroll(open_page):
     page = open_page("/evaluate", width=390)
-    expect(page.get_by_role("tab")).to_have_count(7)
+    expect(page.get_by_role("tab")).to_have_count(8)
     last = page.get_by_role("tab").last
     last.scroll_into_view_if_needed()
     last.click()
