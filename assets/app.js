@@ -216,18 +216,16 @@
     window.showAddress(url, isStep);
   };
   // A tab that is pressed before the address is restored stays open, and so do values that are entered before.
-  let isPressed = false, pressedTab = null;
-  const notePress = (event) => { isPressed ||= event.key !== "Tab" && !!event.target.closest?.("[role=tab]"); };
-  for (const kind of ["click", "keydown"]) document.addEventListener(kind, notePress, true);
-  window.rememberTab = (tab) => {
-    if (isRestored) window.nameInAddress(["tab"], [tab], true);
-    else if (isPressed) [isPressed, pressedTab] = [false, tab];
-  };
+  let pressedTab = null; // its title
+  const notePress = ({target}) => { pressedTab = target.closest?.("[role=tab]")?.textContent.trim() ?? pressedTab; };
+  document.addEventListener("click", notePress, true);
+  window.rememberTab = (tab) => { if (isRestored) window.nameInAddress(["tab"], [tab], true); };
   const UNCHANGED = {__type__: "update"}, touched = {};
-  window.keepTab = (first) => {
-    if (pressedTab === null) return UNCHANGED;
-    window.nameInAddress(["tab"], [pressedTab], true);
-    return {...UNCHANGED, selected: pressedTab || first};
+  window.openTab = (tabs) => { // [title, id] of each
+    const pressed = tabs.find(([title]) => title === pressedTab)?.[1];
+    if (pressed !== undefined) window.nameInAddress(["tab"], [pressed === tabs[0][1] ? "" : pressed], true);
+    const tab = pressed ?? new URLSearchParams(location.search).get("tab");
+    return tabs.some(([, id]) => id === tab) ? {...UNCHANGED, selected: tab} : UNCHANGED;
   };
   window.noteTouched = (group, initial, values) => {
     touched[group] = values.map((value, n) => (JSON.stringify(value) === JSON.stringify(initial[n]) ? UNCHANGED : value));

@@ -15,7 +15,6 @@ import gradio as gr
 
 from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
 
-TAB = "tab"
 _groups = count()
 
 
@@ -33,16 +32,13 @@ def remember(
     sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
 
     def restore(request: gr.Request) -> list[Any]:
-        query, values = request.query_params, values_of(controls, request)
-        if tabs is None:
-            return values
-        is_known = query.get(TAB) in [section.id for section in sections]
-        return [*values, gr.Tabs(selected=query[TAB]) if is_known else gr.skip()]
+        return values_of(controls, request)
 
-    outputs = [*controls, *([] if tabs is None else [tabs])]
-    restored = keep_touched(controls, on_open(restore, outputs, **UNQUEUED))
+    restored = keep_touched(controls, on_open(restore, list(controls), **UNQUEUED))
     if tabs is not None:
-        restored = restored.then(None, None, tabs, js=f"() => window.keepTab({json.dumps(sections[0].id)})")
+        # The browser opens the tab: two updates, of the address and of a tab that was pressed, would race.
+        titles = json.dumps([(section.label, section.id) for section in sections])
+        restored = restored.then(None, None, tabs, js=f"() => window.openTab({titles})")
     keep(controls, restored, passing)
     for section in sections:
         name = "" if section is sections[0] else section.id
