@@ -148,11 +148,13 @@ class _LearnPage:
         keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **PRIVATE)
 
-        def release(questions: Questions) -> Any:
-            questions.pop(HELD, None)
-            return gr.Button(visible=False)
+        results = [view.outputs[1] for view in self.views]
 
-        measure_after(self.download.click(release, questions, self.download, **UNQUEUED))
+        def release(questions: Questions) -> list[Any]:
+            questions.pop(HELD, None)
+            return [gr.Button(visible=False), *(messages.waiting("Downloading …") for _ in results)]
+
+        measure_after(self.download.click(release, questions, [self.download, *results], **UNQUEUED))
         for number, chip in enumerate(self.chips, start=1):
             measure_after(chip.click(partial(go, number), [questions, class_link], navigation, **UNQUEUED))
         for button, step in ((self.previous, -1), (self.following, 1)):
