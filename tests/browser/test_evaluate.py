@@ -202,7 +202,8 @@ def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(ope
             csv.writer(out).writerows([("sentence1", "sentence2", "score"), *rows])
     page = open_page("/evaluate?tab=calibration")
     said = page.locator("#calibrate-status")
-    expect(said).to_contain_text("of those of 1,493 pairs of STSb dev; 7 more are left out")  # it opens with a check of what ships
+    # It opens with a check of what ships.
+    expect(said).to_contain_text("of those of 1,493 pairs of STSb dev; 7 more are left out")
     for place, file in zip(("#calibrate", "#calibrate-check"), reversed(files), strict=True):
         page.set_input_files(f"{place}-file input[type=file]", file)
         expect(page.locator(f"{place}-columns")).to_be_visible()
