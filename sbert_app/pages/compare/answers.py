@@ -40,6 +40,8 @@ TOKENS_TERM = "A score from the tokens of both sentences. It is not on the scale
 NEAR = 1.7
 # The characters of a query: servers and proxies refuse addresses of more than about 8,000.
 LONGEST_LINK = 4_000
+# Characters of a word, on average, above which white space does not divide a text into words.
+LONGEST_WORDS = 10
 MEASURING, NOT_MEASURED = "calibrating …", "not calibrated for this model"
 # So many unknown words are named.
 MOST_UNKNOWN = 6
@@ -350,13 +352,15 @@ def _encoder_card(
 
 
 def _cut(comparison: Comparison) -> str:
-    """The words that a cosine stands for, if a sentence is longer than the model reads; else ""."""
-    read = [
-        f"{format_count(len(side.text.split()) - side.unread, 'word')} of the {name} sentence"
-        for name, side in (("first", comparison.a), ("second", comparison.b))
-        if side.truncated
-    ]
-    return f"Only the first {' and the first '.join(read)} were compared: the model reads no more." if read else ""
+    """The part of the sentences that a cosine stands for, if the model does not read them whole; else ""."""
+    parts = []
+    for name, side in (("first", comparison.a), ("second", comparison.b)):
+        count = len(side.text.split())
+        # Chinese and Japanese write no spaces, so their words are not counted.
+        has_words = len(side.text) < LONGEST_WORDS * count and side.unread < count
+        part = f"first {format_count(count - side.unread, 'word')}" if has_words else "beginning"
+        parts += [f"the {part} of the {name} sentence"] if side.truncated else []
+    return f"The model reads only {' and '.join(parts)}." if parts else ""
 
 
 def _basis(curve: Calibration, cosine: float) -> str:

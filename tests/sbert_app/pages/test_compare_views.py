@@ -86,8 +86,12 @@ class TestScores:
         long = replace(side("word " * 579, truncated=True), unread=340)
         html = answers.result([comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True)], [CURVE])
         cards = html.split("<section")
-        assert "Only the first 239 words of the second sentence were compared: the model reads no more." in cards[1]
+        assert "The model reads only the first 239 words of the second sentence." in cards[1]
         assert "Only the beginnings were compared" in cards[2] and "first sentence" not in html
+        chinese = replace(side("今天天气很好我们去公园。 " * 60, truncated=True), unread=39)
+        assert "The model reads only the beginning of the first sentence." in answers.result(
+            [comparison(a=chinese)], [None]
+        )
         german = replace(side("Ein Hund bellt."), language="German")
         assert "The first sentence looks like German" in answers.result([comparison(a=german)], [CURVE])
 
