@@ -22,13 +22,12 @@ from training.names import ModelName
 from training.sources.home import home_folder
 
 N = 400
-RANDOM = np.random.default_rng(0)
 LABELS = np.arange(N) % 2
 PAIRS = Dataset.from_pairs([f"a {n}" for n in range(N)], [f"b {n}" for n in range(N)], labels=LABELS.tolist())
 
 
 def result(noise: float, seconds: float = 1.0) -> EvalResult:
-    scores = LABELS + noise * RANDOM.standard_normal(N)
+    scores = LABELS + noise * np.random.default_rng(round(100 * noise)).standard_normal(N)
     return EvalResult({"cosine": scores.astype(np.float32)}, 5.0 * LABELS, 2 * N, seconds)
 
 
@@ -46,7 +45,7 @@ def test_the_best_is_to_take_and_the_reason_is_a_paired_test():
 
 def test_a_faster_model_that_is_shown_to_be_as_good_is_to_take():
     good = result(0.5)
-    near = good.scores["cosine"] + 0.02 * RANDOM.standard_normal(N).astype(np.float32)
+    near = good.scores["cosine"] + 0.02 * np.random.default_rng(0).standard_normal(N).astype(np.float32)
     slow = EvalResult({"cosine": good.scores["cosine"] + 0.01 * LABELS}, good.gold, good.num_sentences, 10.0)
     fast = EvalResult({"cosine": near}, good.gold, good.num_sentences, 1.0)
     found = decide_results({ModelName("slow"): slow, ModelName("fast"): fast}, PAIRS, CRITERIA)
