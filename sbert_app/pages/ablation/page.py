@@ -38,7 +38,6 @@ from sbert_app.services.experiments.ablations import (
     Ablation,
     PrecomputedTable,
     VariantRow,
-    precomputed,
     precomputed_tables,
     rank_variants,
     variant_rows,
@@ -139,14 +138,14 @@ def _form(name: gr.Radio) -> list[Any]:
 
 def _choices(has_table: bool = False) -> list[tuple[str, str]]:
     """All ablations; with ``has_table`` those whose results ship."""
-    return [(ablation.title, key) for key, ablation in ABLATIONS.items() if not has_table or precomputed(key)]
+    return [(ablation.title, key) for key, ablation in ABLATIONS.items() if not has_table or precomputed_tables(key)]
 
 
 def _about(name: str) -> list[Any]:
     """The updates for an ablation: its question, a precomputed table with its figure, and the fields it needs."""
     ablation, bases = ABLATIONS[name], list(precomputed_tables(name))
     varies_base = "base" in ablation.variants[ablation.default].changes
-    updates = [gr.update(visible=not varies_base), gr.update(visible=name == "concat")]
+    updates = [gr.update(visible=not varies_base), gr.update(visible=ablation.needs_labels)]
     base = gr.Radio(bases, value=bases[0] if bases else None, visible=len(bases) > 1)
     return [macro("ablation/question")(ablation), *_shipped(name, bases[0] if bases else None), *updates, base]
 
@@ -175,7 +174,7 @@ def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
     if preset not in ABLATIONS:
         return gr.skip(), query.get("sweep") or None, gr.skip()
     # All may be listed meanwhile.
-    is_listed = precomputed(preset) is not None
+    is_listed = bool(precomputed_tables(preset))
     name = gr.update(value=preset) if is_listed else gr.Radio(_choices(), value=preset)
     return name, query.get("sweep") or None, gr.skip() if is_listed else hidden()
 
@@ -185,7 +184,7 @@ def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data:
     changes: dict[str, Any] = {"max_steps": steps} if steps else {}
     if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
         changes["base"] = (base or "").strip()
-    if name == "concat":
+    if ABLATIONS[name].needs_labels:
         changes["train_data"] = data
     return new_sweep(name, int(seeds), changes)
 

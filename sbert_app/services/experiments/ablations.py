@@ -53,6 +53,11 @@ class Ablation:
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether all variants learn from NLI labels."""
+        return self.common.get("objective") == "classification"
+
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
 

@@ -119,6 +119,9 @@ def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objective
         "max": 69.92,
         "cls": 86.62,
     }
+    # After NLI the paper pools with the concatenation that is best.
+    nli = {name: variant.paper for name, variant in ABLATIONS["nli-pooling"].variants.items()}
+    assert nli == {"mean": ABLATIONS["concat"].variants["uv+diff"].paper, "max": 79.07, "cls": 79.80}
     assert [variant.paper for variant in ABLATIONS["concat"].variants.values()] == [
         *(66.04, 69.78, 70.54, 78.37, 77.44, 80.78, 80.44)
     ]
