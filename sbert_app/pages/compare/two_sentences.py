@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -43,11 +44,14 @@ from training.pooling import PAPER_POOLINGS
 OPENING_PAIR = next(pair for pair in examples.pairs() if pair.name == "negation")
 # The key of the `Answer` on the page among the questions of a visitor.
 SHOWN = "shown"
+# The key of the models that are to be downloaded.
+MISSING = "missing"
 # The seconds between two looks for a measured curve.
 CALIBRATION_SECONDS = 2.0
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
 SET_ASIDE = "Your own calibration of {} was fitted on other weights and is not used. Fit it again on the page Evaluate."
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
+_downloads = count()
 COPY_LINK = "(link) => { if (link.startsWith('http')) navigator.clipboard.writeText(link); return link; }"
 
 
@@ -79,6 +83,8 @@ class TwoSentences:
         # The inputs whose download was stopped, or not begun, as they are those of a link.
         self.stopped = gr.State(None)
         self.questions = gr.State({})
+        # Their values change when models are to be downloaded, and when they are there.
+        self.download_needed, self.download_ended = (gr.HTML("", visible="hidden") for _ in range(2))
         self._build_details()
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
@@ -121,6 +127,7 @@ class TwoSentences:
             *(self.result, self.pooling, self.shown_model, self.lesson, self.answer, self.stop, self.poolings),
             *(self.map_note, self.word_map, self.tokens, self.link, self.as_json, self.as_python, self.as_curl),
             *(self.calibration, self.explain_cross, self.cross_words, self.token_map, self.download),
+            self.download_needed,
         ]
         # A paste fires no input event, so these are change events. A burst of keys gets one answer, to its last state.
         # The answer itself sets the pooling, which must not ask again.
@@ -129,9 +136,13 @@ class TwoSentences:
             "fn": self.answer_pair,
             "inputs": [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions],
             "outputs": outputs,
-            **PRIVATE,
+            **UNQUEUED,
         }
-        changed = gr.on([*edited, self.pooling.input], **answered, trigger_mode="always_last", concurrency_limit=4)
+        triggers = [*edited, self.pooling.input, self.download_ended.change]
+        changed = gr.on(triggers, **answered, trigger_mode="always_last")
+        self.download_needed.change(
+            self.load_models, [*inputs, self.stopped, self.questions], [*outputs, self.download_ended], **LATEST
+        )
         # Enter starts a stopped download again, too.
         again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
@@ -194,7 +205,7 @@ class TwoSentences:
         stopped: tuple[str | None, ...] | None,
         questions: Questions,
         request: gr.Request,
-    ) -> Iterator[Update]:
+    ) -> Update:
         """Updates everything that the page shows of a pair, or shows the error in the inputs.
 
         Missing models are downloaded first, unless that was ``stopped`` for the same inputs. Nothing is updated if a
@@ -209,20 +220,9 @@ class TwoSentences:
                 is_held = (a, b, model, pooling, cross, second) == tuple(stopped or ())
                 if is_held and (missing := models.missing(inputs.models)):
                     question = ask_first(missing, "Download, or choose another model.")
-                    yield {**self._nothing(), self.answer: question, self.download: gr.Button(visible=True)}
-                    return
-                yield self._nothing()
-
-                def download(watch: Watch) -> Update:
-                    models.download(inputs.models, watch)
-                    return {}
-
-                for update in self.loading.run(request, download, self._nothing()):
-                    yield {**update, self.stop: gr.Button(visible=True)}
-                yield {self.stop: gr.Button(visible=False)}
-                if not all(map(models.is_here, inputs.models)):
-                    # The download failed, was stopped, or another one began.
-                    return
+                    return {**self._nothing(), self.answer: question, self.download: gr.Button(visible=True)}
+                questions[MISSING] = inputs.models
+                return {**self._nothing(), self.download_needed: str(next(_downloads))}
             opened = _with_pooling(inputs.model)
             if str(opened) != shown_model:
                 # A model that was selected just now is opened with the pooling in its name, or its own.
@@ -231,18 +231,15 @@ class TwoSentences:
             is_shown = isinstance(last, Answer) and last.inputs == inputs and not last.errors
             answer = None if is_shown else compute(models, inputs, random_pair)
         except UserFacingError as wrong:
-            if is_newest():
-                questions[SHOWN] = None
-                yield {**self._nothing(), self.answer: error_message(wrong)}
-            else:
-                yield {self.answer: gr.skip()}
-            return
+            if not is_newest():
+                return {self.answer: gr.skip()}
+            questions[SHOWN] = wrong
+            return {**self._nothing(), self.answer: error_message(wrong)}
         if answer is None or not is_newest():
-            yield {self.answer: gr.skip()}
-            return
+            return {self.answer: gr.skip()}
         questions[SHOWN] = answer
         base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
-        yield {
+        return {
             self.result: answer,
             self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
             self.shown_model: str(opened),
@@ -251,11 +248,40 @@ class TwoSentences:
             **self._words(answer.comparison),
             self.token_map: answers.token_map(answer.tokens),
             self.download: gr.Button(visible=False),
+            self.stop: gr.Button(visible=False),
             self.link: answers.link(base_url, inputs),
             self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
             self.as_python: answers.as_python(inputs),
             self.as_curl: answers.as_curl(base_url, inputs),
         }
+
+    def load_models(self, request: gr.Request, *values: Any) -> Iterator[Update]:
+        """Downloads the missing models of the last question and shows how far that is, until something else is shown.
+
+        ``values`` are the inputs, those whose download was stopped, and the questions.
+        """
+        *inputs, stopped, questions = values
+        models, missing = self.services.models, questions[MISSING]
+        if tuple(inputs) == tuple(stopped or ()) or all(map(models.is_here, missing)):
+            yield {self.answer: gr.skip()}
+            return
+
+        def download(watch: Watch) -> Update:
+            models.download(missing, watch)
+            return {}
+
+        for update in self.loading.run(request, download, self._nothing()):
+            if questions[SHOWN] is not None:
+                # Another question was answered meanwhile.
+                self.stop_loading(request)
+                break
+            yield {**update, self.stop: gr.Button(visible=True)}
+        if questions[SHOWN] is not None or all(map(models.is_here, missing)):
+            # The fields are as they are now; the progress may have hidden an answer.
+            questions[SHOWN] = None
+            yield {self.stop: gr.Button(visible=False), self.download_ended: str(next(_downloads))}
+        else:
+            yield {self.stop: gr.Button(visible=False)}
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """Shows the scores again once the curves of their models are measured."""
