@@ -94,7 +94,7 @@ class Dense(SentenceModule):
         before, after = config.get("in_features"), config.get("out_features")
         if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
-        activation = config.get("activation_function") or "torch.nn.modules.activation.Tanh"
+        activation = config.get("activation_function", "torch.nn.Tanh") or "torch.nn.Identity"
         return cls(before, after, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))
 
     def config(self) -> dict[str, Any]:
