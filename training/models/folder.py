@@ -328,7 +328,7 @@ class ModelFolder:
         name = self.path.name
         own = ("model_type", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "requirements")
         general = checked(name, "config_sentence_transformers.json", self.general, (*own, *more))
-        check_requirements(name, general.get("requirements") or {})
+        check_requirements(name, general.get("requirements"))
         kind = general.get("model_type")
         if kind is not None and kind not in kinds:
             raise InputError(f"{name} is a {kind}, not a model of sentence vectors; choose another one")

@@ -112,9 +112,11 @@ def checked(model: str, place: str, settings: Any, names: Collection[str]) -> di
 
 def check_requirements(model: str, requirements: Any) -> None:
     """InputError if a ``model`` requires other versions of the packages that compute it than those installed."""
+    if not isinstance(requirements, Mapping) or not requirements:
+        return
     from transformers.utils.versions import require_version
 
-    for name in requirements.keys() & _PACKAGES.keys() if isinstance(requirements, Mapping) else ():
+    for name in requirements.keys() & _PACKAGES.keys():
         requirement = requirements[name]
         specifier = requirement.get("specifier") if isinstance(requirement, Mapping) else requirement
         # One that cannot be read is none, as in sentence-transformers.
