@@ -283,3 +283,18 @@ def test_a_cross_encoder_without_the_name_of_its_class(tmp_path: Path):
     change(make_model(tmp_path / "bert") / "config.json", architectures=None)
     with pytest.raises(InputError, match=r"lacks the weights classifier\.bias"):
         CrossEncoder.load(str(tmp_path / "bert"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"use_cache": None}, "Validation error for field 'use_cache'"),
+        ({"layer_norm_eps": "1e-5"}, "Validation error for field 'layer_norm_eps'"),
+        ({"pad_token_id": 10**6}, "Padding_idx must be within num_embeddings"),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_name(tmp_path: Path, setting: dict[str, Any], reason: str):
+    folder = make_model(tmp_path)
+    change(folder / "config.json", **setting)
+    with pytest.raises(InputError, match=f"cannot be opened as a transformer: {reason}"):
+        Encoder.load(str(folder))
