@@ -114,6 +114,9 @@ class RequestBody(BaseModel):
                 raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
             if value is not None and key in USUAL and str(value).lower() != USUAL[key]:
                 raise ValueError(f"{key} can only be {USUAL[key]} here")
+        if isinstance(model := body.get("model"), str):
+            # Clients of Ollama name the tag of a model.
+            body = {**body, "model": model.removesuffix(":latest")}
         ignored = WITHOUT_EFFECT | USUAL.keys()
         return {key: value for key, value in body.items() if value is not None and key not in ignored}
 

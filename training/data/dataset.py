@@ -171,8 +171,13 @@ class Dataset:
         cells = table.in_memory(names | ({splits: "split"} if splits else {}))
         own_names = {role: column for column, role in names.items()}
         data = parse_dataset(name, cells, str(table.path), table.remarks, own_names, scale, labels)
-        unread = [column for column in table.columns if column not in names and column != splits]
-        if unread and data.scores is None and data.labels is None:
+        has_gold = data.scores is not None or data.labels is not None
+        roles = {role for role in names.values() if has_gold or role not in ("score", "label")}
+        roles -= {"label"} if "score" in roles else set()
+        unread = [column for column in table.columns if names.get(column) not in roles and column != splits]
+        # Beside a gold score the others are ids and the like, but for a label.
+        unread = [column for column in unread if not has_gold or column in names]
+        if unread:
             data = data.with_note(f"not read: {listed(unread)}; ?columns= says which columns are")
         if splits is None:
             return data
@@ -318,19 +323,21 @@ def parse_dataset(
     cells = {role: raw[column] for column, role in names.items()}
     form = next(form for form in FORMS if set(form) <= set(cells))
     texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
+    left_out = {i for column in texts for i, text in enumerate(column) if not text}
     gold, gold_cells, role = None, list[Any](), next((role for role in ("score", "label") if role in cells), None)
     if role and len(texts) == 2:
         own_names, gold_cells = own_names or {role: column for column, role in names.items()}, cells[role]
-        gold = GoldColumn.of(own_names[role], gold_cells, [own_names[column] for column in form], scale, labels)
+        of_pairs = (cell for i, cell in enumerate(gold_cells) if i not in left_out)
+        gold = GoldColumn.of(own_names[role], of_pairs, [own_names[column] for column in form], scale, labels)
     elif scale or labels:
         raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
 
     remarks: list[str] = []
-    wrong = {"with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text}}
+    wrong = {"with an empty sentence": left_out}
     if gold is not None:
         why = "without a score" if gold.kind == NUMBER else "without a gold label"
         wrong[why] = {i for i, cell in enumerate(gold_cells) if gold.is_missing(cell)}
-    left_out: set[int] = set()
+    left_out = set()
     for why, which in wrong.items():
         if new := which - left_out:
             remarks.append(f"{len(new):,} rows {why} left out")
@@ -352,7 +359,10 @@ def parse_dataset(
         values, bad = gold.read(gold_cells)
         if bad:
             row, problem = next(iter(bad.items()))
-            raise InputError(f"{name}, row {data.rows[row]:,}, {problem}; write a number, or leave the cell empty")
+            raise InputError(
+                f"{name}, row {data.rows[row]:,}, {problem}; write a number, or leave the cell empty; "
+                "?labels= gives words their values"
+            )
         return replace(data, scores=gold.gold(values).tolist())
     row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
     label_names = gold.label_names(row_labels)

@@ -35,7 +35,7 @@ from training.errors import InputError
 TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
-MISSING = ("", "-", "nan", "none", "null")
+MISSING = ("", "-", "nan", "none", "null", "n/a", "na", "<na>")
 # A number beyond this is no score.
 LARGEST = 1e6
 # More labels are no classes but something else, such as sentences.
@@ -51,8 +51,8 @@ ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
 OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
-# A share of a highest score, such as 85% or 4/5.
-_SHARE = re.compile(r"(\S+?)\s*(?:%|/\s*(\d+))")
+# A share of a highest score, such as 85%, 4/5 or 4 out of 5.
+_SHARE = re.compile(r"(\S+?)\s*(?:%|(?:/|(?:out )?of )\s*(\d+))")
 _SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
 
 
@@ -189,7 +189,9 @@ class GoldColumn:
             del numbers["-1"]
         words = {text for text in texts if parse_number(text) is None}
         nli = {text: label for text in sorted(texts) if (label := OTHER_NLI_NAMES.get(text, text)) in NLI_LABELS}
-        if nli and not any(side_of(text) is not None for text in texts - nli.keys()):
+        # Beside words of agreement, "neutral" alone is no label of inference.
+        is_inference = not texts - nli.keys() or set(nli.values()) - {"neutral"}
+        if nli and is_inference and not any(side_of(text) is not None for text in texts - nli.keys()):
             return cls._inference(name, {label: label for label in NLI_LABELS} | nli, missing)
         could_be_nli = role in LABELS and not has_query and texts == set(NLI_NAMES)
         if could_be_nli or (is_nli and texts <= set(NLI_NAMES) and "2" in texts):
@@ -213,8 +215,15 @@ class GoldColumn:
         """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
         if (name := columns.score or columns.label) is None:
             return None
-        cells = (cell for batch in table.batches() for cell in batch.rows[name])
-        return cls.of(name, cells, (columns.sentence1, columns.sentence2), scale, labels)
+        sentences = (columns.sentence1, columns.sentence2)
+        cells = (
+            cell
+            for batch in table.batches()
+            for cell, *texts in zip(batch.rows[name], *(batch.rows[column] for column in sentences), strict=True)
+            # The sum below a column of scores is none of them.
+            if None not in map(as_text, texts)
+        )
+        return cls.of(name, cells, sentences, scale, labels)
 
     @classmethod
     def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:

@@ -96,6 +96,8 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         return _load_from_hub(repo_id, selectors, split, home)
     if file.is_retrieval:
         raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
+    if file.path.is_dir():
+        raise InputError(f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval")
     if not file.path.is_file():
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "

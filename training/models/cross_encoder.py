@@ -267,7 +267,8 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
-    if not folder.is_cross_encoder and not folder.is_decoder:
+    # Without the name of its class, the weights say whether it has a head.
+    if not folder.is_cross_encoder and not folder.is_decoder and folder.config.get("architectures"):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
     if first.kind != TRANSFORMER or len(rest) > 1 or any(entry.kind != LOGIT_SCORE for entry in rest):

@@ -7,6 +7,7 @@ mistake is one sentence. Pickled weights are never read: a pickle can run code.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,22 @@ if TYPE_CHECKING:
 
 MOST_JSON = 64 << 20  # bytes: the largest tokenizers have 40 MB
 WEIGHTS = "model.safetensors"
-PICKLES = ("pytorch_model.bin", "model.pt", "model.ckpt")
+LFS = b"version https://git-lfs.github.com/spec/"
+PICKLES = ("pytorch_model.bin", "adapter_model.bin", "model.pt", "model.ckpt")
 ONLY_PICKLES = (
     "has no .safetensors weights; pickled weights (.bin, .pt) are not loaded because they can run code: convert the "
     "model to safetensors"
 )
+
+
+def check_pointers(folder: Path) -> None:
+    """InputError if a file of the model in ``folder``, or of one of its modules, is a Git LFS pointer."""
+    for file in (file for depth in ("*", "*/*") for file in folder.glob(depth)):
+        if file.suffix in (".json", ".model", ".safetensors", ".txt") and file.is_file():
+            # A file that cannot be read may be none of the model's.
+            with suppress(PermissionError), file.open("rb") as opened:
+                if opened.read(len(LFS)) == LFS:
+                    raise InputError(f"{file} is a Git LFS pointer and not the file: run git lfs pull")
 
 
 def read_json(file: Path) -> Any:

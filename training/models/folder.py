@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from training.catalogue import CROSS_ENCODERS, asset
 from training.errors import InputError
-from training.models.files import read_json, read_object, write_json
-from training.models.settings import ChatFormat, checked, transformer_settings
+from training.models.files import check_pointers, read_json, read_object, write_json
+from training.models.settings import ChatFormat, check_requirements, checked, transformer_settings
 from training.pooling import parse_pooling
 from training.sources.resolve import model_folder
 
@@ -213,6 +213,7 @@ class ModelFolder:
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
         """Read the settings in a folder. InputError if a file is damaged; a file that is not there has no settings."""
+        check_pointers(path)
         modules, query_modules = _read_modules(path / "modules.json"), tuple[ModuleEntry, ...]()
         if [entry.kind for entry in modules] == [ROUTER]:
             query_modules, modules = _read_routes(modules[0].folder)
@@ -253,7 +254,7 @@ class ModelFolder:
     @property
     def is_adapter(self) -> bool:
         """Whether it holds the weights of an adapter as peft writes them, and not those of its base."""
-        return bool(self.base) and not self.has_joint_head and not (self.first / "config.json").exists()
+        return bool(self.base) and not self.has_joint_head and not any(self.first.glob("model*.safetensors"))
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
         """The same with the base's config and weights, by its name or beside the folder. InputError without a base."""
@@ -325,8 +326,9 @@ class ModelFolder:
         from training.similarities import SIMILARITIES
 
         name = self.path.name
-        own = ("model_type", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", *more)
-        general = checked(name, "config_sentence_transformers.json", self.general, own)
+        own = ("model_type", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "requirements")
+        general = checked(name, "config_sentence_transformers.json", self.general, (*own, *more))
+        check_requirements(name, general.get("requirements"))
         kind = general.get("model_type")
         if kind is not None and kind not in kinds:
             raise InputError(f"{name} is a {kind}, not a model of sentence vectors; choose another one")
@@ -364,7 +366,7 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
         return ()
     try:
         entries = read_json(file)
-        types = [(str(entry["type"]).rpartition("."), file.parent / entry["path"]) for entry in entries]
+        types = [(str(entry["type"]).rpartition("."), _inside(file.parent, entry["path"])) for entry in entries]
         for entry in entries:
             checked(file.parent.name, file.name, entry, ("type", "path"))
     except (TypeError, KeyError, AttributeError) as error:
@@ -374,6 +376,12 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     return tuple(ModuleEntry(kind, folder, package) for (package, _, kind), folder in types)
 
 
+def _inside(folder: Path, name: str) -> Path:
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InputError(f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again")
+    return folder / name
+
+
 def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], ...]:
     """The modules of queries and those of documents, by the settings of a Router. InputError if it has other routes."""
     config = read_object(folder / "router_config.json")
@@ -381,7 +389,7 @@ def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], ...]:
     try:
         types = {name: str(kind).rpartition(".") for name, kind in config["types"].items()}
         routes = {
-            role: tuple(ModuleEntry(types[name][2], folder / name, types[name][0]) for name in names)
+            role: tuple(ModuleEntry(types[name][2], _inside(folder, name), types[name][0]) for name in names)
             for role, names in config["structure"].items()
         }
     except (TypeError, KeyError, AttributeError) as error:

@@ -21,7 +21,7 @@ from torch import nn
 
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.files import ONLY_PICKLES, read_tensors
+from training.models.files import ONLY_PICKLES, read_object, read_tensors
 from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
 from training.models.settings import NO_LIMIT, ChatFormat, checked
@@ -47,6 +47,8 @@ ENCODER_CLASSES = {
 }
 # Nothing is fetched, and no code of a model is run.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+# Settings of config.json that change the form of the result or the memory, as the code here expects them.
+_FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
 # Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
 PROBE = (
@@ -56,8 +58,6 @@ PROBE = (
 CLASSIFIER = "AutoModelForSequenceClassification"
 CAUSAL_MODEL = "AutoModelForCausalLM"
 LANGUAGE_MODEL = "AutoModelForMaskedLM"
-# The errors of transformers about settings that are not what it expects.
-_WRONG_SETTINGS = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError)
 
 log = logging.getLogger("sbert_lab.encoder")
 
@@ -172,7 +172,7 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     if not modes or not set(modes) <= set(POOLINGS):
         pooling = " + ".join(modes) or "nothing"
         raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(POOLINGS)} are supported")
-    return {"pooling": "+".join(modes), "include_prompt": config.get("include_prompt") is not False}
+    return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
 
 
 def write_parts(
@@ -220,13 +220,19 @@ def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tupl
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     """The fast tokenizer in ``folder``, whose ids are those of tokenizer.json. InputError if none can be opened."""
     with importing:
-        from transformers import AutoTokenizer
+        from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     path = folder.first if has_own else folder.weights
     try:
         with tokenizing():
-            tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
+            except Exception:
+                # The class that is named may be of another kind than the file, such as a Unigram's of word pieces.
+                if not (path / TOKENIZER).is_file():
+                    raise
+                tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
                 tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
@@ -236,6 +242,10 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
         raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
+    end, ends = tokenizer.eos_token, read_object(path / "tokenizer_config.json", {}).get("add_eos_token")
+    # Versions of transformers before 5 followed this setting, later ones tokenizer.json.
+    if end and ends and tokenizer.backend_tokenizer.encode("a").tokens[-1:] != [end]:
+        raise InputError(f"{path} says add_eos_token, but its {TOKENIZER} ends no text with {end}: make them agree")
     if tokenizer.split_special_tokens:
         raise InputError(f"{path} sets split_special_tokens, which is not supported; choose a model without")
     longest = tokenizer.model_max_length
@@ -283,8 +293,6 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     ``auto_class`` is the class of transformers that opens it; a `CLASSIFIER` may have a decoder. InputError if the
     files are damaged, lack weights of the transformer, or are of an unsupported architecture.
     """
-    from safetensors import SafetensorError
-
     with importing:
         import transformers
 
@@ -293,18 +301,17 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
-    architectures = folder.config.get("architectures") or [""]
-    is_new_head = (
-        folder.is_adapter and is_classifier and not str(architectures[0]).endswith("ForSequenceClassification")
-    )
+    names = folder.config.get("architectures") or [""]
+    is_new_head = folder.is_adapter and is_classifier and not str(names[0]).endswith("ForSequenceClassification")
     # As in sentence-transformers; the adapter has the weights of the head.
-    head = {"num_labels": 1} if is_new_head else {}
+    options = {"num_labels": 1} if is_new_head else {}
+    options |= {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
     try:
         backbone, report = opener.from_pretrained(
-            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **head
+            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **options
         )
-    except (*_WRONG_SETTINGS, SafetensorError, RuntimeError) as error:
-        # No fault of the files: the process ends while it loads.
+    except Exception as error:
+        # transformers raises errors of many kinds about settings. At its end the process raises one of its own.
         if "interpreter shutdown" in str(error):
             raise
         # A report of weights that have other shapes, or cannot be converted.
@@ -321,6 +328,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         advice = "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
+        # A wrapper, such as a compiled or a parallel module, puts its own name before them.
+        if renamed := next((name for name in report["unexpected_keys"] if name.endswith(f".{missing[0]}")), ""):
+            advice = f"its file has {renamed}: save the model without {renamed.removesuffix(missing[0])!r} in the names"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
         raise InputError(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.errors import InputError
+from training.errors import InputError, first_line
 
 MIN_LENGTH = 3  # tokens: one between the two special tokens
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
@@ -55,6 +55,8 @@ IGNORED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("word_embedding_dimension", "embedding_dimension"), "the transformer says how many there are"),
     },
 }
+# The packages that compute vectors and scores, by the names under which a folder may require a version of them.
+_PACKAGES = {"pytorch": "torch", **{name: name for name in ("peft", "tokenizers", "torch", "transformers")}}
 # The defaults that are not empty.
 _DEFAULTS = {"add_special_tokens": True}
 # The names of these settings before version 5.4.
@@ -108,6 +110,26 @@ def checked(model: str, place: str, settings: Any, names: Collection[str]) -> di
     return dict(settings)
 
 
+def check_requirements(model: str, requirements: Any) -> None:
+    """InputError if a ``model`` requires other versions of the packages that compute it than those installed."""
+    if not isinstance(requirements, Mapping) or not requirements:
+        return
+    from transformers.utils.versions import require_version
+
+    for name in requirements.keys() & _PACKAGES.keys():
+        requirement = requirements[name]
+        specifier = requirement.get("specifier") if isinstance(requirement, Mapping) else requirement
+        # One that cannot be read is none, as in sentence-transformers.
+        if not isinstance(specifier, str) or specifier[:1] not in "<>=!":
+            continue
+        try:
+            require_version(f"{_PACKAGES[name]}{specifier}")
+        except ImportError as error:
+            raise InputError(f"{model} requires {name}{specifier}: {first_line(error)}") from error
+        except ValueError:
+            continue
+
+
 def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
     """The fields of a `ModelFormat` by ``file``, sentence_bert_config.json, for a transformer that does ``task``.
 
@@ -136,12 +158,14 @@ def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: C
     for name in ("model_kwargs", "config_kwargs"):
         checked(model, name, loading[name], ())
     processor = checked(model, "processor_kwargs", loading["processor_kwargs"], ("model_max_length", "truncation_side"))
-    calls = checked(
-        model, "processing_kwargs", file.get("processing_kwargs") or {}, ("text", "common", "chat_template")
-    )
-    template = dict(calls.get("chat_template") or {}) if "message" in modalities else {}
+    if (side := processor.get("truncation_side")) not in (None, "left", "right"):
+        raise InputError(f"{model} cuts texts on the side {side!r}; truncation_side must be left or right")
+    places = ("text", "common", "chat_template")
+    calls = checked(model, "processing_kwargs", file.get("processing_kwargs") or {}, places)
+    text, common, template = (checked(model, name, calls.get(name) or {}, calls.get(name) or ()) for name in places)
+    template = template if "message" in modalities else {}
     sizes = {name: template.pop(name) for name in (*_CALL_SETTINGS, *IGNORED["text"]) if name in template}
-    call = checked(model, "text", {**(calls.get("text") or {}), **(calls.get("common") or {}), **sizes}, _CALL_SETTINGS)
+    call = checked(model, "text", {**text, **common, **sizes}, _CALL_SETTINGS)
     if (cut := call.get("truncation")) not in (*_CUTS, "only_first" if task in _OF_TEXTS else None):
         raise InputError(f"{model} sets truncation to {cut!r}, which is not supported; choose another model")
     chat = None
@@ -151,7 +175,7 @@ def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: C
     return {
         "max_length": _max_length(model, file, processor, call),
         "lowercase": bool(file.get("do_lower_case")),
-        "truncation_side": processor.get("truncation_side"),
+        "truncation_side": side,
         "chat": chat,
     }
 

@@ -61,6 +61,10 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"
             )
+    if (folder / "adapter_config.json").is_file():
+        raise InputError(
+            f"{folder} has an adapter beside the weights of a whole model, which may have it or not: remove either"
+        )
     config_file, shapes = folder / "config.json", read_shapes(folder)
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)

@@ -28,6 +28,8 @@ EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNE
 HUB_ORG = "sentence-transformers/"
 # The place of GloVe in the home folder.
 GLOVE_FOLDER = "data/glove.6B.50d"
+# Formats of weights that are made from a model and cannot be trained, and the names of their files.
+OTHER_WEIGHTS = {"GGUF": "*.gguf", "ONNX": "*.onnx", "OpenVINO": "openvino*.xml"}
 
 
 class ResolvedFolder(NamedTuple):
@@ -63,12 +65,12 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     if name == RAW_BERT:
         return _logged(f"model {name}", ResolvedFolder(asset(RAW_BERT), "a part of SBERT Lab"))
-    local = _folder_named(name)
+    local = _path_named(name)
     if local and not _why_no_model(local):
         return _logged(f"model {name}", ResolvedFolder(local, "local folder"))
     if not is_repo_id(name):
         if local:
-            raise InputError(f"the folder {name} holds no model: {_why_no_model(local)}")
+            raise InputError(f"{name} holds no model: {_why_no_model(local)}")
         raise InputError(f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name")
     short = name.removeprefix(HUB_ORG)
     bundle = EMBEDDED.get(short)
@@ -76,6 +78,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
     pick = partial(hub.pick_model, repo.id)
     sources = [
+        *([_in_home(local, _why_no_model)._replace(name="local folder")] if local else ()),
         _in_home(target, bundle.missing_from if bundle else _why_no_model),
         Source("Hub cache", partial(hub.cached, repo, pick)),
         Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True),
@@ -186,21 +189,31 @@ def _text(file: Path) -> str:
         return ""
 
 
-def _folder_named(name: str) -> Path | None:
+def _path_named(name: str) -> Path | None:
     try:
-        folder = Path(name).expanduser()
-        return folder.absolute() if name.strip() and folder.is_dir() else None
+        path = Path(name).expanduser()
+        return path.absolute() if name.strip() and path.exists() else None
     except (OSError, RuntimeError, ValueError):
-        # No folder has such a name: it is too long, the home of an unknown user, or holds a NUL.
+        # Nothing has such a name: it is too long, the home of an unknown user, or holds a NUL.
         return None
 
 
 def _why_no_model(folder: Path) -> str:
     """The reason why ``folder`` is not a model; empty if it is one."""
+    if folder.is_file():
+        return "it is a file; name the folder of a model, unpacked"
     if not folder.is_dir():
         return "not there"
+    files = [file for depth in ("*", "*/*") for file in folder.glob(depth)]
+    has_weights = any(file.suffix == ".safetensors" for file in files)
+    others = [kind for kind, pattern in OTHER_WEIGHTS.items() if any(file.match(pattern) for file in files)]
+    if others and not has_weights:
+        return f"it has {' and '.join(others)} weights alone; fetch the safetensors of the model they were made from"
     if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
-        return "it has no config.json"
-    if not any(True for depth in ("*", "*/*") for _ in folder.glob(f"{depth}.safetensors")):
+        # A folder of checkpoints, of the Hub's cache, or around an unpacked one.
+        models = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/tokenizer.json")]
+        newest = max(models, key=lambda path: path.stat().st_mtime, default=None)
+        return "it has no config.json" + (f"; {newest} looks like a model: name that folder" if newest else "")
+    if not has_weights:
         return "it has no safetensors weights, and pickled ones are not loaded because they can run code"
     return ""

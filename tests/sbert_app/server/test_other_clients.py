@@ -68,6 +68,7 @@ def test_null_is_the_default_of_any_field(http, path):
         ("/v1/embed", {"texts": ["a cat"], "truncate": "END", "input_type": "search_document"}),
         ("/v1/embed", {"texts": ["a cat"], "truncate": "NONE", "embedding_types": ["float"]}),
         ("/v2/embed", {"texts": ["a cat"], "truncate": "END", "embedding_types": ["float"]}),
+        ("/api/embed", {"input": ["a cat"], "model": f"{MODEL}:latest"}),
         ("/api/embed", {"input": ["a cat"], "truncate": True, "keep_alive": "5m", "options": {"num_ctx": 2048}}),
         ("/api/embeddings", {"prompt": "a cat", "keep_alive": 0, "options": {"temperature": 0}}),
     ],

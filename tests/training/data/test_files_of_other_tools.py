@@ -15,7 +15,10 @@ import pytest
 from openpyxl import Workbook
 
 from training.catalogue import LABELLED, PAIRS, SCORED, TRIPLETS
+from training.data.gold import GoldColumn
 from training.data.load import load_data
+from training.data.tables.columns import pick_columns
+from training.data.tables.table import opened_file
 from training.errors import InputError
 
 PAIR = [("A cat sleeps.", "A cat is asleep."), ("It rains.", "The sun shines."), ("He sings.", "He reads.")]
@@ -138,6 +141,11 @@ def test_titles_above_the_header_are_left_out_with_a_note(tmp_path, blank):
     assert any("The header seems to be in row 3" in note for note in data.notes)
 
 
+def test_titles_and_an_empty_row_above_the_header_of_a_sheet_are_left_out(tmp_path):
+    rows = [("Ratings",), (), ("by", "me"), ("sentence1", "sentence2", "score"), (*PAIR[0], 4.5), (*PAIR[1], 0)]
+    assert load_data(workbook(tmp_path / "a.xlsx", *rows)).scores == [4.5, 0]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "xlsx"])
 def test_a_pointer_of_git_lfs_is_named(tmp_path, suffix):
     path = tmp_path / f"data.{suffix}"
@@ -216,3 +224,68 @@ def test_a_backslash_before_a_quote_is_an_escape_where_a_file_has_such_quotes(tm
     data = load_data(str(path))
     assert data.columns == (['He said "hi, all" to me', "A dog"], ["A greeting", "C:\\x"])
     assert 'A backslash is read as an escape: \\" is a quotation mark.' in data.notes
+
+
+@pytest.mark.parametrize(
+    ("head", "rows"),
+    [
+        # R has no name above the numbers of its rows; some programs write two byte order marks, or titles of two cells.
+        ('"sentence1","sentence2","score"', ['"1","a cat","a dog",4', '"2","a car","a bus",0']),
+        ("\ufeff\ufeffsentence1,sentence2,score", ["a cat,a dog,4", "a car,a bus,0"]),
+        ("Written by,me,\nsentence1,sentence2,score", ["a cat,a dog,4", "a car,a bus,0"]),
+    ],
+)
+def test_headers_that_are_not_quite_those_of_the_rows(tmp_path, head, rows):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.columns, data.scores) == ((["a cat", "a car"], ["a dog", "a bus"]), [4, 0])
+
+
+def test_a_sum_below_the_scores_does_not_change_their_scale(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sentence1,sentence2,score\na cat,a dog,4.5\na car,a bus,0\nTotal,,42\n", encoding="utf-8")
+    assert load_data(str(path)).scores == [4.5, 0]
+    with opened_file(path) as table:
+        gold = GoldColumn.in_table(table, pick_columns(table))
+    assert gold.scale == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b"<!DOCTYPE html><title>404</title>\n", "a web page: fetch the file itself"),
+        (b'<?xml version="1.0"?>\n<a/>\n', "an XML file"),
+        (b"{\\rtf1 a cat}\n", "an RTF document"),
+        (b"\xff\xff\xff\xff\x10\x01", "an Arrow file: save it as Parquet"),
+    ],
+)
+def test_files_of_other_kinds_are_named(tmp_path, start, kind):
+    path = tmp_path / "a.csv"
+    path.write_bytes(start)
+    with pytest.raises(InputError, match=f"a.csv is {re.escape(kind)}"):
+        load_data(str(path))
+
+
+def test_a_folder_is_named_as_one(tmp_path):
+    with pytest.raises(InputError, match="is a folder; name a file in it, or beir:"):
+        load_data(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "a cat", "label": "x"},
+        {"query": "a", "positive": "b", "negative": "c", "label": 1},
+        {"sentence1": "a", "sentence2": "b", "score": 4, "label": "same"},
+    ],
+)
+def test_labels_that_are_not_read_are_named(tmp_path, row):
+    data = load_data(lines(tmp_path / "a.jsonl", row))
+    assert "not read: the column label; ?columns= says which columns are" in data.notes
+
+
+def test_mail_encodings_of_japanese_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sentence1,sentence2\n猫が寝ている。,猫は眠っている。\n", encoding="iso2022_jp")
+    assert load_data(str(path)).columns == (["猫が寝ている。"], ["猫は眠っている。"])

@@ -42,6 +42,9 @@ def scored(cells: list, pair: tuple = ("sentence1", "sentence2"), **read_as: str
         ([100, 40], [5, 2], "read as: scores from 0 to 100 stretched to 0–5"),
         (["85%", "7.5 %", "0%"], [4.25, 0.375, 0], "read as: shares as scores from 0 to 100 stretched to 0–5"),
         (["4/5", "2.5 / 5", "0/5"], [4, 2.5, 0], "read as: shares as scores from 0 to 5"),
+        (["4 of 5", "2.5 out of 5"], [4, 2.5], "read as: shares as scores from 0 to 5"),
+        (["4.5", "N/A", "NA", "<NA>", "0"], [4.5, 0], ""),
+        (["−1", "0", "1"], [0, 2.5, 5], "read as: scores from -1 to 1 stretched to 0–5"),
         (["1/10", "10/10", ""], [0.5, 5], "read as: shares as scores from 0 to 10 stretched to 0–5"),
     ],
 )
@@ -90,6 +93,9 @@ def test_grades_beside_a_query_rise_with_relevance():
         ("similar", "dissimilar"),
         ("duplicate", "not_duplicate"),
         ("related", "unrelated"),
+        ("pos", "neg"),
+        ("✓", "✗"),
+        ("✔️", "❌"),
         ("1.0", "0.0"),
         (1, -1),
     ],
@@ -108,6 +114,12 @@ def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them(
     assert labelled(["ham", "spam"]).notes == (
         "read as: labels (ham, spam) that do not say which pairs are matches; ?labels=ham:1,spam:0 says it",
     )
+
+
+def test_neutral_beside_words_of_agreement_is_no_label_of_inference():
+    data = labelled(["agree", "neutral", "disagree"])
+    assert data.label_names == ("agree", "disagree", "neutral")
+    assert "that do not say which pairs are matches" in data.notes[-1]
 
 
 @pytest.mark.parametrize("cell", [math.nan, math.inf, 1e308, "1e999"])

@@ -61,3 +61,12 @@ def test_an_index_of_weights_names_files_of_the_folder_alone(tmp_path: Path, nam
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": name}}))
     with pytest.raises(InputError, match="outside of it"):
         Encoder.load(str(folder))
+
+
+@pytest.mark.parametrize("name", ["../1_Pooling", "/etc", "a/../../b"])
+def test_the_modules_of_a_folder_are_inside_of_it(tmp_path: Path, name: str):
+    kinds = {"": "Transformer", name: "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (make_model(tmp_path) / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(InputError, match=r"has a module in .* outside of it"):
+        Encoder.load(str(tmp_path))

@@ -401,6 +401,8 @@ UNSUPPORTED = [
     (BERT, {"processing_kwargs": {"text": {"max_length": "8"}}}, "is cut at '8' tokens"),
     (BERT, {"processing_kwargs": {"text": {"truncation": "only_third"}}}, "sets truncation"),
     (BERT, {"processing_kwargs": ["text"]}, "which are no settings"),
+    (BERT, {"processing_kwargs": {"text": ["max_length"]}}, "which are no settings"),
+    (BERT, {"processor_kwargs": {"truncation_side": "middle"}}, "truncation_side must be left or right"),
     (BERT, {"processor_kwargs": {"add_prefix_space": True}}, "sets add_prefix_space"),
     (BERT, {"model_kwargs": {"num_hidden_layers": 1}}, "sets num_hidden_layers"),
     (BERT, {"modality_config": {"text": {**TEXT, "method_output_name": "pooler_output"}}}, "reads pooler_output"),

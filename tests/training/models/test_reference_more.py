@@ -14,19 +14,24 @@ from test_reference import (
     BERT,
     GENERAL,
     PAIRS,
+    POOLING,
     PROMPTS,
     QUERY,
     SMALL,
     TEXTS,
     TOLERANCE,
     adapter,
+    after,
     assert_equal_scores,
+    change,
     chat,
+    classifier,
     make,
     other,
     pairs,
     written,
 )
+from test_reference_published import weights
 from tiny_models import make_model
 
 from sbert_app.services.models.cache import ModelCache
@@ -195,3 +200,101 @@ def test_the_whole_embedding_gemma_2_has_its_sizes_below(tmp_path: Path):
         with torch.no_grad():
             states = network(input_ids=torch.tensor(encoder.tokenize([text]))).last_hidden_state
         np.testing.assert_allclose(encoder.encode([text], normalize=None), states.mean(1), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["_orig_mod.", "module.", "0.auto_model."])
+def test_weights_whose_names_have_a_wrapper_are_refused_with_its_name(tmp_path: Path, name: str):
+    folder = weights(f"{name}{{}}".format)(tmp_path)
+    with pytest.raises(InputError, match=rf"its file has {name}.*: save the model without '{name}' in the names"):
+        Encoder.load(str(folder))
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json", POOLING])
+def test_a_pointer_in_the_place_of_a_file_is_told(tmp_path: Path, file: str):
+    folder = make()(tmp_path)
+    (folder / file).write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * 'a'}\nsize 12\n")
+    with pytest.raises(InputError, match=f"{file} is a Git LFS pointer and not the file: run git lfs pull"):
+        Encoder.load(str(folder))
+
+
+def test_an_adapter_beside_the_settings_of_its_base_opens_over_it(tmp_path: Path):
+    folder, merged = adapter(tmp_path, "AutoModel")
+    (folder / "config.json").write_bytes((merged / "config.json").read_bytes())
+    expected = Encoder.load(str(merged), dtype="float32", device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected, **TOLERANCE)
+    (folder / "model.safetensors").write_bytes((merged / "model.safetensors").read_bytes())
+    with pytest.raises(InputError, match="has an adapter beside the weights of a whole model"):
+        Encoder.load(str(folder))
+
+
+def test_two_files_that_differ_about_the_end_of_a_text_are_refused(tmp_path: Path):
+    folder = make(architecture="qwen3", pooling="lasttoken")(tmp_path)
+    settings = {"add_eos_token": True, "eos_token": "<|endoftext|>"}
+    change(folder / "tokenizer_config.json", **settings)
+    assert Encoder.load(str(folder)).pooling == "lasttoken"
+    change(folder / "tokenizer.json", post_processor=None)
+    with pytest.raises(InputError, match=r"says add_eos_token, .* ends no text with <\|endoftext\|>"):
+        Encoder.load(str(folder))
+
+
+def test_the_versions_that_a_folder_requires_are_installed_or_it_is_refused(tmp_path: Path):
+    met = {
+        "transformers": ">=5.0,<99",
+        "torch": {"specifier": ">2", "reason": "speed"},
+        "other": ">9",
+        "peft": "odd",
+        "tokenizers": ">=x",
+    }
+    folder = make(GENERAL, requirements=met)(tmp_path)
+    assert Encoder.load(str(folder)).dimension == 32
+    change(folder / GENERAL, requirements={"pytorch": {"specifier": ">=99"}})
+    with pytest.raises(InputError, match="requires pytorch>=99: torch>=99 is required"):
+        Encoder.load(str(folder))
+
+
+def test_a_dense_layer_whose_activation_is_null_has_none(tmp_path: Path):
+    folder = written(tmp_path / "model", make_model(tmp_path / "plain"), "mean", *after("Dense"))
+    change(folder / "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
+    expected = Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None)
+    change(folder / "2_Dense/config.json", activation_function=None)
+    np.testing.assert_array_equal(Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None), expected)
+
+
+@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "DebertaV2Tokenizer", "BertJapaneseTokenizer"])
+def test_a_class_that_cannot_hold_the_tokenizer_of_the_file_is_left_out(tmp_path: Path, name: str):
+    folder = make()(tmp_path)
+    expected = Encoder.load(str(folder)).tokenize(TEXTS)
+    change(folder / "tokenizer_config.json", tokenizer_class=name)
+    assert Encoder.load(str(folder)).tokenize(TEXTS) == expected
+
+
+@pytest.mark.parametrize("setting", [{"return_dict": False}, {"chunk_size_feed_forward": 4}])
+def test_settings_of_the_form_of_a_result_change_no_vector(tmp_path: Path, setting: dict[str, Any]):
+    folder = make_model(tmp_path)
+    expected = Encoder.load(str(folder), dtype="float32").encode(TEXTS)
+    change(folder / "config.json", **setting)
+    np.testing.assert_array_equal(Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected)
+
+
+def test_a_cross_encoder_without_the_name_of_its_class(tmp_path: Path):
+    folder = classifier(tmp_path / "model")
+    change(folder / "config.json", architectures=None)
+    assert_equal_scores(folder)
+    change(make_model(tmp_path / "bert") / "config.json", architectures=None)
+    with pytest.raises(InputError, match=r"lacks the weights classifier\.bias"):
+        CrossEncoder.load(str(tmp_path / "bert"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"use_cache": None}, "Validation error for field 'use_cache'"),
+        ({"layer_norm_eps": "1e-5"}, "Validation error for field 'layer_norm_eps'"),
+        ({"pad_token_id": 10**6}, "Padding_idx must be within num_embeddings"),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_name(tmp_path: Path, setting: dict[str, Any], reason: str):
+    folder = make_model(tmp_path)
+    change(folder / "config.json", **setting)
+    with pytest.raises(InputError, match=f"cannot be opened as a transformer: {reason}"):
+        Encoder.load(str(folder))

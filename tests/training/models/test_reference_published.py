@@ -163,6 +163,22 @@ def test_the_vectors_of_published_folders_are_those_of_the_reference(tmp_path: P
     assert ours.similarity_fn_name == theirs.similarity_fn_name
 
 
+@pytest.mark.parametrize(
+    ("tensors", "reason"),
+    [
+        ({"embeddings": torch.ones(20, 16), "mapping": torch.arange(500)}, r"do not fit each other: index \d+ is out"),
+        ({"embeddings": torch.ones(500, 16), "weights": torch.ones(5)}, "do not fit each other: The size"),
+        ({"embeddings": torch.ones(500)}, r"has vectors \[500\] for"),
+        ({"embeddings": torch.ones(5, 16)}, r"has vectors \[5, 16\] for"),
+    ],
+)
+def test_a_table_that_does_not_fit_its_tokens_is_refused(tmp_path: Path, tensors: dict[str, Any], reason: str):
+    folder = static(tmp_path)
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(InputError, match=reason):
+        Encoder.load(str(folder))
+
+
 def test_a_prompt_of_queries_stands_before_no_document(tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 

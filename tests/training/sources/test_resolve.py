@@ -46,6 +46,39 @@ def test_pickled_weights_are_refused_with_the_reason(alone, tmp_path):
         resolve.model_folder(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    {
+        "GGUF": (("small-q8_0.gguf",), "it has GGUF weights alone; fetch the safetensors"),
+        "ONNX": (("config.json", "onnx/model.onnx"), "it has ONNX weights alone"),
+        "OpenVINO": (("config.json", "openvino/openvino_model_qint8.xml"), "it has OpenVINO weights alone"),
+        "checkpoints": (
+            ("checkpoint-500/config.json", "checkpoint-500/tokenizer.json"),
+            "checkpoint-500 looks like a model",
+        ),
+        "the Hub's cache": (
+            ("refs/main", "snapshots/0ab1/config.json", "snapshots/0ab1/tokenizer.json"),
+            "snapshots/0ab1 looks like a model: name that folder",
+        ),
+        "modules alone": (("1_Pooling/config.json",), "it has no config.json$"),
+    }.values(),
+)
+def test_a_folder_without_a_model_says_what_to_do(alone, tmp_path, files: tuple[str, ...], reason: str):
+    for file in files:
+        write((tmp_path / "old" / file).parent, Path(file).name)
+    with pytest.raises(InputError, match=reason):
+        resolve.model_folder(str(tmp_path / "old"))
+
+
+def test_a_folder_whose_path_is_a_name_too_says_why_it_holds_no_model(alone, tmp_path, monkeypatch):
+    write(tmp_path / "out/model", "config.json", "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="local folder: it has ONNX weights alone"):
+        resolve.model_folder("out/model")
+    with pytest.raises(InputError, match="it is a file; name the folder of a model"):
+        resolve.model_folder("out/model/model.onnx")
+
+
 def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
     write(alone / "models/all-MiniLM-L6-v2", "config.json", "model.safetensors")
     with pytest.raises(InputError, match=r"home folder: incomplete, README.md, .*1_Pooling/config.json missing"):

@@ -26,7 +26,7 @@ PAIR_COLUMN_NAMES = (
     *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
     *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
     *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
-    ("sentence", "paraphrase"),
+    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase")),
     # The second of two columns of one name, as it is called here, and in pandas.
     *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
     ("a", "b"),
@@ -191,7 +191,8 @@ def parse_number(value: Any) -> float | None:
     Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends on the country.
     """
     if isinstance(value, str):
-        value = value.strip()
+        # Word processors write a minus sign for the hyphen.
+        value = value.strip().replace("\u2212", "-")
         if DECIMAL_COMMA.fullmatch(value):
             value = value.replace(",", ".")
         if not NUMBER.fullmatch(value):
@@ -220,7 +221,7 @@ def as_text(value: Any) -> str | None:
 
 def normalize_name(name: str) -> str:
     """A name in lower case without spaces, dots, dashes and underscores."""
-    return re.sub(r"[\s_.\-]+", "", name).casefold()
+    return re.sub(r"[\s_.\-\ufe0f]+", "", name).casefold()
 
 
 def side_of(label: str) -> bool | None:
@@ -248,7 +249,7 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Names that differ and are not empty, and a remark on each that had to change."""
     unique: list[str] = []
     remarks = []
-    stripped = [name.strip() for name in names]
+    stripped = [re.sub(rf"^[{UNSEEN}]+|[{UNSEEN}]+$", "", name) for name in names]
     for position, name in enumerate(stripped, start=1):
         if name and name not in unique:
             unique.append(name)
@@ -260,9 +261,14 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:
-    """The position of the header among the first rows: 0, unless titles of one cell stand above a row of several."""
+    """The position of the header among the first rows: 0, unless titles of fewer cells stand above it.
+
+    The header is the first row of several cells, or one below it with more cells and usual names.
+    """
     widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
     at = next((at for at, width in enumerate(widths) if width > 1), 0)
+    wider = (at for at, row in enumerate(rows) if sum(map(is_usual_name, row)) > 1)
+    at = next((at for at in wider if widths[at] > max(widths[:at], default=0)), at)
     is_title = not any(is_usual_name(cell) for row in rows[:at] for cell in row)
     return at if is_title and not looks_like_data(rows[at]) else 0
 
@@ -274,6 +280,11 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     """
     above = header_row(rows)
     first = rows[above]
+    below = [row for row in rows[above + 1 :] if row]
+    has_row_names = all(len(row) == len(first) + 1 and parse_number(row[0]) is not None for row in below)
+    if below and has_row_names and any(row[-1].strip() for row in below):
+        # R writes no name above the numbers of the rows.
+        first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
     if not looks_like_data(first):

@@ -74,7 +74,10 @@ FOREIGN = {
     b"\xff\xd8\xff": "an image",
     b"GIF8": "an image",
     b"SQLite format 3": "an SQLite database: export the table as CSV",
-    b"ARROW1": "an Arrow file: save it as Parquet",
+    **dict.fromkeys((b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file: save it as Parquet"),
+    **dict.fromkeys((b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML"), "a web page: fetch the file itself"),
+    b"<?xml": "an XML file: save it as CSV",
+    b"{\\rtf": "an RTF document: save it as text",
     b"\x93NUMPY": "a NumPy array",
     b"\x7fELF": "a program",
     b"ID3": "an MP3 file",
@@ -116,7 +119,7 @@ def any_of(names: Sequence[str]) -> str:
 @contextmanager
 def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable]:
     """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
-    with tempfile.TemporaryDirectory() if path.suffix == ".gz" else nullcontext() as folder:
+    with tempfile.TemporaryDirectory() if path.suffix.lower() == ".gz" else nullcontext() as folder:
         yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
 
 

@@ -150,7 +150,9 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), _utf16(head))
+    # ISO-2022-JP is ASCII to every other test.
+    unmarked = "iso2022_jp" if b"\x1b$B" in head else _utf16(head)
+    announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked)
     if encoding:
         named = named_encoding(encoding)
         announced = announced if announced and named.startswith(announced) else named
@@ -291,11 +293,12 @@ SPOKEN = {
     "mac_roman": "Mac Roman",
     "cp932": "Shift-JIS (Japanese)",
     "euc_jp": "EUC-JP (Japanese)",
+    "iso2022_jp": "ISO-2022-JP (Japanese)",
     "gb18030": "GB18030 (Chinese)",
     "big5": "Big5 (Chinese)",
     "cp949": "EUC-KR (Korean)",
 }
-GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin"))]
+GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin", "iso2022"))]
 # The letters beyond ASCII of the languages that each encoding of Latin letters is for; frequent ones before the bar.
 _CENTRAL = "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«"
 LATIN = {

@@ -125,7 +125,7 @@ def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None)
 
 
 def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], int, list[str]]:
-    return header_of(path, [[cell or "" for cell in record] for record, _, _ in head[:HEADER_ROWS] if record])
+    return header_of(path, [[cell or "" for cell in record] for record, _, _ in head[:HEADER_ROWS]])
 
 
 def _sentences(path: Path, head: list[Record]) -> int:

@@ -94,7 +94,8 @@ class Dense(SentenceModule):
         before, after = config.get("in_features"), config.get("out_features")
         if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
-        activation = config.get("activation_function") or "torch.nn.modules.activation.Tanh"
+        # Without a name it is the Tanh; null is none.
+        activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh") or f"{_ACTIVATIONS[1]}Identity"
         return cls(before, after, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))
 
     def config(self) -> dict[str, Any]:

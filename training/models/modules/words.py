@@ -227,9 +227,9 @@ class StaticEmbedding(nn.Module):
         except Exception as error:
             raise InputError(f"{file} is no tokenizer: {first_line(error)}") from error
         vectors = _vectors_of(read_tensors(folder), folder)
-        if len(vectors) < tokenizer.get_vocab_size():
+        if vectors.ndim != 2 or len(vectors) < tokenizer.get_vocab_size():
             raise InputError(
-                f"{folder} has {len(vectors):,} vectors for {tokenizer.get_vocab_size():,} tokens; fetch it again"
+                f"{folder} has vectors {[*vectors.shape]} for {tokenizer.get_vocab_size():,} tokens; fetch it again"
             )
         return cls(tokenizer, vectors)
 
@@ -248,9 +248,12 @@ def _vectors_of(tensors: dict[str, Tensor], folder: Path) -> Tensor:
     if "embeddings" not in tensors:
         raise InputError(f"the weights in {folder} hold no table of embeddings; fetch the model again")
     vectors = tensors["embeddings"].float()
-    if "mapping" in tensors:
-        vectors = vectors[tensors["mapping"].long()]
-    return vectors * tensors["weights"].float()[:, None] if "weights" in tensors else vectors
+    try:
+        if "mapping" in tensors:
+            vectors = vectors[tensors["mapping"].long()]
+        return vectors * tensors["weights"].float()[:, None] if "weights" in tensors else vectors
+    except (IndexError, RuntimeError) as error:
+        raise InputError(f"the weights in {folder} do not fit each other: {first_line(error)}") from error
 
 
 LSTM_CONFIG = "lstm_config.json"
