@@ -28,6 +28,8 @@ EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNE
 HUB_ORG = "sentence-transformers/"
 # The place of GloVe in the home folder.
 GLOVE_FOLDER = "data/glove.6B.50d"
+# The suffixes of files that are named in place of the folder of a model.
+WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".zip")
 # Formats of weights that are made from a model and cannot be trained, and the names of their files.
 OTHER_WEIGHTS = {"GGUF": "*.gguf", "ONNX": "*.onnx", "OpenVINO": "openvino*.xml"}
 
@@ -192,7 +194,8 @@ def _text(file: Path) -> str:
 def _path_named(name: str) -> Path | None:
     try:
         path = Path(name).expanduser()
-        return path.absolute() if name.strip() and path.exists() else None
+        is_model = path.is_dir() or (path.suffix.lower() in WEIGHTS and path.is_file())
+        return path.absolute() if name.strip() and is_model else None
     except (OSError, RuntimeError, ValueError):
         # Nothing has such a name: it is too long, the home of an unknown user, or holds a NUL.
         return None
