@@ -59,15 +59,16 @@ class AtlasExport:
         with gr.Row(elem_classes="actions"):
             start = gr.Button("Download Parquet", size="sm", elem_id="atlas-go")
             stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
-            self.file = gr.File(visible="hidden")
+            self.file = gr.File(visible=False)
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
         """Connects the button; the exported map is in 2-D and has the settings of these components."""
         inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
         empty: Update = {self.file: None}
-        self.tab.wire(self.export, inputs, empty, limit=1)
-        self.file.change(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
+        handler = self.tab.handler(self.export, empty)
+        exported = self.tab.on(self.tab.start.click, handler, inputs, empty, concurrency_limit=1)
+        exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
         cleared = {**empty, self.tab.status: ""}
         self.shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
 
