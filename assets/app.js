@@ -31,8 +31,9 @@
   function showLink(link) {
     const nav = link.parentElement;
     const observer = new ResizeObserver(() => {
+      nav.scrollLeft = 0;
       const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
-      if (here.left < seen.left || here.right > seen.right) nav.scrollLeft += here.left - seen.left - (seen.width - here.width) / 2;
+      if (here.right > seen.right) nav.scrollLeft = here.left - seen.left - (seen.width - here.width) / 2;
     });
     for (const each of [nav, ...nav.children]) observer.observe(each);
   }
@@ -62,11 +63,13 @@
   }
 
   function completeWayIn(holder) {
-    const main = document.querySelector("main"), nav = holder.querySelector("nav");
-    if (!main || !nav || nav.querySelector(".brand")) return;
-    main.tabIndex = -1;
+    const nav = holder.querySelector("nav");
+    if (!nav || nav.querySelector(".brand")) return;
     const skip = Object.assign(document.createElement("a"), {className: "skip", href: "#", textContent: "Skip to the content"});
-    skip.addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+    skip.addEventListener("click", (event) => {
+      event.preventDefault();
+      Object.assign(document.querySelector("main"), {tabIndex: -1}).focus();
+    });
     holder.prepend(skip);
     nav.prepend(Object.assign(document.createElement("a"), {className: "brand", href: "./", textContent: "SBERT Lab"}));
   }
@@ -216,13 +219,12 @@
     window.showAddress(url, isStep);
   };
   // A tab that is pressed before the address is restored stays open, and so do values that are entered before.
-  let pressedTab = null; // its title
-  const notePress = ({target}) => { pressedTab = target.closest?.("[role=tab]")?.textContent.trim() ?? pressedTab; };
-  document.addEventListener("click", notePress, true);
+  const pressedTabs = []; // their titles, of the page and of rows of tabs within its tabs
+  document.addEventListener("click", ({target}) => pressedTabs.push(target.closest?.("[role=tab]")?.textContent.trim()), true);
   window.rememberTab = (tab) => { if (isRestored) window.nameInAddress(["tab"], [tab], true); };
   const UNCHANGED = {__type__: "update"}, touched = {};
   window.openTab = (tabs) => { // [title, id] of each
-    const pressed = tabs.find(([title]) => title === pressedTab)?.[1];
+    const pressed = pressedTabs.map((pressedTitle) => tabs.find(([title]) => title === pressedTitle)?.[1]).findLast(Boolean);
     if (pressed !== undefined) window.nameInAddress(["tab"], [pressed === tabs[0][1] ? "" : pressed], true);
     const tab = pressed ?? new URLSearchParams(location.search).get("tab");
     return tabs.some(([, id]) => id === tab) ? {...UNCHANGED, selected: tab} : UNCHANGED;

@@ -328,10 +328,9 @@ def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
 def test_the_corpus_is_exported_for_embedding_atlas(open_page):
     page = opened(open_page)
     page.locator("#atlas-export > button").click()
-    page.click("#atlas-go")
-    expect(page.locator("#atlas-status")).to_contain_text("461 sentences with their map")
     with page.expect_download() as download:
-        page.click("#atlas-file")
+        page.click("#atlas-go")
+    expect(page.locator("#atlas-status")).to_contain_text("461 sentences with their map")
     table = pq.read_table(download.value.path())
     assert table.column_names == ["sentence", "projection_x", "projection_y", "cluster", "neighbors", "domain"]
     assert table.num_rows == 461

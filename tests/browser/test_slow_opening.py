@@ -62,6 +62,16 @@ def test_compare_keeps_typed_sentences_and_a_list(open_slowly):
     expect(page.locator("#answer .answer")).to_have_attribute("data-a", "It rains.")
 
 
+def test_compare_keeps_a_tab_within_a_tab(open_slowly):
+    def do(page):
+        page.get_by_role("tab", name="Two sentences").click()
+        page.get_by_role("tab", name="Leave out a word").click()
+
+    page = open_slowly("/?tab=many", do)
+    for name in ("Two sentences", "Leave out a word"):
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+
+
 def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):
     def do(page):
         page.click("#bulk-models > button")

@@ -57,16 +57,18 @@ class AtlasExport:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.shared = services, shared
         with gr.Row(elem_classes="actions"):
-            start = gr.Button("Make the file", size="sm", elem_id="atlas-go")
+            start = gr.Button("Download Parquet", size="sm", elem_id="atlas-go")
             stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
-            self.file = gr.DownloadButton("Download Parquet", size="sm", visible=False, elem_id="atlas-file")
+            self.file = gr.File(visible=False)
         self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
         """Connects the button; the exported map is in 2-D and has the settings of these components."""
         inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
-        empty = {self.file: hidden()}
-        self.tab.wire(self.export, inputs, empty, limit=1)
+        empty: Update = {self.file: None}
+        handler = self.tab.handler(self.export, empty)
+        exported = self.tab.on(self.tab.start.click, handler, inputs, empty, concurrency_limit=1)
+        exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
         cleared = {**empty, self.tab.status: ""}
         self.shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
 
@@ -89,7 +91,7 @@ class AtlasExport:
         cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
         points = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
         status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
-        return {self.tab.status: status, self.file: visible(str(file))}
+        return {self.tab.status: status, self.file: str(file)}
 
 
 # The colour until a corpus is open.

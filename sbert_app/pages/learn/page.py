@@ -75,7 +75,7 @@ class _LearnPage:
                 )
                 for lesson in lessons()
             ]
-        self.count = gr.HTML(elem_id="lesson-count")
+        self.count = gr.HTML(messages.waiting("Opening the lesson …"), elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
         parts = [part for view in self.views for part in view.outputs[:2]]
         self.reported = [*parts, *(field for view in self.views for field in view.fields)]

@@ -13,7 +13,7 @@ from sbert_app.figures.training import COLOURS, FIGURES, Curve
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
-from sbert_app.pages.components.messages import error_message, error_of, note, section
+from sbert_app.pages.components.messages import error_message, error_of, note, section, waiting
 from sbert_app.pages.components.report import report_button
 from sbert_app.pages.train.runs import log, no_runs, run_list, run_report, state_label, status
 from sbert_app.services.background.watch import AT_WORK, State
@@ -86,7 +86,7 @@ class RunPanel:
             )
             self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
-        self.runs = gr.HTML(js_on_load=read_asset("train.js"), elem_id="run-list")
+        self.runs = gr.HTML(waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list")
 
     def wire(self) -> Callable[..., Any]:
         """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
