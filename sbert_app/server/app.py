@@ -132,8 +132,6 @@ def build(services: Services) -> gr.Blocks:
     for name in others:
         with app.route(name.title(), name):
             _build_page(name, services, app)
-    # gr.Navbar would rename the front page only after the navigation has been drawn with "Home".
-    app.pages[0] = ("", front.title(), True)
     app.state_session_capacity = MOST_SESSIONS
     # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
     # does not count a mounted one among them.
@@ -142,6 +140,7 @@ def build(services: Services) -> gr.Blocks:
 
 
 def _build_page(name: str, services: Services, app: gr.Blocks) -> None:
+    gr.Navbar(main_page_name=PAGES[0].title())
     import_module(f"sbert_app.pages.{name}.page").build(services)
     pickers.read_anew(services, app)
     gr.HTML(FOOTER)
