@@ -76,6 +76,9 @@ class StubEncoder:
         vectors[np.arange(len(sentences)), np.arange(len(sentences)) % self.dimension] = 1
         return vectors
 
+    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
+        return [False] * len(sentences)
+
 
 def write_pairs(path: Path, rows: int, first: int = 0) -> None:
     """Write sentences of 4 to 18 words with the row number, which makes them distinct."""

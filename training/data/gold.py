@@ -36,6 +36,8 @@ TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
 MISSING = ("", "-", "nan", "none", "null", "n/a", "na", "<na>")
+# Columns with these ends of names are the reverse of a score.
+DISTANCES = ("distance", "dissimilarity", "dissimilarityscore")
 # A number beyond this is no score.
 LARGEST = 1e6
 # More labels are no classes but something else, such as sentences.
@@ -160,11 +162,15 @@ class GoldColumn:
         """The reading of a column by all of its ``cells``; ``pair`` names the two columns of sentences.
 
         ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are those that the user has named.
-        InputError if they are malformed, or there are more labels than classes can be.
+        InputError if they are malformed, there are more labels than classes can be, or the column holds distances.
         """
-        texts = _distinct(cells)
+        texts, role = _distinct(cells), normalize_name(name)
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
+        if role.endswith(DISTANCES):
+            raise InputError(
+                f"{name} grows as sentences differ; write similarities, such as the highest distance less each"
+            )
         shares = [_SHARE.fullmatch(text) for text in texts]
         tops = {float(share[2] or 100) for share in shares if share and _score(share[1]) is not None}
         if len(tops) == 1 and min(tops) > 0 and None not in shares:
@@ -179,7 +185,7 @@ class GoldColumn:
         if texts == {"+"}:
             # Beside it "-" is no missing value.
             return replace(cls._with_labels(name, {"+": 1.0, "-": 0.0}, None), missing=("",))
-        role, pair = normalize_name(name), tuple(map(normalize_name, pair))
+        pair = tuple(map(normalize_name, pair))
         has_query = pair != () and (pair[0].startswith(("query", "search")) or pair[0] == "question")
         is_nli, missing = pair == NLI_PAIR, MISSING
         # -1 stands for a missing value beside numbers that no scale from -1 on has, or beside labels from 0 on.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -216,11 +217,12 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
         vectors = encoder.token_vectors([a, b])
     else:
         vectors = [model.token_vectors([text])[0] for model, text in zip(encoders, texts, strict=True)]
-    names = [name for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)) if encoder.allows_pooling(name)]
-    by_pooling = {
-        name: _cosine(*(_pool(model.with_pooling(name), v.hidden) for model, v in zip(encoders, vectors, strict=True)))
-        for name in names
-    }
+    by_pooling = {}
+    for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)):
+        with suppress(InputError):
+            first = encoder.with_pooling(name)
+            second = first if encoders[1] is encoder else encoders[1].with_pooling(name)
+            by_pooling[name] = _cosine(_pool(first, vectors[0].hidden), _pool(second, vectors[1].hidden))
     encoded, sides = time.perf_counter(), []
     for model, text, vector in zip(encoders, texts, vectors, strict=True):
         report = ReadReport()

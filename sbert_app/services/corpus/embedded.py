@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -155,7 +156,14 @@ def fingerprint(encoder: VectorModel) -> str:
 
 def weights_key(encoder: VectorModel) -> str:
     """The key of a model's weights, whatever its name and its settings are."""
-    return digest(_weights(encoder))
+    # The poolings of a model share its transformer.
+    weights = getattr(encoder, "backbone", encoder)
+    if weights not in _keys:
+        _keys[weights] = digest(_weights(encoder))
+    return _keys[weights]
+
+
+_keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def _weights(encoder: VectorModel) -> list[str]:

@@ -73,6 +73,12 @@ def test_shares_of_several_wholes_are_refused(cells):
     assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])
 
 
+@pytest.mark.parametrize("name", ["distance", "Cosine distance", "edit_distance", "dissimilarity"])
+def test_distances_are_no_scores(name):
+    with pytest.raises(InputError, match=f"{name} grows as sentences differ"):
+        GoldColumn.of(name, ["0.1", "0.9"])
+
+
 def test_grades_beside_a_query_rise_with_relevance():
     for pair in (("query", "passage"), ("question", "answer")):
         n = {pair[0]: ["a"] * 3, pair[1]: ["b"] * 3, "label": [0, 1, 2]}
