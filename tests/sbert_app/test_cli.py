@@ -417,7 +417,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such cross-encoder": ("score pairs.csv out.csv --model MODEL --cross-encoder no-such", "no-such"),
     "no such data": ("evaluate --data zork", "the sets are stsb"),
     "no such split": ("evaluate --data stsb:zork", "choose train, dev, test"),
-    "data that is a folder": ("evaluate --data .", "neither a file"),
+    "data that is a folder": ("evaluate --data .", ". is a folder; name a file in it"),
     "data without scores": ("evaluate --data plain.csv --model MODEL", "needs scored pairs"),
     "scores that are no numbers": ("evaluate --data words.csv --model MODEL", "row 1"),
     "train without an objective": ("train", "needs an objective"),

@@ -225,7 +225,9 @@ class GoldColumn:
         cells = (
             cell
             for batch in table.batches()
-            for cell, *texts in zip(batch.rows[name], *(batch.rows[column] for column in sentences), strict=True)
+            for cell, *texts in zip(
+                batch.rows[name], *(batch.rows[column] for column in sentences if column), strict=True
+            )
             # The sum below a column of scores is none of them.
             if None not in map(as_text, texts)
         )
