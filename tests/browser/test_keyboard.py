@@ -39,7 +39,7 @@ FOCUSED = """() => {
         ("/", "#word-map .js-plotly-plot"),
         ("/?tab=many", "#times .lead"),
         ("/bulk", "#histogram .js-plotly-plot"),
-        ("/train", "#run-status .card"),
+        ("/train", "#plan:has-text('steps of')"),
         ("/ablation", ".js-plotly-plot"),
         ("/evaluate", "#scores table"),
         ("/explore", "#map-plot .nsewdrag"),
