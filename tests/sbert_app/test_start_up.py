@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from paths import ROOT
@@ -15,6 +16,19 @@ def test_the_public_names_are_those_of_the_core():
     assert set(training.__all__) >= names and set(dir(training)) >= names
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = training.nothing
+
+
+def test_the_pages_are_built_before_torch_is_imported(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from sbert_app.server.app import create_app
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+create_app(Services.start(Settings(home=Path(sys.argv[1]))))
+print({"torch", "transformers", "scipy", "datasets", "umap"} & set(sys.modules))"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 def test_wrong_files_are_found_before_torch_is_imported():

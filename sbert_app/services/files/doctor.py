@@ -21,7 +21,6 @@ from training.catalogue import LABELLED, SCORED, SENTENCES
 from training.data.dataset import Dataset, folded
 from training.data.gold import TOP_SCORE
 from training.data.tables.rows import OpenedTable
-from training.models.encoder import Encoder
 from training.models.model import Model
 
 # Gold scores of equal pairs that are further apart are in conflict.
@@ -59,6 +58,9 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         model: by which text is unknown or cut; None leaves both out.
         others: data to evaluate on, of which the data should have no row, by its name.
     """
+    # It brings torch, which takes seconds, and the pages are built without it.
+    from training.models.encoder import Encoder
+
     rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
     targets = data.scores if data.scores is not None else data.labels
     places: dict[frozenset[str], list[int]] = defaultdict(list)
