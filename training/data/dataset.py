@@ -24,7 +24,9 @@ from training.data.tables.columns import (
     SPLIT_NAMES,
     as_text,
     canonical_names,
+    is_usual_name,
     listed,
+    remarks_on,
     requested_names,
     split_column,
     split_names,
@@ -168,15 +170,18 @@ class Dataset:
         splits = split_column(table)
         if split and splits is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
-        cells = table.in_memory(names | ({splits: "split"} if splits else {}))
+        faults: dict[int, str] = {}
+        cells = table.in_memory(names | ({splits: "split"} if splits else {}), faults)
+        first = min(faults, default=0)
+        marked = [f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}"] if faults else []
         own_names = {role: column for column, role in names.items()}
-        data = parse_dataset(name, cells, str(table.path), table.remarks, own_names, scale, labels)
+        data = parse_dataset(name, cells, str(table.path), (*table.remarks, *marked), own_names, scale, labels)
         has_gold = data.scores is not None or data.labels is not None
         roles = {role for role in names.values() if has_gold or role not in ("score", "label")}
         roles -= {"label"} if "score" in roles else set()
         unread = [column for column in table.columns if names.get(column) not in roles and column != splits]
-        # Beside a gold score the others are ids and the like, but for a label.
-        unread = [column for column in unread if not has_gold or column in names]
+        # Beside a gold score the others are ids and the like, but for those of usual names.
+        unread = [column for column in unread if not has_gold or is_usual_name(column)]
         if unread:
             data = data.with_note(f"not read: {listed(unread)}; ?columns= says which columns are")
         if splits is None:
@@ -323,17 +328,22 @@ def parse_dataset(
     cells = {role: raw[column] for column, role in names.items()}
     form = next(form for form in FORMS if set(form) <= set(cells))
     texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
-    left_out = {i for column in texts for i, text in enumerate(column) if not text}
+    if own_names is None:
+        own_names = {role: column for column, role in names.items()}
+        notes = [*notes, *remarks_on(list(raw), raw)]
+    header = tuple(own_names[column] for column in form)
+    headers = {i for i, row in enumerate(zip(*texts, strict=True)) if row == header and len(row) > 1}
+    left_out = headers | {i for column in texts for i, text in enumerate(column) if not text}
     gold, gold_cells, role = None, list[Any](), next((role for role in ("score", "label") if role in cells), None)
     if role and len(texts) == 2:
-        own_names, gold_cells = own_names or {role: column for column, role in names.items()}, cells[role]
+        gold_cells = cells[role]
         of_pairs = (cell for i, cell in enumerate(gold_cells) if i not in left_out)
         gold = GoldColumn.of(own_names[role], of_pairs, [own_names[column] for column in form], scale, labels)
     elif scale or labels:
         raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
 
     remarks: list[str] = []
-    wrong = {"with an empty sentence": left_out}
+    wrong = {"that repeat the header": headers, "with an empty sentence": left_out - headers}
     if gold is not None:
         why = "without a score" if gold.kind == NUMBER else "without a gold label"
         wrong[why] = {i for i, cell in enumerate(gold_cells) if gold.is_missing(cell)}
@@ -345,8 +355,7 @@ def parse_dataset(
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:
         nested = [role for role, column in cells.items() if any(isinstance(cell, dict | list) for cell in column)]
-        own = [(own_names or {}).get(role, role) for role in nested]
-        if own:
+        if own := [own_names.get(role, role) for role in nested]:
             remarks.append(f"objects or lists are in {listed(own)}: write one text or number into each cell")
         raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
     if gold is not None and not gold.is_sure:

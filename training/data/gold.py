@@ -19,6 +19,7 @@ import numpy as np
 from training.catalogue import NLI_LABELS
 from training.data.tables.columns import (
     LABELS,
+    NAMED_SCALE,
     NLI_PAIR,
     SCORES,
     PairColumns,
@@ -53,6 +54,8 @@ ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
 OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
+# A number before its words: "5 - the same", "1 (unrelated)".
+_WORDED = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*[-–—:=.)(]\s*[^\d\s].*")
 # A share of a highest score, such as 85%, 4/5 or 4 out of 5.
 _SHARE = re.compile(r"(\S+?)\s*(?:%|(?:/|(?:out )?of )\s*(\d+))")
 _SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
@@ -165,6 +168,8 @@ class GoldColumn:
         InputError if they are malformed, there are more labels than classes can be, or the column holds distances.
         """
         texts, role = _distinct(cells), normalize_name(name)
+        if role not in LABELS and (named := NAMED_SCALE.search(name)):
+            scale = scale or named[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
         if role.endswith(DISTANCES):
@@ -263,7 +268,7 @@ class GoldColumn:
             )
         matches, meaning = matching_labels(sorted(texts))
         some = sorted(texts)[:5]
-        alike = [label for label in some if side_of(label)] or some[:1]
+        alike = [label for label in some if side_of(label)] or [label for label in some if side_of(label) is None][:1]
         example = ",".join(f"{label}:{int(label in alike)}" for label in some)
         text = meaning
         if not matches:
@@ -368,7 +373,8 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
 
 
 def _score(cell: Any) -> float | None:
-    number = parse_number(cell)
+    worded = _WORDED.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    number = parse_number(worded[1] if worded else cell)
     return None if number is None or abs(number) > LARGEST else number
 
 

@@ -63,7 +63,7 @@ class ChosenColumns:
     @classmethod
     def by_name(cls, table: OpenedTable) -> ChosenColumns | None:
         """The columns that readers find by their names; None for triplets, and where there are no sentences."""
-        roles = roles_of(table.columns)
+        roles = roles_of(table.columns, table.sample)
         first = roles.get("sentence1") or roles.get("sentence")
         return cls(first, roles.get("sentence2"), roles.get("score") or roles.get("label")) if first else None
 

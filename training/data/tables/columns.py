@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from training.catalogue import NEGATIVE_LABELS, POSITIVE_LABELS
-from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
     *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("sent1", "sent2"), ("sent0", "sent1")),
-    *(("#1string", "#2string"), ("senta", "sentb"), ("text1", "text2"), ("texta", "textb"), ("s1", "s2")),
+    *(("1string", "2string"), ("senta", "sentb"), ("text1", "text2"), ("texta", "textb"), ("s1", "s2")),
     *(("premise", "hypothesis"), ("question1", "question2"), ("q1", "q2"), ("anchor", "positive")),
     *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
     *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
@@ -38,11 +38,12 @@ NEGATIVES = (
 )
 SCORES = (
     *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
-    *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim"),
+    *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim", "humanscore", "avgscore", "averagescore"),
+    *("meanscore", "goldstandard", "similarityrating"),
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
-    "category",
+    *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
 )
 SPLIT = "split"
 SPLIT_COLUMNS = (SPLIT, "partition", "subset")
@@ -60,14 +61,18 @@ MOST_LISTED = 20
 # The most characters of a name: a header does not hold whole sentences.
 LONG_NAME = 80
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-# No text: white space and characters that cannot be seen, a missing value of MySQL, the errors of a spreadsheet.
+# No text: white space and characters that cannot be seen, missing values of databases, the errors of a spreadsheet.
 UNSEEN = (
     r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
 )
-NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
+NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
+# A scale at the end of a name: "score (0-5)".
+NAMED_SCALE = re.compile(r"[(\[]\s*([+-]?[\d.]+\s*(?:-|–|\.\.|to)\s*[+-]?[\d.]+)\s*[)\]]\s*$")
+# A number or a code without a space, such as the id of a text.
+_ID = re.compile(r"[!-~]*\d[!-~]*")
 _NEGATED = re.compile(r"(?:not|non|no|un|dis)(..+)")
 
 # The cells of each column.
@@ -103,6 +108,17 @@ def roles_of(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str
     else:
         roles["sentence"] = _first(SENTENCES, by_key)
     return {role: name for role, name in roles.items() if name}
+
+
+def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
+    """Remarks on the columns of sentences, by their names and their first cells: no usual names, or ids in place."""
+    texts = [name for role, name in roles_of(columns, rows).items() if role not in ("score", "label")]
+    is_by_number = len(texts) == 2 and not any(map(is_usual_name, texts))
+    remarks = [f"{texts[0]} and {texts[1]}, the only columns, are read as the two sentences."] if is_by_number else []
+    cells = {name: [text for cell in rows[name][:HEAD_ROWS] if (text := as_text(cell)) is not None] for name in texts}
+    if ids := [name for name in texts if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
+        remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
+    return remarks
 
 
 def canonical_names(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str]:
@@ -220,8 +236,8 @@ def as_text(value: Any) -> str | None:
 
 
 def normalize_name(name: str) -> str:
-    """A name in lower case without spaces, dots, dashes and underscores."""
-    return re.sub(r"[\s_.\-\ufe0f]+", "", name).casefold()
+    """A name in lower case without spaces, dots, dashes, underscores and the like, and without a scale at its end."""
+    return re.sub(r"[\s_.\-\ufe0f?:*#]+", "", NAMED_SCALE.sub("", name)).casefold()
 
 
 def side_of(label: str) -> bool | None:
@@ -239,8 +255,13 @@ def is_usual_name(name: str) -> bool:
 
 
 def looks_like_data(first: Sequence[str]) -> bool:
-    """Whether a table's first line is a row and no header: it has a number or a whole sentence, and no usual name."""
-    if any(map(is_usual_name, first)):
+    """Whether a table's first line is a row and no header: it has a number or a whole sentence, and no usual name.
+
+    More sentences than such names are a row, and 0, 1, 2 are names, as pandas writes them.
+    """
+    cells = [cell for cell in first if cell]
+    names, are_numbered = sum(map(is_usual_name, cells)), cells[1:] and cells == [str(at) for at in range(len(cells))]
+    if (names and names >= sum(map(_is_sentence, cells))) or are_numbered:
         return False
     return any(parse_number(cell) is not None or _is_sentence(cell) for cell in first)
 
@@ -289,6 +310,8 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
     if not looks_like_data(first):
         columns, remarks = unique_names(first)
+        if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
+            remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
         if above:
             remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
         return columns, above + 1, remarks

@@ -23,7 +23,7 @@ from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "carets", "~": "tildes"}
 # Delimiters of tables of one column, with quoted fields or with a sentence a line: characters that no sentence has.
 NO_DELIMITER, LINES = "\x1f", "\x1e"
 # A longer field, in characters, is a quote that was never closed.

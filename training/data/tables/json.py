@@ -27,9 +27,11 @@ LONGEST_OBJECT = 16 << 20
 PIECE = 1 << 20
 Layout = Literal["lines", "array", "columns"]
 LAYOUTS = {"lines": "JSON Lines", "array": "a JSON array", "columns": "a JSON object of columns"}
+# The names of a list of rows within an object.
+NESTED = ("data", "rows", "examples", "records", "items")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
-NEEDED = 'Each line has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
+NEEDED = 'Each row has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
 INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
 # The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
 TYPES = {
@@ -117,7 +119,8 @@ def _layout(text: TextFile) -> Layout:
     if start.startswith("["):
         # A whole array on the first line that holds no objects is a line of JSON Lines.
         first = start.partition("\n")[0].strip()
-        return "lines" if first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) else "array"
+        is_row = first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) and not first.startswith("[[")
+        return "lines" if is_row else "array"
     return "columns" if start.startswith("{") and _columns(text) is not None else "lines"
 
 
@@ -143,12 +146,14 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
 
 def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
     """The columns of an object: {column: [cells]}, or one of the ways in which pandas writes tables; else None."""
-    columns, rows, cells = value.get("columns"), value.get("data"), list(value.values())
+    columns, cells = value.get("columns"), list(value.values())
+    rows = next((value[name] for name in NESTED if name in value), None)
     if isinstance(rows, list) and rows:
         if isinstance(columns, list) and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
             return {str(name): [row[at] for row in rows] for at, name in enumerate(columns)}
         if all(isinstance(row, dict) for row in rows):
-            return _of_records(rows)
+            # The Hub's server of rows puts each into an object.
+            return _of_records([row["row"] if isinstance(row.get("row"), dict) else row for row in rows])
     if cells and all(isinstance(column, dict) for column in cells):
         if all(name.isdecimal() for name in value):
             return _of_records(cells)

@@ -125,12 +125,17 @@ class OpenedTable:
         """The cells of the first rows, by column."""
         return self._head.rows
 
-    def in_memory(self, names: Mapping[str, str]) -> dict[str, list[Any]]:
-        """The values of all rows by the ``names`` of their columns. Errors as `batches`."""
+    def in_memory(self, names: Mapping[str, str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:
+        """The values of all rows by the ``names`` of their columns; ``faults`` get the notes on rows by their numbers.
+
+        Errors as `batches`.
+        """
         columns: dict[str, list[Any]] = {name: [] for name in names.values()}
         # Cells that repeat, as premises do, are held once.
         distinct: dict[Any, Any] = {}
         for batch in self.batches():
+            if faults is not None:
+                faults.update({batch.first_row + at: note for at, note in batch.notes.items() if note != EMPTY_LINE})
             for column, name in names.items():
                 cells = batch.rows[column]
                 columns[name].extend(distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
@@ -200,8 +205,13 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
         yield batch()
 
 
-def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[list[Any], str]:
-    """A row with too few or too many fields, made ``width`` long, and a note that holds the surplus."""
+def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[Any], str | None]:
+    """A row with too few or too many fields, made ``width`` long, and a note that holds the surplus.
+
+    Separators at the end of a row are none.
+    """
+    if len(record) > width and not any(record[width:]):
+        return record[:width], note
     problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
     if len(record) > width:
         problem += "; beyond the header: " + " | ".join(map(str, record[width:]))

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.tables.columns import listed
+from training.data.tables.columns import listed, remarks_on
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
 from training.data.tables.lists import with_rows_of_lists
@@ -103,7 +103,8 @@ def open_table(
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
         table = with_rows_of_lists(replace(open_file(path, encoding, sheet), version=version))
         if len(table.preview(1)):
-            return table
+            remarks = remarks_on(table.columns, table.sample)
+            return replace(table, remarks=(*table.remarks, *remarks)) if remarks else table
     except ForeignFileError as error:
         raise InputError(f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file.") from error
     except OSError as error:

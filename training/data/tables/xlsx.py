@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,10 +45,11 @@ BROKEN = (
     zlib.error,
 )
 
-# Formulas, and what openpyxl does not open or read as Excel does, by their marks in the XML.
-FORMULA = "formula"
+# Formulas, hidden rows, and what openpyxl does not open or read as Excel does, by their marks in the XML.
+FORMULA, HIDDEN = "formula", "hidden"
 ODDITIES = {
     FORMULA: re.compile(rb"<(?:\w+:)?f[ />]"),
+    HIDDEN: re.compile(rb"<(?:\w+:)?row [^>]*hidden=\"(?:1|true)\"[^/>]*>\s*<[^/]"),
     "strict": re.compile(rb"http://purl\.oclc\.org/ooxml"),
     "fill": re.compile(rb"<(?:\w+:)?fill\s*(?:/>|>\s*</)"),
     "escape": re.compile(rb"(?i)_x005F_"),
@@ -87,7 +89,7 @@ class XlsxTable(OpenedTable):
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order. InputError if the workbook is damaged further down."""
         with (
-            _workbook(self.path, bool(self.oddities - {FORMULA})) as workbook,
+            _workbook(self.path, self.oddities) as workbook,
             _formulas(self.path, self.sheet, self.oddities) as formulas,
         ):
             records = islice(from_first(_rows(workbook[self.sheet], formulas)), self.header, None)
@@ -99,9 +101,10 @@ def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None)
 
     InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
     """
-    oddities = _check_archive(path)
+    counts = _check_archive(path)
+    oddities = frozenset(+counts)
     heads: dict[str, list[Record]] = {}
-    with _workbook(path, bool(oddities - {FORMULA})) as workbook:
+    with _workbook(path, oddities) as workbook:
         visible = [worksheet for worksheet in workbook.worksheets if worksheet.sheet_state == "visible"]
         estimates = {worksheet.title: worksheet.max_row or 0 for worksheet in visible}
         for worksheet in visible:
@@ -117,6 +120,8 @@ def open_xlsx(path: Path, encoding: str | None = None, sheet: str | None = None)
     columns, header, remarks = _header(path, heads[sheet])
     if len(visible) > 1:
         remarks.append(f"The workbook has {len(visible)} sheets; {sheet} is read.")
+    if hidden := counts[HIDDEN]:
+        remarks.append(f"The workbook hides {hidden:,} row{'s' * (hidden > 1)}; hidden rows are read too.")
     if any(note == NO_VALUE for _, note, _ in heads[sheet]):
         remarks.append("Some cells are formulas without a stored value: open the file in Excel and save it.")
     rows = max(estimates[sheet] - header, 1)
@@ -135,9 +140,10 @@ def _sentences(path: Path, head: list[Record]) -> int:
     except InputError:
         # It has far too many columns.
         return 0
-    named = {"sentence", "sentence1", "sentence2", "anchor", "positive"}.intersection(canonical_names(columns).values())
-    batch = next(gather(iter(head[header:]), columns, HEAD_ROWS), None)
-    return min(2, max(len(named), len(sentence_columns(batch.rows)) if batch else 0))
+    rows = next(gather(iter(head[header:]), columns, HEAD_ROWS), RowBatch(1, {name: [] for name in columns})).rows
+    names = canonical_names(columns, rows).values()
+    named = {"sentence", "sentence1", "sentence2", "anchor", "positive"}.intersection(names)
+    return min(2, max(len(named), len(sentence_columns(rows))))
 
 
 def _rows(sheet: Any, formulas: Iterator[Sequence[Any]]) -> Iterator[Record]:
@@ -187,7 +193,7 @@ def _date(value: datetime, number_format: str) -> str:
 
 
 @contextmanager
-def _workbook(path: Path, is_odd: bool, with_formulas: bool = False) -> Iterator[Any]:
+def _workbook(path: Path, oddities: frozenset[str], with_formulas: bool = False) -> Iterator[Any]:
     """The opened workbook; any error of openpyxl inside the block means that the file is damaged."""
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
@@ -195,6 +201,7 @@ def _workbook(path: Path, is_odd: bool, with_formulas: bool = False) -> Iterator
     try:
         # openpyxl would judge a path by its name.
         with path.open("rb") as file, tempfile.TemporaryFile() as copy:
+            is_odd = oddities - {FORMULA, HIDDEN}
             if is_odd:
                 _write_usual(file, copy)
             source = copy if is_odd else file
@@ -213,7 +220,7 @@ def _formulas(path: Path, sheet: str, oddities: frozenset[str]) -> Iterator[Iter
     if FORMULA not in oddities:
         yield iter(())
         return
-    with _workbook(path, bool(oddities - {FORMULA}), with_formulas=True) as workbook:
+    with _workbook(path, oddities, with_formulas=True) as workbook:
         workbook[sheet].reset_dimensions()
         yield workbook[sheet].iter_rows(max_row=MOST_ROWS, values_only=True)
 
@@ -240,9 +247,9 @@ def _usual(xml: bytes) -> bytes:
     return re.sub(rb"(?i)_x005F_", UNDERSCORE.encode(), xml)
 
 
-def _check_archive(path: Path) -> frozenset[str]:
-    """The `ODDITIES` of a workbook. InputError for another archive, and for one beyond what memory can hold."""
-    oddities: set[str] = set()
+def _check_archive(path: Path) -> Counter[str]:
+    """The number of each of the `ODDITIES`. InputError for another archive, and for one beyond what memory can hold."""
+    oddities: Counter[str] = Counter()
     try:
         with ZipFile(path) as archive:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
@@ -261,10 +268,10 @@ def _check_archive(path: Path) -> frozenset[str]:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
     if huge_cell:
         raise InputError(f"{path.name} has a cell of more than {LONGEST_CELL >> 20} MB: this is no sentence.")
-    return frozenset(oddities)
+    return oddities
 
 
-def _has_huge_cell(archive: ZipFile, name: str, oddities: set[str]) -> bool:
+def _has_huge_cell(archive: ZipFile, name: str, oddities: Counter[str]) -> bool:
     """Whether there is a tag, or text between two tags, that is longer than any cell can be; adds to ``oddities``."""
     # Bytes since the last "<".
     since, end = 0, b""
@@ -274,10 +281,10 @@ def _has_huge_cell(archive: ZipFile, name: str, oddities: set[str]) -> bool:
             since, longest = (len(piece) - last, since + first) if last >= 0 else (since + len(piece), since)
             if max(since, longest) > LONGEST_CELL + PIECE:
                 return True
-            oddities.update(
-                what for what, mark in ODDITIES.items() if what not in oddities and mark.search(end + piece)
-            )
-            end = piece[-64:]
+            for what, mark in ODDITIES.items():
+                # What lies within the end of the piece before was counted with it.
+                oddities[what] += len(mark.findall(end + piece)) - len(mark.findall(end))
+            end = piece[-256:]
     return False
 
 

@@ -71,3 +71,9 @@ def test_an_encoding_is_kept(tmp_path):
 def test_what_cannot_be_is_said(mine, tmp_path, chosen, message):
     with pytest.raises(InputError, match=re.escape(message)):
         named_columns(open_table(mine), chosen, tmp_path)
+
+
+def test_two_columns_of_ids_are_no_pair(tmp_path):
+    path = tmp_path / "ids.csv"
+    path.write_text("id1,id2\n1,2\n3,4\n")
+    assert ChosenColumns.suggested(open_table(path)) == (None, frozenset())

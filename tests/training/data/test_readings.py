@@ -1,0 +1,185 @@
+"""Files that can be read in several ways: how they are read is said, or they are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from openpyxl import Workbook
+
+from training.catalogue import LABELLED, PAIRS, SCORED
+from training.data.load import load_data
+from training.errors import InputError
+
+PAIR = [("A cat sleeps.", "A cat is asleep."), ("It rains.", "The sun shines."), ("He sings.", "He reads.")]
+
+
+def table(path, header, rows, separator=","):
+    path.write_text("\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def scored(path, name, scores, separator=","):
+    rows = [(*pair, score) for pair, score in zip(PAIR, scores, strict=True)]
+    return load_data(table(path, ("sentence1", "sentence2", name), rows, separator))
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "columns"),
+    [
+        (("text1", "text2"), [(1, 2), (3, 4)], "columns text1, text2"),
+        (("query", "document", "score"), [("q7", "d-12", 1), ("q8", "d-3", 0)], "columns query, document"),
+        (("query", "text"), [(1, "A cat sleeps."), (2, "It rains.")], "column query"),
+    ],
+)
+def test_ids_in_place_of_sentences_are_said_to_be_some(tmp_path, header, rows, columns):
+    notes = load_data(table(tmp_path / "a.csv", header, rows)).notes
+    sentence = f"Numbers or codes alone are in the {columns}: if they are ids, name the columns of texts."
+    assert notes.count(sentence) == 1
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(dict(zip(header, row, strict=True))) for row in rows))
+    assert sentence in load_data(str(path)).notes
+
+
+def test_texts_with_numbers_among_them_are_no_ids(tmp_path):
+    rows = [("A cat sleeps.", "7"), ("It rains.", "Seven")]
+    assert load_data(table(tmp_path / "a.csv", ("text1", "text2"), rows)).notes == ()
+
+
+def test_a_first_row_that_may_be_data_is_said_to_be_read_as_the_header(tmp_path):
+    data = load_data(table(tmp_path / "a.csv", ("cat", "dog"), [("car", "bus"), ("sun", "moon")]))
+    assert data.columns == (["car", "sun"], ["bus", "moon"])
+    header = "The first row is read as the header: the columns cat, dog; if it is data, add one above."
+    assert data.notes == (header, "cat and dog, the only columns, are read as the two sentences.")
+    sentences = [("A cat sleeps on the mat.", "A dog sleeps on the mat.", "1")] * 2
+    with pytest.raises(InputError) as refused:
+        load_data(table(tmp_path / "b.csv", ("links", "rechts", "gleich"), sentences))
+    assert "read as the header" not in str(refused.value)
+
+
+def test_numbers_from_0_on_are_the_names_that_pandas_writes(tmp_path):
+    data = load_data(table(tmp_path / "a.csv", ("0", "1"), PAIR))
+    assert data.columns == tuple(map(list, zip(*PAIR, strict=True)))
+    assert data.notes == ("0 and 1, the only columns, are read as the two sentences.",)
+
+
+def test_a_row_of_sentences_with_a_label_that_is_also_a_usual_name_is_data(tmp_path):
+    row = ("A cat sleeps on the mat.", "A dog sleeps on the mat.", "duplicate")
+    data = load_data(table(tmp_path / "a.csv", row, [row]) + "?columns=column_1,column_2")
+    assert len(data) == 2
+
+
+def test_two_keys_without_usual_names_are_said_to_be_the_pair(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"1": a, "2": b}) for a, b in PAIR))
+    data = load_data(str(path))
+    assert (data.kind, data.notes) == (PAIRS, ("1 and 2, the only columns, are read as the two sentences.",))
+
+
+def test_hidden_rows_of_a_workbook_are_read_and_counted(tmp_path):
+    book, path = Workbook(), tmp_path / "a.xlsx"
+    sheet = book.worksheets[0]
+    for row in (("sentence1", "sentence2"), *PAIR):
+        sheet.append(row)
+    for row in (2, 4, 900):
+        sheet.row_dimensions[row].hidden = True
+    book.save(path)
+    data = load_data(str(path))
+    assert len(data) == 3
+    assert data.notes == ("The workbook hides 2 rows; hidden rows are read too.",)
+
+
+@pytest.mark.parametrize(("separator", "words"), [("^", "carets"), ("~", "tildes")])
+def test_rarer_delimiters(tmp_path, separator, words):
+    data = scored(tmp_path / "a.csv", "score", (4.5, 0, 1), separator)
+    assert (data.kind, data.scores) == (SCORED, [4.5, 0, 1])
+
+
+def test_fields_beyond_the_header_are_said_but_for_empty_ones(tmp_path):
+    rows = [(*PAIR[0], "4,5"), (*PAIR[1], "1,25"), (*PAIR[2], "0")]
+    notes = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score"), rows)).notes
+    marked = "2 rows are marked, the first is row 1: 4 fields where the header has 3; beyond the header: 5"
+    assert marked in notes
+    trailing = [(*pair, 4.5, "", "") for pair in PAIR]
+    assert load_data(table(tmp_path / "b.csv", ("sentence1", "sentence2", "score"), trailing)).notes == ()
+
+
+def test_a_header_among_the_rows_of_files_put_together_is_left_out(tmp_path):
+    rows = [(*PAIR[0], 4.5), ("sentence1", "sentence2", "score"), (*PAIR[1], 0)]
+    data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score"), rows))
+    assert (data.scores, list(data.rows)) == ([4.5, 0], [1, 3])
+    assert "1 rows that repeat the header left out" in data.notes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"rows": [{"sentence1": a, "sentence2": b} for a, b in PAIR]},
+        {"version": 1, "examples": [{"sentence1": a, "sentence2": b} for a, b in PAIR]},
+        {"features": [], "rows": [{"row_idx": at, "row": {"text1": a, "text2": b}} for at, (a, b) in enumerate(PAIR)]},
+    ],
+)
+def test_rows_within_an_object(tmp_path, value):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(value))
+    assert load_data(str(path)).columns == tuple(map(list, zip(*PAIR, strict=True)))
+
+
+def test_lists_in_place_of_objects_are_refused_by_the_first(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(PAIR))
+    with pytest.raises(InputError, match=r"row 1 is not a JSON object: '\[\"A cat sleeps"):
+        load_data(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "scores"),
+    [
+        ("Similarity (1-7)", ("4", "1", "7"), [2.5, 0, 5]),
+        ("score (0 to 10)", ("4", "1", "5"), [2, 0.5, 2.5]),
+        ("rating", ("5 - the same", "1 - unrelated", "3"), [5, 1, 3]),
+        ("rating", ("5 (the same)", "1,5 (unrelated)", "3: alike"), [5, 1.5, 3]),
+        ("human_score", ("4.5", "0", "1"), [4.5, 0, 1]),
+    ],
+)
+def test_scales_in_names_and_words_beside_numbers(tmp_path, name, cells, scores):
+    data = scored(tmp_path / "a.tsv", name, cells, "\t")
+    assert data.scores == pytest.approx(scores)
+
+
+@pytest.mark.parametrize("name", ["entailment_judgment", "is_similar", "Duplicate?", "Is_Equivalent"])
+def test_more_names_of_labels(tmp_path, name):
+    data = scored(tmp_path / "a.csv", name, ("1", "0", "1"))
+    assert (data.kind, data.label_names, data.labels) == (LABELLED, ("0", "1"), [1, 0, 1])
+
+
+def test_the_example_of_labels_makes_no_match_of_a_negated_one(tmp_path):
+    data = scored(tmp_path / "a.csv", "label", ("very similar", "not similar", "somewhat similar"))
+    assert data.notes[-1].endswith("?labels=not similar:0,somewhat similar:1,very similar:0 says it")
+
+
+@pytest.mark.parametrize("other", ["similarity", "label"])
+def test_a_second_judgement_is_said_to_be_unread(tmp_path, other):
+    rows = [(*pair, score, 1) for pair, score in zip(PAIR, (4.5, 0, 1), strict=True)]
+    data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score", other), rows))
+    assert (data.scores, data.notes) == (
+        [4.5, 0, 1],
+        (f"not read: the column {other}; ?columns= says which columns are",),
+    )
+
+
+@pytest.mark.parametrize("missing", ["NULL", "<NA>", "\\N"])
+def test_missing_values_as_databases_write_them_are_no_text(tmp_path, missing):
+    data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2"), [*PAIR, ("A dog.", missing)]))
+    assert (len(data), data.notes) == (3, ("1 rows with an empty sentence left out",))
+
+
+def test_a_sheet_of_ids_is_not_read_before_one_of_sentences(tmp_path):
+    book, path = Workbook(), tmp_path / "a.xlsx"
+    for row in (("id1", "id2"), (1, 2)):
+        book.worksheets[0].append(row)
+    pairs = book.create_sheet("Pairs")
+    for row in (("left", "right"), *PAIR):
+        pairs.append(row)
+    book.save(path)
+    assert load_data(str(path)).columns == tuple(map(list, zip(*PAIR, strict=True)))
