@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from sbert_app.hosts import AllowedHosts
 from sbert_app.pages import PAGES
@@ -23,6 +23,7 @@ from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
 from sbert_app.server import api, endpoints, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
+from sbert_app.server.errors import error_answer
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
 from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
@@ -105,7 +106,8 @@ async def _no_answer(request: Request, error: Exception) -> Response:
     """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
     status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
     if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
-        return JSONResponse({"error": detail}, status)
+        detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
+        return error_answer(request.url.path, status, detail)
     root = f"{request.app.root_path}/"
     return HTMLResponse(render("components/templates/not_found.html", path=request.url.path[:200], root=root), 404)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.hosts import AllowedHosts, is_same_origin
+from sbert_app.server.errors import error_answer
 
 # The names of these files of Gradio's contain a hash of their content, so that a copy never becomes stale.
 HASHED = "/assets/"
@@ -103,4 +103,4 @@ async def refuse(status: int, sentence: str, scope: Scope, receive: Receive, sen
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
-    await JSONResponse({"error": sentence}, status)(scope, receive, send)
+    await error_answer(scope["path"], status, sentence)(scope, receive, send)

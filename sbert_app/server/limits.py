@@ -21,10 +21,10 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sbert_app.formats import format_bytes
+from sbert_app.server.errors import error_answer
 from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.store.temp_folder import folder_size, is_full
 
@@ -44,8 +44,6 @@ HOUR = 3600.0
 RESERVED = 1 << 20
 
 UPLOAD = "/gradio_api/upload"
-# The paths of clients that read errors in the shape of OpenAI's begin so.
-CLIENTS = ("/v1/", "/v2/", "/rerank", "/embed", "/score", "/similarity", "/api/embed")
 
 
 class Refused(Exception):  # noqa: N818 - not an error of the program
@@ -54,11 +52,6 @@ class Refused(Exception):  # noqa: N818 - not an error of the program
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
-
-
-def openai_error(message: str, kind: str = "invalid_request_error") -> dict[str, object]:
-    """The body of an error as OpenAI's clients read it."""
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
 class BodyLimits:
@@ -83,9 +76,11 @@ class BodyLimits:
         most = self.of_upload + ENVELOPE if is_upload else MOST_BODY
         announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
+        packed = Headers(scope=scope).get("content-encoding", "identity")
         try:
-            if length > most:
-                raise _too_large(is_upload, most, length)
+            if packed != "identity" or length > most:
+                sentence = f"the request is packed by {packed[:20]}; send it as it is"
+                raise _too_large(is_upload, most, length) if packed == "identity" else Refused(415, sentence)
             if is_upload:
                 # An upload that does not state its size counts as the largest.
                 self._check_room(scope, length or most)
@@ -98,9 +93,7 @@ class BodyLimits:
                 await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
         except Refused as refusal:
             await incoming.drain()
-            is_openai = scope["path"].startswith(CLIENTS)
-            content = openai_error(refusal.sentence) if is_openai else {"error": refusal.sentence}
-            answer = JSONResponse(content, refusal.status, {"Connection": "close"})
+            answer = error_answer(scope["path"], refusal.status, refusal.sentence, {"Connection": "close"})
             await answer(scope, receive, send)
 
     def _check_room(self, scope: Scope, size: int) -> None:

@@ -54,6 +54,8 @@ ROLES_OF = {
     **dict.fromkeys(("retrieval.passage", "retrieval_document"), "document"),
 }
 
+# Where a document that is an object has its text; the first of them is read.
+TEXT_FIELDS = ("text", "content", "page_content")
 # Whether a text may be cut at its end, by the values that other services have for it, in upper case.
 TRUNCATE = {"TRUE": "END", "RIGHT": "END", "FALSE": "NONE"}
 
@@ -135,7 +137,8 @@ class EmbeddingsRequest(RequestBody):
     encoding_format: Annotated[Literal["float", "base64"], BeforeValidator(_only)] = _also_called(
         "encoding_format", "embedding_type", "embedding_types", default="float"
     )
-    dimensions: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = _also_called(
+    # infinity's client sends 0 for all of them.
+    dimensions: Annotated[int, Field(strict=True, ge=0, le=100_000)] | None = _also_called(
         "dimensions", "output_dimension", default=None
     )
     input_type: Name | None = _also_called("input_type", "task", "task_type", default=None)
@@ -149,19 +152,17 @@ class EmbedRequest(EmbeddingsRequest):
     model: Name = DEFAULT_MODEL
 
 
-class Document(BaseModel):
-    """A document with fields, of which the text is read."""
-
-    text: Text = _also_called("text", "content", "page_content")
-
-
 class RerankRequest(RequestBody):
-    """The body of ``POST /v1/rerank``. ``texts`` is another name of ``documents``."""
+    """The body of ``POST /v1/rerank``. ``texts`` is another name of ``documents``.
+
+    ``rank_fields`` names the fields of documents that are read one after the other, as at Cohere; else `TEXT_FIELDS`.
+    """
 
     query: Text
-    documents: Annotated[list[Text | Document], Field(min_length=1, max_length=MOST_INPUTS)] = _also_called(
+    documents: Annotated[list[Text | dict[str, Any]], Field(min_length=1, max_length=MOST_INPUTS)] = _also_called(
         "documents", "texts"
     )
+    rank_fields: list[Name] = []
     top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
     return_documents: bool = _also_called("return_documents", "return_text", default=False)
 
@@ -223,7 +224,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
         tokens, cut = read_tokens(encoder, texts)
         _check_cut(encoder, request, cut)
         warnings = unknown_warnings([encoder], texts)
-    if request.dimensions is not None and request.dimensions < encoder.dimension:
+    if request.dimensions and request.dimensions < encoder.dimension:
         vectors = vectors[:, : request.dimensions]
         vectors = normalize_rows(vectors) if request.normalize else vectors
     encoded: list[Any] = vectors.tolist()
@@ -270,8 +271,18 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
         Stopped: as `embeddings`.
         InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
     """
-    documents = [item if isinstance(item, str) else item.text for item in request.documents]
+    documents, unread = list[str](), dict[str, None]()
+    for at, item in enumerate(request.documents):
+        fields = {"text": item} if isinstance(item, str) else {key: item[key] for key in item if type(item[key]) is str}
+        names = request.rank_fields or [name for name in TEXT_FIELDS if name in fields][:1]
+        texts = [fields.pop(name) for name in names if name in fields]
+        if not texts and isinstance(item, dict):
+            raise InputError(f"document {at} has no text in {' or '.join(request.rank_fields or TEXT_FIELDS)}")
+        documents.append("\n".join(texts) if isinstance(item, dict) else item)
+        unread |= dict.fromkeys(name for name in fields if name != "id" and isinstance(item, dict))
     scores, read = _score(models, request, [request.query], documents, ("the query", "document"), should_stop)
+    if unread:
+        read["warnings"].append(f"{', '.join(unread)} of documents not read; rank_fields names the fields to read")
     best = np.argsort(-scores, kind="stable")[: request.top_n]
     results: list[dict[str, Any]] = [{"index": int(i), "relevance_score": float(scores[i])} for i in best]
     if request.return_documents:

@@ -1,13 +1,16 @@
-"""Embeddings in the forms that clients of Cohere and Ollama read. Requests and errors are those of `embeddings`."""
+"""Embeddings and models as clients of Cohere and Ollama read them. Requests and errors are those of `embeddings`."""
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.openai import EmbeddingsRequest, ShouldStop, embeddings
+from sbert_app.services.openai import EmbeddingsRequest, ShouldStop, embeddings, list_models
+from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 
 
@@ -48,3 +51,14 @@ def embed_prompt_for_ollama(models: ModelCache, request: EmbeddingsRequest, shou
         raise InputError(sentence, public=sentence)
     [item] = embeddings(models, request, should_stop)["data"]
     return {"embedding": item["embedding"]}
+
+
+def list_for_ollama(store: RunStore) -> dict[str, Any]:
+    """The models of `list_models` as Ollama's clients read them; of one that is not open no details are known."""
+    details = dict.fromkeys(("parent_model", "format", "family", "parameter_size", "quantization_level"), "")
+    models = []
+    for name, created in ((model["id"], model["created"]) for model in list_models(store)["data"]):
+        time, digest = datetime.fromtimestamp(created, UTC).isoformat(), sha256(name.encode()).hexdigest()
+        entry = {"name": name, "model": name, "modified_at": time, "size": 0, "digest": digest}
+        models.append({**entry, "details": {**details, "families": []}})
+    return {"models": models}

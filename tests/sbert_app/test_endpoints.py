@@ -170,7 +170,7 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
     assert names == documented
     missing = httpx.post(f"{app_url}/v1/embeddings", json={"model": "no/such", "input": "a"}, timeout=60)
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
-    assert httpx.get(f"{app_url}/nothing").json() == {"error": "Not Found"}
+    assert httpx.get(f"{app_url}/nothing").json() == {"error": "there is no /nothing; /docs describes what there is"}
 
 
 def test_the_api_starts_follows_and_stops_runs(client):

@@ -24,6 +24,13 @@ def app_of(services: Services) -> FastAPI:
     return app
 
 
+def sentence_of(answer) -> str:
+    """The sentence of an error, whatever its shape."""
+    body = answer.json()
+    error = body.get("error", body.get("message"))
+    return error["message"] if isinstance(error, dict) else error
+
+
 @pytest.fixture(scope="module")
 def services(home):
     return Services.start(Settings(home=home))
@@ -108,7 +115,7 @@ def test_ollama_reads_vectors_and_integers_or_one_vector(http):
     one = http.post("/api/embeddings", json={"model": MODEL, "prompt": "a cat"}).json()
     assert one == {"embedding": pytest.approx(single)}
     refused = http.post("/api/embeddings", json={"model": MODEL, "prompt": ["a cat", "a dog"]})
-    assert "POST a list of texts to /api/embed" in refused.json()["error"]["message"]
+    assert "POST a list of texts to /api/embed" in refused.json()["error"]
 
 
 @pytest.mark.parametrize("model", ["minilm-stsb", MODEL])
@@ -138,7 +145,7 @@ def test_pairs_are_scored_as_at_vllm_and_text_embeddings_inference(http, model):
 def test_an_unknown_path_names_those_that_exist(http, path):
     answer = http.post(path, json={})
     assert answer.status_code == 404
-    paths = answer.json()["error"]["message"].partition("POST to ")[2].split(", ")
+    paths = sentence_of(answer).partition("POST to ")[2].split(", ")
     assert {"/v1/embeddings", "/v2/embed", "/api/embed", "/score"} <= {*paths}
     for known in paths:
         assert http.post(known, json={}).status_code == 400
@@ -152,8 +159,12 @@ def test_documents_are_texts_or_have_one(http, path, field):
     body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "top_n": 1}
     [best] = http.post(path, json=body).json()["results"]
     assert best["index"] == 1
-    assert http.post(path, json=body | {"documents": [{"image": "x"}]}).status_code == 400
-    no_texts = http.post(path, json={"model": MODEL, "query": "a", "texts": []}).json()["error"]["message"]
+    no_text = http.post(path, json=body | {"documents": [{"image": "x"}]})
+    assert (no_text.status_code, sentence_of(no_text)) == (
+        400,
+        "document 0 has no text in text or content or page_content",
+    )
+    no_texts = sentence_of(http.post(path, json={"model": MODEL, "query": "a", "texts": []}))
     assert no_texts.startswith("texts: ") and "token ids" not in no_texts
 
 
@@ -166,6 +177,7 @@ def test_text_embeddings_inference_has_no_model_and_answers_with_lists(http):
     assert (best["index"], best["text"]) == (1, "A kitten is asleep.")
     assert best["score"] > worst["score"]
     assert http.get("/info").json()["model_id"] == MODEL
+    assert http.post("/", json={"inputs": "A cat."}).json() == [vector]
 
 
 @pytest.mark.parametrize(
@@ -207,4 +219,79 @@ def test_what_would_change_the_vectors_is_named(prompted, fields, sentence):
     http, folder = prompted
     answer = http.post("/embed", json={"model": folder, "inputs": "a cat", **fields})
     assert answer.status_code == 400
-    assert sentence in answer.json()["error"]["message"]
+    assert sentence in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
+def test_fields_of_documents_are_ranked_as_at_cohere_or_said_to_be_unread(http, path):
+    documents = [{"id": "7", "title": "Cats", "text": "It is asleep.", "url": "u"}, "Prices rose."]
+    body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "return_documents": True}
+    answer = http.post(path, json=body).json()
+    assert answer["warnings"] == ["title, url of documents not read; rank_fields names the fields to read"]
+    ranked = http.post(path, json=body | {"rank_fields": ["title", "text"]}).json()
+    assert ranked["warnings"] == ["url of documents not read; rank_fields names the fields to read"]
+    joined = http.post(path, json=body | {"documents": ["Cats\nIt is asleep.", "Prices rose."]}).json()
+    assert ranked["results"] == joined["results"] != answer["results"]
+    assert joined["warnings"] == []
+
+
+OPENAI = {"error": {"message": "SENTENCE", "type": "invalid_request_error", "param": None, "code": None}}
+SHAPES = {
+    **dict.fromkeys(("/v1/embeddings", "/embeddings", "/v1/score", "/score"), OPENAI),
+    **{key: {"message": "SENTENCE"} for key in ("/v1/embed", "/v2/embed", "/v2/rerank")},
+    "/v1/rerank": OPENAI | {"message": "SENTENCE"},
+    **{key: {"error": "SENTENCE"} for key in ("/api/embed", "/api/embeddings")},
+    **{key: {"error": "SENTENCE", "error_type": "Validation"} for key in ("/embed", "/rerank", "/similarity")},
+}
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_errors_have_the_shape_of_the_paths_own_clients(http, path):
+    for body, sentence in ((b"{", "the request is not valid JSON"), (b"[]", "the request must be a JSON object")):
+        answer = http.post(path, content=body)
+        assert (answer.status_code, sentence_of(answer)) == (400, sentence)
+        assert json.loads(answer.text.replace(sentence, "SENTENCE")) == SHAPES[path]
+    refused = http.get(path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    assert sentence_of(refused) == f"{path} takes POST alone"
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings/", "//v1/embeddings", "/api/embed/", "//embed"])
+def test_a_slash_more_in_the_address_of_a_client_changes_nothing(http, path):
+    assert http.post(f"http://testserver{path}", json={"model": MODEL, "input": "a cat"}).status_code == 200
+    assert sentence_of(http.post(f"http://testserver{path}", content=b"{")) == "the request is not valid JSON"
+
+
+def test_infinitys_client_sends_0_for_all_dimensions(http):
+    answer = http.post("/embeddings", json={"model": MODEL, "input": "a cat", "dimensions": 0})
+    assert len(answer.json()["data"][0]["embedding"]) == 384
+    assert http.get("/models").json() == http.get("/v1/models").json()
+
+
+def test_ollama_lists_the_models_and_says_its_version(http):
+    models = http.get("/api/tags").json()["models"]
+    assert [model["name"] for model in models] == [model["id"] for model in http.get("/v1/models").json()["data"]]
+    keys = {"name", "model", "modified_at", "size", "digest", "details"}
+    assert all(set(model) == keys and len(model["digest"]) == 64 for model in models)
+    assert set(http.get("/api/version").json()) == {"version"}
+    assert http.head("/api/tags").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "sentence"),
+    [
+        (
+            "/v1/rerank",
+            {"query": "a", "documents": [["b"]]},
+            "documents must be a list of 1 to 2,048 texts of at most ",
+        ),
+        (
+            "/v1/score",
+            {"text_1": "a", "text_2": []},
+            "text_2 must be a text, or a list of 1 to 2,048 texts of at most ",
+        ),
+        ("/v1/embeddings", {"input": "a", "foo": 1}, "the request takes model, truncate, input, encoding_format, "),
+    ],
+)
+def test_what_a_field_must_be(http, path, fields, sentence):
+    assert sentence in sentence_of(http.post(path, json={"model": MODEL, **fields}))
