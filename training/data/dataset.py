@@ -31,7 +31,7 @@ from training.data.tables.columns import (
     split_column,
     split_names,
 )
-from training.data.tables.rows import OpenedTable
+from training.data.tables.rows import HEAD_ROWS, OpenedTable
 from training.errors import InputError
 
 NOTEBOOK_ROWS = 5
@@ -330,7 +330,7 @@ def parse_dataset(
     texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
     if own_names is None:
         own_names = {role: column for column, role in names.items()}
-        notes = [*notes, *remarks_on(list(raw), raw)]
+        notes = [*notes, *remarks_on(list(raw), {column: cells[:HEAD_ROWS] for column, cells in raw.items()})]
     header = tuple(own_names[column] for column in form)
     headers = {i for i, row in enumerate(zip(*texts, strict=True)) if row == header and len(row) > 1}
     left_out = headers | {i for column in texts for i, text in enumerate(column) if not text}

@@ -1,5 +1,6 @@
 """What a request may hold: bodies, JSON, uploads. The app behind the limits is a stand-in that says what arrived."""
 
+import gzip
 import json
 import shutil
 from types import SimpleNamespace
@@ -62,6 +63,11 @@ class TestBodies:
             assert client(tmp_path).post(path, content=b" " * (MOST_BODY + 1)).status_code == 413
         answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
         assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
+
+    def test_a_packed_body_is_refused_by_its_encoding(self, tmp_path):
+        answer = client(tmp_path).post("/v2/embed", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+        sentence = {"message": "the request is packed by gzip; send it as it is"}
+        assert (answer.status_code, answer.json()) == (415, sentence)
 
     @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])
     def test_one_that_trickles_in_or_never_comes_holds_nothing_for_long(self, tmp_path, monkeypatch, announced):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from training.catalogue import NEGATIVE_LABELS, POSITIVE_LABELS
-from training.data.tables.rows import HEAD_ROWS, OpenedTable, quoted
+from training.data.tables.rows import OpenedTable, quoted
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
@@ -115,7 +115,7 @@ def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
     texts = [name for role, name in roles_of(columns, rows).items() if role not in ("score", "label")]
     is_by_number = len(texts) == 2 and not any(map(is_usual_name, texts))
     remarks = [f"{texts[0]} and {texts[1]}, the only columns, are read as the two sentences."] if is_by_number else []
-    cells = {name: [text for cell in rows[name][:HEAD_ROWS] if (text := as_text(cell)) is not None] for name in texts}
+    cells = {name: [text for cell in rows[name] if (text := as_text(cell)) is not None] for name in texts}
     if ids := [name for name in texts if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
         remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
     return remarks

@@ -126,10 +126,7 @@ class OpenedTable:
         return self._head.rows
 
     def in_memory(self, names: Mapping[str, str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:
-        """The values of all rows by the ``names`` of their columns; ``faults`` get the notes on rows by their numbers.
-
-        Errors as `batches`.
-        """
+        """The values of all rows by the ``names`` of columns; ``faults`` gets their notes. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names.values()}
         # Cells that repeat, as premises do, are held once.
         distinct: dict[Any, Any] = {}
@@ -206,10 +203,7 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
 
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[Any], str | None]:
-    """A row with too few or too many fields, made ``width`` long, and a note that holds the surplus.
-
-    Separators at the end of a row are none.
-    """
+    """A row made ``width`` long, and a note that holds the surplus, if that is more than separators at the end."""
     if len(record) > width and not any(record[width:]):
         return record[:width], note
     problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
