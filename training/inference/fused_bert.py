@@ -127,8 +127,11 @@ class FusedBert:
         self.dtype = dtype = torch.float32 if dtype == torch.int8 else dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
-        positions = embeddings.position_embeddings.weight.detach()[position_offset(backbone) :]
-        self.max_length = len(positions)
+        # The row of padding comes first, if there is one.
+        self.padding_idx = embeddings.position_embeddings.padding_idx
+        positions = embeddings.position_embeddings.weight.detach()[self.padding_idx or 0 :]
+        self.positions = len(positions)
+        self.max_length = self.positions - (self.padding_idx is not None)
         if hasattr(embeddings, "token_type_embeddings"):
             # One block of positions for each token type.
             types = embeddings.token_type_embeddings.weight.detach()
@@ -169,7 +172,7 @@ class FusedBert:
         each layer; or, if ``unpadded``, the boundaries of the texts in a single row.
         """
         rows, width = ids.shape
-        index = positions if token_types is None else positions + token_types * self.max_length
+        index = self._position_rows(ids, positions) + (0 if token_types is None else token_types * self.positions)
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
         is_one = bias is None or isinstance(bias, Tensor | Boundaries)
@@ -181,6 +184,15 @@ class FusedBert:
         for layer, layer_bias in zip(self.layers, biases, strict=True):
             hidden = layer(hidden, rows, layer_bias)
         return hidden.view(rows, width, -1)
+
+    def _position_rows(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """The row of each token in the table of positions. RoBERTa's family does not count padding in a text."""
+        if self.padding_idx is None:
+            return positions
+        is_padding = (ids == self.padding_idx).long()
+        counts, starts = is_padding.cumsum(1), torch.arange(ids.shape[1], device=ids.device) - positions
+        earlier = (counts - is_padding).gather(1, starts)  # in the texts before it
+        return (positions + 1 - counts + earlier) * (1 - is_padding)
 
 
 class FusedLayer:

@@ -12,6 +12,7 @@ Modules that come with code of their own, and those that `training.models.module
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -151,8 +152,7 @@ class ModelFormat:
             {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
             for index, (path, kind) in enumerate(modules)
         ]
-        folders = [folder / path for path, _ in modules[1:]]
-        for module_folder in folders:
+        for module_folder in (folders := [folder / path for path, _ in modules[1:]]):
             module_folder.mkdir(exist_ok=True)
         write_json(folder / "modules.json", entries)
         if is_pooled:
@@ -199,6 +199,7 @@ class ModelFolder:
     adapter: Mapping[str, Any]  # adapter_config.json
     pooling: Mapping[str, Any]  # config.json of the first pooling
     query_modules: tuple[ModuleEntry, ...] = ()  # of queries alone, where a Router parts them from documents
+    default_role: str = "document"  # by which a Router reads a text that is said to be neither
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
@@ -214,9 +215,9 @@ class ModelFolder:
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
         """Read the settings in a folder. InputError if a file is damaged; a file that is not there has no settings."""
         check_pointers(path)
-        modules, query_modules = _read_modules(path / "modules.json"), tuple[ModuleEntry, ...]()
+        modules, routes = _read_modules(path / "modules.json"), dict[str, Any]()
         if [entry.kind for entry in modules] == [ROUTER]:
-            query_modules, modules = _read_routes(modules[0].folder)
+            modules, routes = _read_routes(modules[0].folder)
         first = modules[0].folder if modules else path
         settings = next((file for name in _TRANSFORMER_FILES if (file := first / name).exists()), None)
         pooling = next((entry.folder for entry in modules if entry.kind == POOLING), None)
@@ -231,7 +232,7 @@ class ModelFolder:
             transformer={} if settings is None else read_object(settings),
             adapter=read_object(first / "adapter_config.json", {}),
             pooling={} if pooling is None else read_object(pooling / "config.json"),
-            query_modules=query_modules,
+            **routes,
         )
 
     @property
@@ -353,12 +354,11 @@ class ModelFolder:
 
 
 def _adapter_folder(name: str) -> Path | None:
-    try:
+    # No folder has a name that is too long, the home of ~nobody, or a NUL.
+    with suppress(OSError, RuntimeError, ValueError):
         folder = asset("cross-encoder") / name if name in CROSS_ENCODERS else Path(name).expanduser()
         return folder if (folder / "adapter_config.json").is_file() else None
-    except (OSError, RuntimeError, ValueError):
-        # No folder has a name that is too long, the home of ~nobody, or a NUL.
-        return None
+    return None
 
 
 def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
@@ -382,10 +382,10 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], ...]:
-    """The modules of queries and those of documents, by the settings of a Router. InputError if it has other routes."""
+def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]:
+    """The modules of documents, and the fields of the queries', by a Router. InputError if it has other routes."""
     config = read_object(folder / "router_config.json")
-    checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
+    settings = checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
     try:
         types = {name: str(kind).rpartition(".") for name, kind in config["types"].items()}
         routes = {
@@ -396,4 +396,5 @@ def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], ...]:
         raise InputError(f"the Router of {folder.name} lists no modules; fetch the model again") from error
     if {*routes} != {*ROLES} or not all(routes.values()):
         raise InputError(f"the Router of {folder.name} has the routes {', '.join(routes)}, not {' and '.join(ROLES)}")
-    return tuple(routes[role] for role in ROLES)
+    default = settings.get("default_route") or next(iter(routes))
+    return routes["document"], {"query_modules": routes["query"], "default_role": str(default)}

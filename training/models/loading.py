@@ -21,11 +21,11 @@ from torch import nn
 
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.files import ONLY_PICKLES, read_object, read_tensors
+from training.models.files import read_object, read_tensors
 from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
 from training.models.settings import NO_LIMIT, ChatFormat, checked
-from training.models.sizes import check_transformer
+from training.models.sizes import check_backbone, check_transformer
 from training.models.texts import tokenizing
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
@@ -55,6 +55,7 @@ PROBE = (
     "The Quick brown FOX isn't here: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59\tx_y\nEnd. ",
 )
+_BY_FILE = "%s is read by its tokenizer.json, which the class of its tokenizer %s"
 CLASSIFIER = "AutoModelForSequenceClassification"
 CAUSAL_MODEL = "AutoModelForCausalLM"
 LANGUAGE_MODEL = "AutoModelForMaskedLM"
@@ -110,6 +111,8 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
 def encoder_format(folder: ModelFolder) -> ModelFormat:
     """The settings of a model of sentence vectors. InputError if a module or a setting is not supported."""
     if not folder.modules:
+        if folder.config.get("model_type") == "model2vec":
+            raise InputError(f"{folder.path} is a table of model2vec without modules.json: save it again by model2vec")
         _check_weights(folder.weights)
         return ModelFormat(folder.path)
     settings = folder.general_settings()
@@ -143,7 +146,8 @@ def _check_weights(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise InputError(f"{folder} is not a model folder: it has no config.json")
     if not any(folder.glob("*.safetensors")):
-        raise InputError(f"{folder} {ONLY_PICKLES}")
+        # It says what is missing.
+        read_tensors(folder)
 
 
 def _check_order(name: str, first: str, kinds: list[str], pooled: int) -> None:
@@ -204,8 +208,8 @@ def _token_modules(backbone: nn.Module) -> Iterable[Any]:
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
     """The transformer in a folder, as `open_backbone`, and its tokenizer. InputError also if their sizes do not fit."""
     check_transformer(folder.weights, folder.config)
-    tokenizer = open_tokenizer(folder)
     backbone: Any = open_backbone(folder, auto_class)
+    tokenizer = open_tokenizer(folder)
     rows = backbone.get_input_embeddings().weight.shape[0]
     # A special token of a template may be in no vocabulary.
     greatest = max([*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0)
@@ -221,6 +225,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     """The fast tokenizer in ``folder``, whose ids are those of tokenizer.json. InputError if none can be opened."""
     with importing:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
+        from transformers.utils import is_sentencepiece_available
 
     has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
     path = folder.first if has_own else folder.weights
@@ -228,10 +233,13 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         with tokenizing():
             try:
                 tokenizer = AutoTokenizer.from_pretrained(path, use_fast=True, **HERE)
-            except Exception:
+                if not tokenizer.is_fast:
+                    raise ValueError(f"{type(tokenizer).__name__} has no fast form")  # noqa: TRY301
+            except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
                 # The class that is named may be of another kind than the file, such as a Unigram's of word pieces.
                 if not (path / TOKENIZER).is_file():
                     raise
+                log.warning(_BY_FILE, folder.path.name, f"cannot read: {first_line(error)}")
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
@@ -241,7 +249,12 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         raise
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
-        raise InputError(f"{path} has no tokenizer that can be opened: {first_line(error)}") from error
+        reason, pieces = first_line(error), next(path.glob("*.model"), None)
+        if pieces and not is_sentencepiece_available():
+            reason = f"{pieces.name} needs the package sentencepiece; install it, or save the tokenizer as {TOKENIZER}"
+        raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
+    if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
+        raise InputError(f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again")
     end, ends = tokenizer.eos_token, read_object(path / "tokenizer_config.json", {}).get("add_eos_token")
     # Versions of transformers before 5 followed this setting, later ones tokenizer.json.
     if end and ends and tokenizer.backend_tokenizer.encode("a").tokens[-1:] != [end]:
@@ -264,12 +277,13 @@ def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: Mod
 
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
-    log.warning("%s is read by its tokenizer.json, which the class of its tokenizer does not follow", folder.path.name)
+    log.warning(_BY_FILE, folder.path.name, "does not follow")
     settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
     return PreTrainedTokenizerFast(
         tokenizer_object=file,
         **{name: getattr(tokenizer, name) for name in settings},
-        **{name: token for name, token in tokenizer.special_tokens_map.items() if name.endswith("_token")},
+        # A token that only the class knows, such as a default, would get an id that the model has no embedding for.
+        **{n: t for n, t in tokenizer.special_tokens_map.items() if n.endswith("_token") and t in file.get_vocab()},
     )
 
 
@@ -318,7 +332,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if "above report" in str(error):
             raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
-    missing = sorted(name for name in report["missing_keys"] if not name.startswith(_UNUSED))
+    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith(_UNUSED))
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
@@ -336,21 +350,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         raise InputError(
             f"{path} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
         )
-    # transformers does not read these published names: its defaults have to be right.
-    if model_type == "nomic_bert":
-        config = backbone.config
-        read = {"n_layer": config.num_hidden_layers, "n_head": config.num_attention_heads}
-        for name, value in {**read, "rotary_emb_base": config.rope_parameters["rope_theta"]}.items():
-            if folder.config.get(name, value) != value:
-                raise InputError(
-                    f"{path}/config.json says {name} {folder.config[name]}; NomicBERT opens with {value} only"
-                )
-    for name, weights in backbone.named_parameters():
-        # A sum is not finite if one of its numbers is not, and takes no memory.
-        if not weights.sum(dtype=torch.float64).isfinite():
-            raise InputError(
-                f"the weights {name} in {path} are not all numbers (NaN or infinite); fetch the model again"
-            )
+    check_backbone(path, folder.config, backbone)
     # A cache of keys and values is read again by generating text alone.
     if hasattr(backbone.config, "use_cache"):
         backbone.config.use_cache = False
@@ -389,6 +389,9 @@ def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, le
     ``length``: in place of the tokenizer's limit.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
+    # Positions by rotation have no end: what a folder states is read.
+    if length and getattr(backbone.config, "rope_parameters", None):
+        return length
     # XLNet states −1: its positions are relative.
     limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []
     if (longest := length or tokenizer.model_max_length) < NO_LIMIT:

@@ -140,9 +140,12 @@ def transformer_settings(model: str, task: str, file: Mapping[str, Any], more: C
     names = (*own, "processing_kwargs", *_OLD_NAMES, *_OLD_NAMES.values(), *more)
     file = checked(model, "sentence_bert_config.json", file, names)
     output, feature = _OUTPUTS[task]
-    stated_task = file.get("transformer_task") or task
-    if stated_task != task or (file.get("module_output_name") or feature) != feature:
-        raise InputError(f"{model} is a model whose transformer does {stated_task}, not {task}; choose another one")
+    kind = (file.get("transformer_task") or task, file.get("module_output_name") or feature)
+    if kind != (task, feature):
+        raise InputError(
+            f"{model} is a model whose transformer does {' for '.join(map(str, kind))}, not {task} for {feature}; "
+            "choose another one"
+        )
     modalities = file.get("modality_config") or {}
     checked(model, "modality_config", modalities, modalities)
     for modality in {"text", "message"} & {*modalities}:

@@ -1,4 +1,4 @@
-"""Whether what a model's folder announces fits its weights, checked before anything of that size is built.
+"""Whether what a model's folder announces fits its weights, checked before anything of that size is built, and after.
 
 A config.json may announce a billion layers, name code of the Hub, or have text where numbers belong; transformers would
 take minutes and gigabytes to find out. Here the announced sizes are compared with the shapes of the weights, which
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.errors import InputError, first_line
-from training.models.files import read_object, read_tensors
+import torch
 
+from training.errors import InputError, first_line
+from training.models.files import WEIGHTS, read_object, read_tensors
+
+INDEX = "model.safetensors.index.json"
 MOST_LAYERS = 1_000
 MOST_POSITIONS = 10_000_000
 SLACK = 64  # by which a size may exceed the largest dimension of a weight: padded vocabularies
@@ -55,12 +58,16 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     for entry in folder.iterdir():
         if not entry.is_file() and (not entry.is_dir() or entry.suffix in FILE_SUFFIXES):
             raise InputError(f"{entry} is no file; fetch the model again")
-    index = read_object(folder / "model.safetensors.index.json", {}).get("weight_map")
-    for name in index.values() if isinstance(index, dict) else ():
+    index = read_object(folder / INDEX, {"weight_map": {}}).get("weight_map")
+    if not isinstance(index, dict):
+        raise InputError(f"{folder / INDEX} lists no weights; fetch the model again")
+    for name in index.values():
         if not isinstance(name, str) or Path(name).name != name or "\\" in name:
             raise InputError(
                 f"{folder} has weights in {str(name)[:80]!r}, which is outside of it; fetch the model again"
             )
+        if not (folder / name).is_file() and not (folder / WEIGHTS).is_file():
+            raise InputError(f"{folder} lacks {name}, a part of its weights; fetch the model again")
     if (folder / "adapter_config.json").is_file():
         raise InputError(
             f"{folder} has an adapter beside the weights of a whole model, which may have it or not: remove either"
@@ -70,6 +77,29 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
         _check_foreign(config_file, settings)
         _check_sizes(config_file, settings, shapes)
     _check_code(config_file, config)
+
+
+def check_backbone(folder: Path, config: Mapping[str, Any], backbone: Any) -> None:
+    """InputError if transformers computes something else than config.json says, or a weight is no number."""
+    read, file, embeddings = backbone.config, folder / "config.json", getattr(backbone.base_model, "embeddings", None)
+    # It does not read these published names: its defaults have to be right.
+    if read.model_type == "nomic_bert":
+        values = {"n_layer": read.num_hidden_layers, "n_head": read.num_attention_heads}
+        for name, value in {**values, "rotary_emb_base": read.rope_parameters["rope_theta"]}.items():
+            if config.get(name, value) != value:
+                raise InputError(f"{file} says {name} {config[name]}; NomicBERT opens with {value} only")
+    # It looks 32 up, whatever number there is.
+    if read.model_type == "mpnet" and read.relative_attention_num_buckets < 32:
+        raise InputError(f"{file} has fewer relative_attention_num_buckets than the 32 that MPNet is computed with")
+    # RoBERTa and its kin count positions from the padding token.
+    if getattr(embeddings, "padding_idx", 0) is None:
+        raise InputError(f"{file} has no pad_token_id, from which positions are counted: give it that of the tokenizer")
+    for name, weights in backbone.named_parameters():
+        # A sum is not finite if one of its numbers is not, and takes no memory.
+        if not weights.sum(dtype=torch.float64).isfinite():
+            raise InputError(
+                f"the weights {name} in {folder} are not all numbers (NaN or infinite); fetch the model again"
+            )
 
 
 def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:

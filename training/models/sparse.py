@@ -113,6 +113,7 @@ class SparseEncoder(SparseModel):
         encoder = cls(str(parsed), runner, tokenizer, form, settings)
         if folder.query_modules:
             encoder._table = _open_table(folder, encoder.dimension)
+        encoder._reads_queries = folder.default_role == "query"
         return encoder
 
     def for_role(self, role: str) -> Self:

@@ -212,11 +212,13 @@ def _why_no_model(folder: Path) -> str:
     others = [kind for kind, pattern in OTHER_WEIGHTS.items() if any(file.match(pattern) for file in files)]
     if others and not has_weights:
         return f"it has {' and '.join(others)} weights alone; fetch the safetensors of the model they were made from"
-    if not any((folder / name).is_file() for name in ("config.json", "modules.json")):
+    has_config, has_modules = ((folder / name).is_file() for name in ("config.json", "modules.json"))
+    if not has_config and not has_modules:
         # A folder of checkpoints, of the Hub's cache, or around an unpacked one.
         models = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/tokenizer.json")]
         newest = max(models, key=lambda path: path.stat().st_mtime, default=None)
         return "it has no config.json" + (f"; {newest} looks like a model: name that folder" if newest else "")
-    if not has_weights:
+    if not has_weights and any(file.suffix in (".bin", ".pt", ".ckpt") for file in files):
         return "it has no safetensors weights, and pickled ones are not loaded because they can run code"
-    return ""
+    # Some modules have no weights, such as a bag of words.
+    return "" if has_weights or not has_config else "it has no safetensors weights"
