@@ -146,6 +146,9 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
                 f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
                 "not loaded; choose a model without it"
             )
+    # BERT and its kin lost them in transformers 5, which reads on as if there were none.
+    if str(settings.get("position_embedding_type")).startswith("relative") and settings.get("model_type") != "esm":
+        raise InputError(f"{file} asks for {settings['position_embedding_type']} positions, which are not supported")
 
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:

@@ -163,6 +163,10 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda path: make_model(path, "mpnet", relative_attention_num_buckets=16),
         "has fewer relative_attention_num_buckets than the 32",
     ),
+    "relative positions": (
+        changed("config.json", position_embedding_type="relative_key_query"),
+        "asks for relative_key_query positions, which are not supported",
+    ),
     "a bag of words": (bag_of_words, "model has the module BoW, which is not supported"),
     "a bare table": (bare_table, r"is a table of model2vec without modules\.json: save it again"),
     "no weights": (without("model.safetensors"), r"holds no model: it has no safetensors weights$"),
