@@ -145,7 +145,8 @@ def test_sparse_and_token_vectors_are_cut_as_in_the_reference(tmp_path: Path, se
     sparse = SparseEncoder.load(str(tmp_path / "sparse"), dtype="float32").encode_sparse(TEXTS).toarray()
     reference = Reference(str(tmp_path / "sparse"), device="cpu")
     expected = np.concatenate([reference.encode([text]).to_dense().numpy() for text in TEXTS])
-    np.testing.assert_allclose(sparse, expected, **TOLERANCE)
+    # Logits are sums of larger terms: with AVX2, sentence-transformers' own batches are 2.5e-5 from its single texts.
+    np.testing.assert_allclose(sparse, expected, rtol=1e-5, atol=5e-5)
     MultiVectorEncoder(modules=[Transformer(str(plain), **settings), dense], device="cpu").save(str(tmp_path / "late"))
     late = LateInteraction.load(str(tmp_path / "late"), dtype="float32").token_vectors(TEXTS)
     theirs = MultiVectorEncoder(str(tmp_path / "late"), device="cpu")
