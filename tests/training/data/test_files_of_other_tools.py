@@ -82,6 +82,13 @@ def test_lists_of_positives_and_negatives_are_rows(tmp_path):
     assert texts.columns == ([a for a, _ in PAIR[:2]], [b for _, b in PAIR[:2]])
 
 
+def test_a_column_with_an_empty_cell_has_no_lists(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("query,passage,label\n,p1,yes\nq2,p2,no\n")
+    with opened_file(path) as table:
+        assert (table.description, table.remarks) == ("UTF-8 text separated by commas", ())
+
+
 def test_the_rows_of_all_splits_are_read_with_a_note_and_those_of_one_by_its_name(tmp_path):
     path = tmp_path / "all.tsv"
     rows = [

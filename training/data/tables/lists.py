@@ -73,10 +73,10 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     """The table, or one in which its lists are rows if the names of its columns say what they hold."""
     lists: dict[str, tuple[str, ...]] = {}
     for name, cells in table.sample.items():
-        key, items = normalize_name(name), [_items(cell) for cell in cells if cell is not None]
-        if key not in OF_LISTS or all(part == [cell] for part, cell in zip(items, filter(None, cells), strict=False)):
+        key, items = normalize_name(name), [(_items(cell), cell) for cell in cells if cell is not None]
+        if key not in OF_LISTS or all(part == [cell] for part, cell in items):
             continue
-        sizes = set(map(len, items))
+        sizes = {len(part) for part, _ in items}
         is_whole = key in WHOLE_ROWS and len(sizes) == 1
         lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
     columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))

@@ -273,7 +273,7 @@ MANY, FEW = 40, 3
 
 SPOKEN = {
     "utf-8": "UTF-8",
-    "utf-8-sig": "UTF-8 with a byte order mark",
+    "utf-8-sig": "UTF-8 (with a byte order mark)",
     "utf-16": "UTF-16",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
