@@ -155,6 +155,9 @@ class _ExplorePage:
         deleted = self.forget.click(
             self.delete, [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids], **UNQUEUED
         )
+        # The tabs show the corpus before until another one is open. Listeners run in their order: this one stands
+        # before those that end the dimming.
+        gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
         requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
         for event, work in (
             (restored.then, self.open_at_first),
@@ -163,21 +166,18 @@ class _ExplorePage:
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
             ended.then(None, None, None, js=DIM.format("false"), **EVERY)
-        # The tabs show the corpus before until another one is open.
-        gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
 
     def describe_file(self, path: str | None) -> Update:
-        """Describes a file and offers its columns of vectors, or shows why it cannot be used."""
+        """Describes a file that can be read, and offers its columns of vectors."""
         own, description = [], ""
-        try:
+        # The pickers of its columns show why a file cannot be used.
+        with suppress(UserFacingError):
             if path:
                 table = open_upload(path)
                 own = vector_columns(table)
                 has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
                 what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
                 description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
-        except UserFacingError as error:
-            description = messages.error_message(error)
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
         return {
             self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)),
