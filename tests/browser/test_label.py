@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from conftest import show
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -98,6 +99,10 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     row.locator("select").select_option("4")
     expect(page.locator("#label-card .count")).to_contain_text("agreed score 4")
     expect(page.locator("#label-differences select")).to_have_value("4")
+    show(page, 390)
+    table = page.locator("#label-differences .differences")
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert table.locator("th[scope=row]").bounding_box()["width"] > 200
 
 
 def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):

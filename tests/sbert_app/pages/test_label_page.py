@@ -9,9 +9,12 @@ import gradio as gr
 import pytest
 from paths import linked_home
 
+from sbert_app.pages.components.templates import macro
 from sbert_app.pages.label.page import _LabelPage
+from sbert_app.services.annotations.quality import Quality
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
+from training.evaluation.bootstrap import Estimate
 
 MODELS = ("scratch:1x32", "scratch:2x32")
 
@@ -136,3 +139,12 @@ def test_words_of_users_are_text(page):
     for html in (shown[page.card], opened[page.card], *tables, page.results.score(project)):
         assert not any(tag in html for tag in ("<img", "<script", "<b>0"))
     assert "&lt;script&gt;Ann" in opened[page.results.agreement]
+
+
+@pytest.mark.parametrize(("low", "left", "ticks"), [(-23.6, -40, 8), (45.0, 0, 6), (float("nan"), 0, 6)])
+def test_an_interval_below_zero_is_drawn_whole(low, left, ticks):
+    quality = Quality("m", Estimate(60.0, low, 75.0), 30, None, 4, {"Ann": 80.0}, 94.0)
+    figure = macro("label/quality")(found=quality, rows=[("all judged pairs", "60.0", "–", 30)])
+    assert f'viewBox="{left - 6} 0 {112 - left} 30"' in figure
+    assert figure.count('class="grid"') == ticks
+    assert (f'x1="{low}"' in figure) == (low == low)
