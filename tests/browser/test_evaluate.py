@@ -191,6 +191,8 @@ def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
     pick(page, "#errors-model", "tfidf:max")
     page.click("#show-errors")
     expect(page.locator("#errors-status .problem")).to_contain_text("leave the pooling out")
+    for stale in ("#over", "#under", "#slices table", "#errors-map"):
+        expect(page.locator(stale)).to_be_hidden()
 
 
 @pytest.mark.slow

@@ -191,11 +191,11 @@ class Reliability:
     def describe(self) -> str:
         """The result in words."""
         low, high = (f"{100 * end:.1f}" for end in self.interval[:2])
-        out = f"; {self.left_out:,} more are left out, as it was fitted on them" if self.left_out else ""
+        out = f" {self.left_out:,} more pairs are left out because it was fitted on them." if self.left_out else ""
         return (
-            f"The band that is to hold 80% of the gold scores holds {100 * self.coverage:.1f}% (95% {low} to {high}) "
-            f"of those of {self.pairs:,} pairs of {DataName.parse(self.data).label}{out}. “x of 5” is "
-            f"{self.error:.2f} points from the gold score on average."
+            f"On {self.pairs:,} pairs of {DataName.parse(self.data).label}, the 80% band holds "
+            f"{100 * self.coverage:.1f}% of the gold scores (95% interval {low} to {high}), and “x of 5” is off by "
+            f"{self.error:.2f} points on average.{out}"
         )
 
 

@@ -65,8 +65,9 @@ class _ErrorAnalysisTab:
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
-        results = [self.analysis, self.over, self.under, self.pair, self.map, self.heading, self.slices]
-        self.tab.wire(self.analyze, self.pickers.inputs, {}, results, example=self.example)
+        empty: Update = {**dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()), self.slices: ""}
+        empty |= {self.analysis: None, self.pair: ""}
+        self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
             opened = radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
@@ -153,7 +154,7 @@ def _choices(errors: list[RankedError], selected: RankedError | None = None) -> 
         (f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}", pair.row)
         for pair in errors
     ]
-    return gr.Radio(choices, value=selected.row if selected else None)
+    return gr.Radio(choices, value=selected.row if selected else None, visible=True)
 
 
 def errors_table(errors: Sequence[RankedError]) -> Markup:

@@ -77,7 +77,7 @@ def build_transfer(services: Services) -> None:
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
         data = gr.Dropdown(
-            TASKS, value=GENRES, label="Task", info="Or your own file", min_width=240, elem_id="transfer-data"
+            TASKS, value=GENRES, label="Task", info="or your own file", min_width=240, elem_id="transfer-data"
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     options = UploadOptions(services, file, "transfer")

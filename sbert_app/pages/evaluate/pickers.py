@@ -28,7 +28,7 @@ MODELS = (
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
 DATA = data_choices("scores")
 MOST_ROWS = 20_000
-OR_HUB = "Or hf:<org>/<name>"
+OR_HUB = "or hf:<org>/<name>"
 
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:

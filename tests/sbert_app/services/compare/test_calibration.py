@@ -173,7 +173,8 @@ class TestReliability:
         assert (found.pairs, found.left_out) == (100, 100)
         assert sum(each.pairs for each in found.bins) == 100
         assert all(abs(each.predicted - each.gold) < 0.6 for each in found.bins)
-        assert "100 pairs of second.csv; 100 more are left out, as it was fitted on them" in found.describe
+        assert found.describe.startswith("On 100 pairs of second.csv, the 80% band holds ")
+        assert found.describe.endswith(" 100 more pairs are left out because it was fitted on them.")
         with pytest.raises(InputError, match=r"mine\.csv has 0 pairs that the calibration was not fitted on"):
             reliability(curve, data.select(range(100)), cosines[:100], tmp_path)
 
