@@ -14,8 +14,8 @@ function count() {
   const sum = (counts) => counts.reduce((total, each) => total + each, 0);
   const [hits, all, wrong] = [sum(matches.slice(first)), sum(matches), sum(others.slice(first))];
   box.querySelector("output").textContent = at.toFixed(2);
-  box.querySelector("p").textContent = `${hits} of ${all} matches are above (recall ${share(hits, all)}), and ${wrong} `
-    + `${wrong === 1 ? "pair that is" : "pairs that are"} none (precision ${share(hits, hits + wrong)}).`;
+  box.querySelector("p").textContent = `Above it lie ${hits} of ${all} matches (recall ${share(hits, all)}) `
+    + `and ${wrong} ${wrong === 1 ? "other pair" : "other pairs"} (precision ${share(hits, hits + wrong)}).`;
   if (isFirst) return;
   box.querySelector("button").dataset.use = at;
   const plot = document.querySelector("#histogram .js-plotly-plot");

@@ -246,6 +246,16 @@ def test_a_model_that_is_not_found_is_one_sentence_and_the_reasons_are_behind_de
     expect(problem.locator("li").first).to_be_visible()
 
 
+def test_a_list_of_sentences_is_sent_to_explore_and_nothing_empty_is_offered(open_page, tmp_path):
+    path = tmp_path / "list.csv"
+    path.write_text("text\nA man sleeps.\nA dog barks.\n")
+    page = opened(open_page)
+    expect(page.locator("#bulk-disagreements")).to_be_visible()
+    upload(page, path)
+    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
+    expect(page.locator("#bulk-disagreements")).to_be_hidden()
+
+
 def test_a_cross_encoder_adds_its_scores(open_page):
     page = opened(open_page)
     page.get_by_role("button", name="Model: all-MiniLM-L6-v2, mean pooling").click()
@@ -286,7 +296,7 @@ def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open
     expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(["match (6)", "no match (7)"])
     page.locator("#cut input").fill("0.5")
     expect(page.locator("#cut p")).to_have_text(
-        "6 of 6 matches are above (recall 100%), and 1 pair that is none (precision 86%)."
+        "Above it lie 6 of 6 matches (recall 100%) and 1 other pair (precision 86%)."
     )
     page.click("#bulk-disagreements > button")
     expect(page.locator("#disagreements tbody tr").first).to_contain_text("A man sleeps.A man sleeps.")

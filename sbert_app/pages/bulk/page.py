@@ -44,6 +44,7 @@ REMEMBER_JOB = "() => window.rememberJob()"
 EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
+ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
 CHECK_COLUMNS = "The columns are guessed from what they hold: check them, then press Score."
 
 
@@ -101,7 +102,8 @@ class _Page:
             self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
         self.cut = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="cut")
         self.rows = gr.HTML(elem_id="rows")
-        with gr.Accordion("Where the scores disagree most", open=False, elem_id="bulk-disagreements"):
+        title = "Where the scores disagree most"
+        with gr.Accordion(title, open=False, visible=False, elem_id="bulk-disagreements") as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
 
     def wire(self) -> None:
@@ -109,7 +111,7 @@ class _Page:
         columns = [self.table, *self.columns.columns, self.columns.read_as]
         results = [
             *(self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.cut, self.rows, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
+            *(self.cut, self.rows, self.fold, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
         ]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
         self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
@@ -234,7 +236,7 @@ class _Page:
             if table is None:
                 raise InputError("Choose a file first.")
             if not first or not second:
-                raise InputError(f"{CHOOSE_COLUMNS}.")
+                raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
             picked = pick_columns(table, [first, second])
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
@@ -307,7 +309,7 @@ class _Page:
         columns, guessed = (picked, frozenset[str]()) if picked else ChosenColumns.suggested(table)
         hint = CHECK_COLUMNS if guessed else PRESS_SCORE
         if columns is None or columns.second is None:
-            hint = f"{CHOOSE_COLUMNS}, then press Score."
+            hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
         if summary := self.jobs.summary(job.id):
             used_columns = summary.columns
             target = used_columns.score or used_columns.label
@@ -367,7 +369,7 @@ class _Page:
         }
 
     def _cleared(self) -> Update:
-        hidden = (self.as_file, self.as_parquet, self.histogram, self.scatter)
+        hidden = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
         empty = {
             **{part: gr.update(visible=False) for part in hidden},
             **dict.fromkeys((self.cards, self.cut, self.disagreements), ""),
@@ -387,6 +389,7 @@ class _Page:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
         own, parquet = summary.outputs
+        disagreements = results.disagreements(summary)
         return {
             self.status: results.outcome(summary, table.row_estimate, job),
             self.as_file: gr.DownloadButton(f"Download {Path(own).suffix[1:].upper()}", value=own, visible=True),
@@ -394,6 +397,7 @@ class _Page:
             self.cards: results.agreements(summary),
             **plots,
             self.rows: results.scored_rows(summary),
-            self.disagreements: results.disagreements(summary),
+            self.fold: gr.Accordion(visible=bool(disagreements)),
+            self.disagreements: disagreements,
             **self.duplicates.offered(summary, threshold),
         }

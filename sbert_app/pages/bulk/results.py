@@ -125,7 +125,8 @@ def disagreements(summary: ScoreSummary) -> Markup:
         ("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
         ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
     ]
-    return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT)
+    tables = [table for table in tables if table[2]]
+    return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT) if tables else Markup()
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
