@@ -55,7 +55,8 @@ def test_it_answers_as_you_type(open_page):
     fill(page, "", "")
     page.locator("#sentence-a textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator("#answer .problem")).to_contain_text("The second sentence is empty")
-    for stale in ("#word-map", "#poolings table", "#tokens .tokens"):  # nothing of the pair before stands beside it
+    # Nothing of the pair before stands beside it.
+    for stale in ("#why", "#word-map", "#poolings table", "#tokens .tokens"):
         expect(page.locator(stale)).to_be_hidden()
     page.locator("#sentence-b textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator(SCORE).first).to_have_text("1.00")

@@ -273,11 +273,15 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
                 f"{model_label(comparison.model)} does not know {unknown}: it reads each as the same unknown "
                 "token, [UNK]."
             )
-        for name, side in (("first", comparison.a), ("second", comparison.b)):
-            if side.language:
+        first, second = comparison.a.language, comparison.b.language
+        languages = {"The first sentence looks": first, "The second sentence looks": second}
+        if first == second:
+            languages = {"Both sentences look": first}
+        for subject, language in languages.items():
+            if language:
                 remarks.append(
-                    f"The {name} sentence looks like {side.language}. {model_label(comparison.model)} was trained on "
-                    f"English, so do not trust its score; try a multilingual model, such as {MULTILINGUAL}."
+                    f"{subject} like {language}. {model_label(comparison.model)} was trained on English, so do not "
+                    f"trust its score; try a multilingual model, such as {MULTILINGUAL}."
                 )
     return remarks
 

@@ -109,7 +109,7 @@ class TwoSentences:
             with gr.Tab("Copy"):
                 self.copy_link = gr.Button("Copy a link to this view", size="sm", elem_id="copy-link")
                 self.link = gr.Textbox(label="Link", interactive=False, buttons=["copy"], elem_id="link")
-                code: dict[str, Any] = {"wrap_lines": True, "max_lines": 18}
+                code: dict[str, Any] = {"wrap_lines": True, "max_lines": 18, "show_line_numbers": False}
                 self.as_json = gr.Code(label="JSON", language="json", elem_id="as-json", **code)
                 self.as_python = gr.Code(label="Python", language="python", elem_id="as-python", **code)
                 self.as_curl = gr.Code(label="curl", language="shell", elem_id="as-curl", **code)

@@ -375,7 +375,7 @@ def compare_all(
 
 def _check(sentence: str, which: str) -> None:
     if not sentence or not sentence.strip():
-        raise InputError(f"the {which} sentence is empty; type one")
+        raise InputError(f"the {which} sentence is empty: type one")
 
 
 def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:

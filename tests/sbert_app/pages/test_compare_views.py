@@ -94,6 +94,8 @@ class TestScores:
         )
         german = replace(side("Ein Hund bellt."), language="German")
         assert "The first sentence looks like German" in answers.result([comparison(a=german)], [CURVE])
+        both = answers.result([comparison(a=german, b=german)], [CURVE])
+        assert both.count("German") == both.count("Both sentences look like German") == 1
 
     def test_a_pooling_that_is_not_the_models_own_is_said(self):
         assert "trained with max pooling, not" in answers.result([comparison(own_pooling="max")], [CURVE])

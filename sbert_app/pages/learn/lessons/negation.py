@@ -76,7 +76,7 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
     """Score the set and the reader's pair. InputError if a sentence is empty or a model cannot be loaded."""
     for name, sentence in (("first", a), ("second", b)):
         if not sentence.strip():
-            raise InputError(f"the {name} sentence is empty; type one")
+            raise InputError(f"the {name} sentence is empty: type one")
     by_scorer, timed = _score_set(context, kind)
     own = {name: float(scores[0]) for name, scores in _score_pairs(context, [(a, b)], kind).items()}
     return Contrast(by_scorer, own, context.setup.model, timed)
