@@ -99,9 +99,9 @@ def random(curves: Sequence[Curve]) -> go.Figure:
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
-    # The place does not depend on the curves, of which there may be none yet.
-    where = {"x": 1, "xref": "paper", "xanchor": "right", "y": COLLAPSED_FROM, "yanchor": "top"}
-    figure.add_annotation(**where, text="collapsed above", showarrow=False, font_size=12)
+    # Most curves begin below the range, and there may be none yet.
+    where = {"x": 0, "xref": "paper", "xanchor": "left", "y": (COLLAPSED_FROM + 1) / 2, "yanchor": "middle"}
+    figure.add_annotation(**where, text="collapsed", showarrow=False, font_size=12)
     figure.update_yaxes(range=[-0.1, 1.05])
     return figure
 
