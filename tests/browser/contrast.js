@@ -1,5 +1,6 @@
 // Texts of the page whose contrast is below WCAG 2.2 AA (4.5:1; 3:1 from 24 px, or from 18.66 px in bold), as
-// "ratio text", and the placeholders of empty fields. Texts on gradients and in figures are left out. Also texts smaller
+// "ratio text", and the placeholders of empty fields. Texts on gradients without a colour below them and in
+// figures are left out. Also texts smaller
 // than 13 pixels, which no projector shows, as "size text".
 () => {
   const parse = (colour) => {
@@ -15,7 +16,7 @@
     const layers = [];
     for (let node = element; node; node = node.parentElement) {
       const style = getComputedStyle(node), colour = parse(style.backgroundColor);
-      if (style.backgroundImage !== "none") return null;
+      if (style.backgroundImage !== "none" && colour[3] < 1) return null;
       layers.push(colour);
       if (colour[3] === 1) break;
     }

@@ -166,3 +166,23 @@ def test_the_open_page_is_in_sight_in_the_navigation_of_a_phone(open_page, path)
       return here.left >= seen.left && here.right <= seen.right + 1;
     }"""
     page.wait_for_function(in_sight)
+
+
+# Of the folds in sight and the switch of the theme: those that a finger misses 20 pixels above or below their middle.
+MISSED = """() => [...document.querySelectorAll("#theme-switch, button.label-wrap")].filter((each) => {
+  each.scrollIntoView({block: "center"});
+  const {left, top, width, height} = each.getBoundingClientRect();
+  return width && ![-20, 20].every((away) => each.contains(document.elementFromPoint(left + width / 2, top + height / 2 + away)));
+}).map((each) => each.innerText)"""  # noqa: E501
+# The arrows of folds that stand outside of their frames.
+OUTSIDE = """() => [...document.querySelectorAll("button.label-wrap")].filter((fold) => fold.offsetWidth &&
+  fold.lastElementChild.getBoundingClientRect().right > fold.getBoundingClientRect().right + 1
+).map((fold) => fold.innerText)"""
+
+
+@pytest.mark.parametrize("path", [path for path in MOST_CONTROLS if path not in ("/label",)])
+def test_on_a_telephone_folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames(open_page, path):
+    page = open_page(path, width=390)
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    assert page.evaluate(MISSED) == []
+    assert page.evaluate(OUTSIDE) == []
