@@ -176,7 +176,7 @@ MISSED = """() => [...document.querySelectorAll("#theme-switch, button.label-wra
 }).map((each) => each.innerText)"""  # noqa: E501
 # The arrows of folds that stand outside of their frames.
 OUTSIDE = """() => [...document.querySelectorAll("button.label-wrap")].filter((fold) => fold.offsetWidth &&
-  fold.lastElementChild.getBoundingClientRect().right > fold.getBoundingClientRect().right + 1
+  fold.lastElementChild.getBoundingClientRect().right > fold.parentElement.getBoundingClientRect().right
 ).map((fold) => fold.innerText)"""
 
 
