@@ -84,7 +84,7 @@ def test_lists_of_positives_and_negatives_are_rows(tmp_path):
 
 def test_a_column_with_an_empty_cell_has_no_lists(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("query,passage,label\n,p1,yes\nq2,p2,no\n")
+    path.write_text("query,passage,label\n,a cat,yes\na dog,two cats,no\n")
     with opened_file(path) as table:
         assert (table.description, table.remarks) == ("UTF-8 text separated by commas", ())
 
