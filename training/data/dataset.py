@@ -343,14 +343,14 @@ def parse_dataset(
         raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
 
     remarks: list[str] = []
-    wrong = {"that repeat the header": headers, "with an empty sentence": left_out - headers}
+    wrong = {"equal to the header": headers, "with an empty sentence": left_out - headers}
     if gold is not None:
         why = "without a score" if gold.kind == NUMBER else "without a gold label"
         wrong[why] = {i for i, cell in enumerate(gold_cells) if gold.is_missing(cell)}
     left_out = set()
     for why, which in wrong.items():
         if new := which - left_out:
-            remarks.append(f"{len(new):,} rows {why} left out")
+            remarks.append(f"{len(new):,} row{'s' * (len(new) > 1)} {why} left out")
         left_out |= which
     keep = [i for i in range(len(texts[0])) if i not in left_out]
     if not keep:

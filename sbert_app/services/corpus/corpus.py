@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sbert_app.formats import format_count
 from sbert_app.services.store.cache import digest
 from training.catalogue import asset
 from training.data.dataset import Dataset
@@ -186,7 +187,7 @@ def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray |
             own.append(batch.arrow.column(vectors))
         if len(sentences) >= most:
             break
-    notes = table.remarks + ((f"{blank:,} rows without text in {column} are left out.",) if blank else ())
+    notes = table.remarks + ((f"{format_count(blank, 'row')} without text in {column} left out.",) if blank else ())
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
 from training.data.gold import MISSING
@@ -119,7 +120,7 @@ def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> Classificat
     rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in (*MISSING, "-1")]
     dropped = len(rows) - len(complete)
-    notes = [f"{dropped:,} rows without text or label left out"] if dropped else []
+    notes = [f"{format_count(dropped, 'row')} without text or label left out"] if dropped else []
     if len(complete) > MAX_ROWS:
         notes.append(f"the first {MAX_ROWS:,} of {len(complete):,} rows")
         complete = complete[:MAX_ROWS]

@@ -111,7 +111,7 @@ def test_nli_from_the_hub_drops_rows_without_a_gold_label(hub):
     assert questions == [("stanfordnlp/snli", ("plain_text", "train"), "train")]
     assert snli.columns == (["p", "r"], ["h", "j"])
     assert (snli.labels, snli.label_names) == ([0, 2], NLI_LABELS)
-    assert snli.notes[0] == "1 rows without a gold label left out"
+    assert snli.notes[0] == "1 row without a gold label left out"
     assert list(snli.rows) == [1, 3]
 
 
@@ -144,11 +144,11 @@ def test_rows_that_cannot_be_used_are_left_out_and_counted_or_named():
         "mine", {"sentence1": ["a", "", "c", "d"], "sentence2": ["b", "x", None, "e"], "score": [1, 2, 3, ""]}
     )
     assert mine.columns == (["a"], ["b"])
-    assert mine.notes[:2] == ("2 rows with an empty sentence left out", "1 rows without a score left out")
+    assert mine.notes[:2] == ("2 rows with an empty sentence left out", "1 row without a score left out")
     assert list(mine.rows) == [1]
     with pytest.raises(InputError, match=r"mine, row 2, column score: 'high'"):
         parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]})
-    with pytest.raises(InputError, match="holds no usable row; 1 rows with an empty sentence left out"):
+    with pytest.raises(InputError, match="holds no usable row; 1 row with an empty sentence left out"):
         parse_dataset("mine", {"sentence1": [" "], "sentence2": ["b"]})
     with pytest.raises(InputError, match=r"scores from -40 to 7, which no usual scale has; .scale=-40..7 names theirs"):
         parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [-40, 7]})

@@ -32,7 +32,7 @@ def test_rows_of_a_list_are_texts_tuples_or_dictionaries():
     rows = [{"text_a": "a", "text_b": "b", "similarity": 3, "id": 7}, {"text_a": "c", "text_b": "", "similarity": 5}]
     named = Dataset.from_list(rows, "mine")
     assert (named.name, named.columns, named.scores) == ("mine", (["a"], ["b"]), [3])
-    assert named.notes[0] == "1 rows with an empty sentence left out"
+    assert named.notes[0] == "1 row with an empty sentence left out"
 
 
 def test_frames_and_the_datasets_library_and_files_give_the_same(tmp_path):

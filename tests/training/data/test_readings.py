@@ -108,7 +108,7 @@ def test_a_header_among_the_rows_of_files_put_together_is_left_out(tmp_path):
     rows = [(*PAIR[0], 4.5), ("sentence1", "sentence2", "score"), (*PAIR[1], 0)]
     data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score"), rows))
     assert (data.scores, list(data.rows)) == ([4.5, 0], [1, 3])
-    assert "1 rows that repeat the header left out" in data.notes
+    assert "1 row equal to the header left out" in data.notes
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_second_judgement_is_said_to_be_unread(tmp_path, other):
 @pytest.mark.parametrize("missing", ["NULL", "<NA>", "\\N"])
 def test_missing_values_as_databases_write_them_are_no_text(tmp_path, missing):
     data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2"), [*PAIR, ("A dog.", missing)]))
-    assert (len(data), data.notes) == (3, ("1 rows with an empty sentence left out",))
+    assert (len(data), data.notes) == (3, ("1 row with an empty sentence left out",))
 
 
 def test_a_sheet_of_ids_is_not_read_before_one_of_sentences(tmp_path):

@@ -232,7 +232,7 @@ def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(ans
     assert found["name"] == "hf:org/nli:default:train"
     assert found["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
     assert (found["labels"], tuple(found["label_names"])) == ([2, 1, 0], NLI_LABELS)
-    assert found["notes"] == ["1 rows without a gold label left out"]
+    assert found["notes"] == ["1 row without a gold label left out"]
     assert found["source"] == f"Hub {server.url}"
     scored = answers["hf:org/configs:en:test"]
     assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])

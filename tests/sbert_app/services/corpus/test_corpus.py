@@ -50,7 +50,7 @@ class TestFile:
         corpus = Corpus.from_file(path)
         assert corpus.sentences == ["A man, asleep.", "A dog barks."]
         assert corpus.columns == {"kind": ["x", "z"]}
-        assert "1 rows without text in sentence are left out." in corpus.notes
+        assert "1 row without text in sentence left out." in corpus.notes
         path = written(tmp_path / "mine.csv", "a,b\nfirst,second\n")
         assert Corpus.from_file(path, "b").sentences == ["second"]
         with pytest.raises(InputError, match="a, b"):

@@ -35,7 +35,7 @@ def test_other_nesting_is_no_sentence(tmp_path, second):
     assert as_text(cells["sentence1"][0]) is None
     data = load_data(str(path))
     assert data.columns == (["A dog."], ["A wolf."])
-    assert "1 rows with an empty sentence left out" in data.notes
+    assert "1 row with an empty sentence left out" in data.notes
 
 
 @pytest.mark.parametrize("text", ["1.234,56", "1,234.56", "1 234,5", "1'234.5", "1.234.567", "1e", "0x10", "1_000"])
