@@ -12,7 +12,7 @@ import gradio as gr
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
-from sbert_app.pages.components.events import EVERY, Update
+from sbert_app.pages.components.events import UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
@@ -79,7 +79,8 @@ def build(services: Services) -> None:
         )
     controls = [precision, match_from, margin]
     for control in controls:
-        control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **EVERY)
+        # While a number is typed, the title is that of the last one, whichever answer comes first.
+        control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **UNQUEUED)
     ids = ("find-threshold", "stop-threshold", "threshold-status")
     tab = MeasureTab.build(services, "threshold", "Find the threshold", ids, "")
     with gr.Row():
