@@ -36,7 +36,7 @@ def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again(home
     with running_app(home, tmp_path) as app:
         [path] = json.loads(app.upload("pairs.csv", f"sentence1,sentence2\n{rows}".encode()).text)
         threading.Thread(target=score, args=(app, path), daemon=True).start()
-        wait_until(lambda: half_written(tmp_path / "tmp"))
+        wait_until(lambda: list((tmp_path / "tmp").rglob(".pairs-scored*.part")))
         assert app.end(number) == 0
     assert not half_written(tmp_path / "tmp")
     [folder] = (tmp_path / "tmp" / "scored").iterdir()
