@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sbert_app.commands import options
-from sbert_app.formats import format_bytes
+from sbert_app.formats import format_bytes, format_count
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
 from training.errors import InputError
@@ -146,7 +146,7 @@ def data(
     if clean is not None:
         value["clean"] = {"file": str(clean), "rows": rows}
         lines.append(
-            f"{rows:,} rows are in {clean}; the rows at fault, but those that are cut, and unusable ones are not"
+            f"{clean} has {format_count(rows, 'row')}; rows at fault and unusable rows are left out, cut ones stay"
         )
     print_result({**value, "first": first}, as_json, "\n".join(lines))
 

@@ -42,8 +42,8 @@ def page(open_page, faulty):
 def test_the_faults_of_a_file_are_listed_and_one_click_leaves_them_out(page, tmp_path):
     page.click("#threshold-doctor > button")
     findings = page.locator("#threshold-findings")
-    expect(findings).to_contain_text("2 rows whose equals have other scores")
-    expect(findings).to_contain_text("1 rows of a sentence and itself")
+    expect(findings).to_contain_text("2 rows: equal to others that have another score")
+    expect(findings).to_contain_text("1 row: a sentence and itself")
     findings.locator("summary").first.click()
     expect(findings).to_contain_text("Row 2: A man plays. | A man is playing.")
     with page.expect_download() as download:

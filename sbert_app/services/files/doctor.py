@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sbert_app.formats import format_count
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.writers import discarded_on_error, open_writers, writers_of
 from sbert_app.services.models.function_words import other_language
@@ -40,15 +41,16 @@ class Finding:
     what: str
     rows: list[int]
     is_left_out: bool = True
+    noun: str = "row"
 
     @property
     def summary(self) -> str:
-        return f"{len(self.rows):,} {self.what}" if self.rows else self.what
+        return f"{format_count(len(self.rows), self.noun)}: {self.what}" if self.rows else self.what
 
     def __str__(self) -> str:
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
         more = " …" if len(self.rows) > EXAMPLES else ""
-        return f"{self.summary}: row {some}{more}" if self.rows else self.what
+        return f"{self.summary} (row {some}{more})" if self.rows else self.what
 
 
 def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None) -> list[Finding]:
@@ -74,28 +76,30 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
             conflicts += same
         else:
             repeated += same[1:]
-    noun = data.kind if data.kind == SENTENCES else "rows"
-    what = "scores" if data.kind == SCORED else "labels"
+    noun = "sentence" if data.kind == SENTENCES else "row"
+    target = "score" if data.kind == SCORED else "label"
     faults = {
-        f"{noun} whose equals have other {what}": conflicts,
-        f"{noun} that repeat an earlier one": repeated,
-        "rows of a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
+        f"equal to others that have another {target}": conflicts,
+        "equal to an earlier one": repeated,
+        "a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
     }
     for name, other in (others or {}).items():
         evaluated = {frozenset(map(folded, row)) for row in zip(*other.columns, strict=True)}
-        faults[f"{noun} that are in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
+        faults[f"also in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
     if model is not None:
         texts = list(dict.fromkeys(text for column in data.columns for text in column))
         unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}
-        faults[f"{noun} with text of which {model.name} knows no token"] = _rows_with(data, unknown)
-    findings = [Finding(what, [data.rows[at] for at in sorted(places)]) for what, places in faults.items() if places]
+        faults[f"text of which {model.name} knows no token"] = _rows_with(data, unknown)
+    findings = [
+        Finding(what, [data.rows[at] for at in sorted(places)], noun=noun) for what, places in faults.items() if places
+    ]
     symbols = {text for column in data.columns for text in column if not any(map(str.isalnum, text))}
     markup = {text for column in data.columns for text in column if MARKUP.search(text)}
-    remarks = {f"{noun} with a text without a letter or digit": symbols, f"{noun} with tags or entities": markup}
+    remarks = {"text without a letter or digit": symbols, "tags or entities": markup}
     if isinstance(model, Encoder):
         tokens = model.tokenize(texts)
         if model.max_length:
-            what = f"{noun} as long as {model.name} reads ({model.max_length:,} tokens) or longer"
+            what = f"as long as {model.name} reads ({model.max_length:,} tokens) or longer"
             remarks[what] = {text for text, ids in zip(texts, tokens, strict=True) if len(ids) >= model.max_length}
         some = " ".join(texts[:LANGUAGE_TEXTS])
         # A special token stands at each end.
@@ -104,7 +108,7 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
             findings.append(Finding(f"the texts look like {language}; {model.name} was trained on English", [], False))
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
-            findings.append(Finding(what, numbers, False))
+            findings.append(Finding(what, numbers, False, noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
         if count >= IMBALANCE * len(data):

@@ -38,14 +38,14 @@ def test_a_file_is_examined_and_written_without_its_faults(tmp_path):
     data = load_data(str(path))
     findings = examine(data, Reader(), {"tests": Dataset.from_pairs(["BEFORE."], ["Tested."])})
     assert {finding.what: finding.rows for finding in findings} == {
-        "rows whose equals have other labels": [4, 5],
-        "rows that repeat an earlier one": [2, 3],
-        "rows of a sentence and itself": [6],
-        "rows that are in tests": [8],
-        "rows with text of which bag-of-words knows no token": [7],
-        "rows with a text without a letter or digit": [7],
+        "equal to others that have another label": [4, 5],
+        "equal to an earlier one": [2, 3],
+        "a sentence and itself": [6],
+        "also in tests": [8],
+        "text of which bag-of-words knows no token": [7],
+        "text without a letter or digit": [7],
     }
-    assert str(findings[0]) == "2 rows whose equals have other labels: row 4, 5"
+    assert str(findings[0]) == "2 rows: equal to others that have another label (row 4, 5)"
     output = tmp_path / "clean.csv"
     assert clean(open_table(path), output, data, findings) == 2
     assert [row["sentence1"] for row in read_csv(output)] == ["A cat.", "Good."]
@@ -61,8 +61,8 @@ def test_scores_of_equal_pairs_may_differ_a_little_and_classes_may_be_out_of_bal
 def test_texts_of_symbols_and_with_markup_are_named_and_stay():
     findings = examine(Dataset.from_pairs(["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]))
     assert [(str(finding), finding.is_left_out) for finding in findings] == [
-        ("1 rows with a text without a letter or digit: row 2", False),
-        ("1 rows with tags or entities: row 1", False),
+        ("1 row: text without a letter or digit (row 2)", False),
+        ("1 row: tags or entities (row 1)", False),
     ]
 
 
