@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,12 @@ class RunningApp:
     process: subprocess.Popen[bytes]
     port: int
     home: Path
+    # Of every request.
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def ask(
         self,
@@ -64,7 +70,7 @@ class RunningApp:
         timeout: float = 120,
     ) -> Answer:
         """A request; a body that is neither bytes nor None is sent as JSON."""
-        sent = dict(headers or {})
+        sent = {**self.headers, **(headers or {})}
         if body is not None and not isinstance(body, bytes):
             body, sent = json.dumps(body).encode(), {"Content-Type": "application/json", **sent}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

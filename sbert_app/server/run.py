@@ -52,10 +52,10 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     if settings.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
     listening = listen(settings.host, settings.port)
-    # Gradio reads the environment as it is imported.
+    services = Services.start(settings)
+    # Gradio reads the environment as it is imported, which takes seconds: a home that cannot be used is named before.
     from sbert_app.server.app import create_app
 
-    services = Services.start(settings)
     config = uvicorn.Config(
         create_app(services),
         http=LimitedConnection,

@@ -5,6 +5,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,21 @@ from tiny_models import make_model
 from sbert_app import cli
 from sbert_app.terminal import ProgressBar
 
+TOKEN = "a-token-for-machines"
+STSB_ROWS = 130
+
 
 @pytest.fixture(scope="session")
 def shared_app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
-    """With a home folder of its own. An upload may have 1 MB."""
-    with running_app(home, tmp_path_factory.mktemp("http"), "--upload-limit-mb", "1") as app:
-        yield app
+    """With MCP, a login, whose token is in each request, uploads of at most 1 MB, and a part of the STS benchmark."""
+    own = tmp_path_factory.mktemp("http")
+    (own / "data/stsb").mkdir(parents=True)
+    for file in (home / "data/stsb").glob("*.csv"):
+        rows = file.read_text(encoding="utf-8").split("\n")[:STSB_ROWS]
+        (own / "data/stsb" / file.name).write_text("\n".join(rows), encoding="utf-8")
+    options = ("--auth", "teacher:correct horse", "--mcp", "--upload-limit-mb", "1")
+    with running_app(home, own, *options, SBERT_TOKEN=TOKEN) as app:
+        yield replace(app, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from command_line import SENTENCES, Run, read_csv
 from paths import ROOT, linked_home
-from waiting import wait_until
 
 from sbert_app import cli
 from sbert_app.commands import options
@@ -534,60 +533,50 @@ def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypat
     assert settings.home == folder / "home"
 
 
-def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sbert_app", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(folder / "home")}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores Ctrl-C
-    )
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
+    """Press Ctrl-C as the method has been called so many times. A second time would end this process."""
+    original, times = getattr(owner, name), count(1)
+
+    def interrupted(*arguments: Any) -> None:
+        original(*arguments)
+        if next(times) == calls:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(owner, name, interrupted)
 
 
-def wait_for(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    wait_until(lambda: happened() or process.poll() is not None)
-    assert happened(), process.communicate()
+def test_ctrl_c_keeps_the_rows_that_are_scored(run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch):
+    from sbert_app.services.files.writers import DelimitedWriter
 
-
-def test_ctrl_c_keeps_the_rows_that_are_scored(folder: Path, model: Path):
-    with (folder / "many.csv").open("w") as file:
-        file.write("sentence1,sentence2\n")
-        file.writelines(f"the cat is number {i},a dog {'and so on ' * (i % 30)}\n" for i in range(400_000))
-    process = start(folder, "score", "many.csv", "out.csv", "--model", model)
-    wait_for(lambda: any(part.stat().st_size > 10_000 for part in folder.glob(".out.csv.*")), process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    rows = len((folder / "out.csv").read_text().splitlines()) - 1
-    assert 0 < rows < 400_000
-    told = f"stopped: the {rows:,} rows before are scored in out.csv"
-    assert (process.returncode, out, err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", told)
+    total = 20_000
+    rows = "".join(f"the cat is number {i},a dog {'and so on ' * (i % 30)}\n" for i in range(total))
+    (folder / "many.csv").write_text("sentence1,sentence2\n" + rows)
+    interrupt_after(monkeypatch, DelimitedWriter, "write", 2)
+    answer = run("score", "many.csv", "out.csv", "--model", model)
+    scored = len((folder / "out.csv").read_text().splitlines()) - 1
+    assert 0 < scored < total
+    last = f"stopped: the {scored:,} rows before are scored in out.csv"
+    assert (answer.code, answer.out, answer.err.strip().splitlines()[-1]) == (cli.INTERRUPTED, "", last)
     assert left_over(folder) == {"many.csv", "out.csv"}
 
 
-def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(folder: Path, home: Path, run: Run):
+def test_ctrl_c_keeps_a_checkpoint_and_the_run_goes_on(
+    run: Run, folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from training.trainer.trainer import Trainer
+
     linked_home(home, folder / "home")
-    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv")
-    process = start(folder, "train", *what, "--eval-data", "none", "--max-steps", 300, "--eval-every", 300)
-
-    def has_begun() -> bool:
-        events = list((folder / "home").glob("runs/*/events.jsonl"))
-        return bool(events) and '"kind": "train"' in events[0].read_text()
-
-    wait_for(has_begun, process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
-    assert (process.returncode, out) == (cli.INTERRUPTED, "")
-    stopped = err.strip().splitlines()[-1]
-    [listed] = run("runs", "list", "--home", folder / "home", "--json").json["runs"]
-    assert stopped.startswith(f"stopped: {listed['id']} at step")
-    assert (listed["state"], 0 < listed["step"] < 300) == ("interrupted", True)
-    said = run("train", "--resume", listed["id"], "--home", folder / "home", "--json").json
-    assert (said["id"], said["status"], said["steps"]) == (listed["id"], "finished", 300)
+    at = ("--home", folder / "home")
+    what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--eval-data", "none")
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, Trainer, "_train_step", 3)
+        answer = run("train", *what, "--max-steps", 6, "--eval-every", 6, *at)
+    assert (answer.code, answer.out) == (cli.INTERRUPTED, "")
+    [listed] = run("runs", "list", *at, "--json").json["runs"]
+    assert answer.err.strip().splitlines()[-1].startswith(f"stopped: {listed['id']} at step 3")
+    assert (listed["state"], listed["step"]) == ("interrupted", 3)
+    resumed = run("train", "--resume", listed["id"], *at, "--json").json
+    assert (resumed["id"], resumed["status"], resumed["steps"]) == (listed["id"], "finished", 6)
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -622,9 +611,11 @@ def test_a_signal_while_a_run_is_loaded_ends_it_at_once(run: Run, folder: Path, 
 
 
 def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path):
-    process = start(folder, "runs", "list")
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert "Traceback" not in process.stderr.read()
-    process.wait()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SBERT_HOME": str(folder / "home")}
+    command = [sys.executable, "-m", "sbert_app", "runs", "list"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert "Traceback" not in process.stderr.read()

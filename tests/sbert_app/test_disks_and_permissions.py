@@ -1,37 +1,69 @@
 """Real full disks, read-only homes and homes of others: one clear sentence, nothing left, older outputs kept.
 
 The disks are file systems in memory that only the tested process sees (``unshare``); where Linux does not allow that,
-the tests are skipped. Permissions count for the superuser too once a process has dropped its powers (``setpriv``).
+the tests are skipped. Permissions count for the superuser too once a process has dropped its powers (``setpriv``). Both
+processes do all commands one after the other, as each would import torch anew.
 """
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from depth import first
 from paths import ROOT, linked_home
 
 NOBODY = 65_534
 SCRATCH = ("--model", "scratch:1x32")
 TRAIN = ("train", "--objective", "regression", "--base", "scratch:1x32", "--eval-data", "none", "--max-steps", "2")
-WORDS = "space|full|room"
+SERVE, WORKER, RUNS = ("serve", "--port", "0"), ("worker",), ("runs", "list")
+SPACE = ("space", "full", "room")
+ROWS = range(6_000)
+COMMANDS = """
+import contextlib, io, json, sys
+from sbert_app.cli import main
+answers = []
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main(arguments)
+    answers.append((code, errors.getvalue()))
+print(json.dumps(answers))"""
+Commands = dict[str, tuple[object, ...]]
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "sbert_app", *map(str, arguments)]
+class Answer(NamedTuple):
+    """What a command ended with: its exit code, and its line of error in lower case."""
+
+    code: int
+    error: str
 
 
-def ended(argv: list[str], home: Path) -> tuple[int, str]:
-    """Run it -> its exit code, and its line of error. There is one such line, and no traceback."""
-    environment = {**os.environ, "SBERT_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.replace("\r", "\n").splitlines() if line.startswith("error: ")]
-    assert len(errors) == (1 if done.returncode else 0), done.stderr
-    return done.returncode, errors[0] if errors else done.stdout
+def answers(prefix: list[str], home: Path, commands: Commands) -> tuple[dict[str, Answer], list[str]]:
+    """What each command ended with, in one process, and the lines that were printed after them.
+
+    A command that fails has one line of error, and none a traceback.
+    """
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", COMMANDS],
+        cwd=ROOT,
+        env={**os.environ, "SBERT_HOME": str(home), "HF_HUB_OFFLINE": "1"},
+        input=json.dumps([list(map(str, arguments)) for arguments in commands.values()]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    printed, *after = done.stdout.splitlines()
+    ends = {}
+    for name, (code, errors) in zip(commands, json.loads(printed), strict=True):
+        assert "Traceback" not in errors
+        lines = [line for line in errors.replace("\r", "\n").splitlines() if line.startswith("error: ")]
+        assert len(lines) == (1 if code else 0), errors
+        ends[name] = Answer(code, "".join(lines).lower())
+    return ends, after
 
 
 def private_mounts() -> list[str] | None:
@@ -46,128 +78,111 @@ def private_mounts() -> list[str] | None:
     return None
 
 
-UNSHARE = private_mounts()
-full = pytest.mark.skipif(UNSHARE is None, reason="no mounts of one's own here")
+OUTPUTS: Commands = {
+    "score.csv": ("score", *SCRATCH, "pairs.csv"),
+    "encode.npy": ("encode", *SCRATCH, "lines.txt"),
+    "score.parquet": ("score", *SCRATCH, "pairs.csv"),
+    "encode.parquet": ("encode", *SCRATCH, "lines.txt"),
+}
+AT_HOME: Commands = {"train": TRAIN, "serve": SERVE, "worker": WORKER}
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("inputs")
-    rows = range(20_000)
-    (folder / "pairs.csv").write_text("sentence1,sentence2\n" + "".join(f"Row {i}.,And {i}.\n" for i in rows))
-    (folder / "lines.txt").write_text("".join(f"This is sentence {i}.\n" for i in rows))
-    return folder
+def on_disks(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Answer], list[str]]:
+    """What commands answer on full and read-only disks, and what is on the small one afterwards.
+
+    ``NAME.ENDING`` is written onto a disk where that name has an older file, ``full`` trains in a home without room,
+    and the others have a home that may only be read.
+    """
+    unshare = private_mounts()
+    if unshare is None:
+        pytest.skip("no mounts of one's own here")
+    folder = tmp_path_factory.mktemp("disks")
+    small, full, read_only = (folder / name for name in ("small", "full", "read-only"))
+    (folder / "pairs.csv").write_text("sentence1,sentence2\n" + "".join(f"Row {i}.,And {i}.\n" for i in ROWS))
+    (folder / "lines.txt").write_text("".join(f"This is sentence {i}.\n" for i in ROWS))
+    links = f'ln -s "{home}/models" "{home}/data"'
+    script = [
+        *(f'mkdir "{disk}" && mount -t tmpfs -o size=64k tmpfs "{disk}"' for disk in (small, full, read_only)),
+        *(f"echo old > {small / name}" for name in OUTPUTS),
+        f'{links} "{full}" && (head -c 1M /dev/zero > "{full}/ballast" || true)',
+        f'{links} "{read_only}" && mount -o remount,ro "{read_only}"',
+        f'"$@" && cd "{small}" && cat * && ls -A',
+    ]
+    commands = {
+        **{name: (*options, folder / file, small / name) for name, (*options, file) in OUTPUTS.items()},
+        "full": (*TRAIN, "--home", full),
+        **{name: (*arguments, "--home", read_only) for name, arguments in AT_HOME.items()},
+    }
+    return answers([*unshare, "sh", "-ec", "\n".join(script), "sh"], home, commands)
 
 
-def on_small_disk(disk: Path, size: str, before: str, argv: list[str], options: str = "") -> list[str]:
-    """``argv`` with ``disk`` of that size; ``before`` is a command in it. What is left there is listed on stdout."""
-    script = (
-        f'mount -t tmpfs -o size={size}{options} tmpfs "$0" && cd "$0" && {before} && cd "$OLDPWD" && "$@"; code=$?; '
-        'echo "left:" $(ls -A "$0"); exit $code'
-    )
-    return [*(UNSHARE or []), "sh", "-c", script, str(disk), *argv]
+def test_an_output_that_does_not_fit_leaves_the_older_one_and_nothing_else(on_disks):
+    ends, contents_and_names = on_disks
+    for name in OUTPUTS:
+        assert ends[name].code in (1, 2)
+        assert any(word in ends[name].error for word in SPACE), ends[name]
+    assert contents_and_names == ["old"] * len(OUTPUTS) + sorted(OUTPUTS)
 
 
-@full
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    first(
-        2,
-        [
-            ("o.csv", ("score", *SCRATCH, "pairs.csv")),
-            ("o.npy", ("encode", *SCRATCH, "lines.txt")),
-            ("o.parquet", ("score", *SCRATCH, "pairs.csv")),
-            ("o.parquet", ("encode", *SCRATCH, "lines.txt")),
-        ],
-    ),
-)
-def test_an_output_that_does_not_fit_leaves_the_older_one_and_nothing_else(home, files, tmp_path, name, arguments):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    argv = command(*arguments[:-1], files / arguments[-1], disk / name)
-    listed = [*on_small_disk(disk, "128k", f"echo old > {name}", argv)]
-    environment = {**os.environ, "SBERT_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(listed, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode in (1, 2)
-    errors = [line for line in done.stderr.replace("\r", "\n").splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and any(word in errors[0] for word in WORDS.split("|")), done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout.splitlines()[-1] == f"left: {name}"
-
-
-@full
-def test_a_run_in_a_full_home_is_refused_or_fails_with_the_reason(home, tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    links = f'ln -s "{home}/models" "{home}/data" . && (head -c 1M /dev/zero > ballast; true)'
-    code, line = ended(on_small_disk(disk, "64k", links, command(*TRAIN, "--home", disk)), disk)
+def test_a_run_in_a_full_home_is_refused_or_fails_with_the_reason(on_disks):
+    code, error = on_disks[0]["full"]
     assert code in (1, 2)
-    assert any(word in line for word in WORDS.split("|"))
+    assert any(word in error for word in SPACE), error
 
 
-@full
-@pytest.mark.parametrize("arguments", [TRAIN, ("serve", "--port", "0"), ("worker",)])
-def test_a_home_that_may_only_be_read_is_named(home, tmp_path, arguments):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    links = f'ln -s "{home}/models" "{home}/data" . && mount -o remount,ro .'
-    code, line = ended(on_small_disk(disk, "64k", links, command(*arguments, "--home", disk)), disk)
+@pytest.mark.parametrize("name", AT_HOME)
+def test_a_home_that_may_only_be_read_is_named(on_disks, name):
+    code, error = on_disks[0][name]
     assert code == 2
-    assert "read-only" in line.lower()
+    assert "read-only" in error
 
 
-def without_powers(argv: list[str]) -> list[str]:
-    """The command as somebody for whom permissions count."""
-    if os.geteuid() != 0:
-        return argv
-    if not shutil.which("setpriv"):
-        pytest.skip("the superuser may do everything, and nothing here takes that away")
-    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *argv]
+HOMES: Commands = {
+    "train": (0o555, *TRAIN),
+    "serve": (0o555, *SERVE),
+    "worker": (0o000, *WORKER),
+    "runs": (0o555, *RUNS),
+    "closed runs": (0o000, *RUNS),
+}
 
 
-def closed(path: Path, mode: int) -> Path:
-    """``path`` as somebody else's."""
-    path.chmod(mode)
+@pytest.fixture(scope="module")
+def without_powers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Answer]]:
+    """What commands answer to somebody for whom permissions count, in homes, files and folders of somebody else."""
+    prefix = []
     if os.geteuid() == 0:
-        os.chown(path, NOBODY, NOBODY)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "mode"),
-    [
-        (TRAIN, 0o555),
-        (("serve", "--port", "0"), 0o555),
-        (("worker",), 0o000),
-        (("runs", "list"), 0o555),
-        (("runs", "list"), 0o000),
-    ],
-)
-def test_a_home_of_another_is_named(home, tmp_path, arguments, mode):
-    theirs = closed(linked_home(home, tmp_path / "theirs"), mode)
+        if not shutil.which("setpriv"):
+            pytest.skip("the superuser may do everything, and nothing here takes that away")
+        prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    folder = tmp_path_factory.mktemp("closed")
+    secret, mine, theirs = folder / "secret.csv", folder / "mine.csv", folder / "theirs"
+    for file in (secret, mine):
+        file.write_text("sentence1,sentence2\na,b\n")
+    theirs.mkdir()
+    homes = {mode: linked_home(home, folder / f"{mode:o}") for mode in (0o555, 0o000)}
+    for path, mode in ((secret, 0), (theirs, 0o555), *((path, mode) for mode, path in homes.items())):
+        path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(path, NOBODY, NOBODY)
+    commands = {
+        **{name: (*arguments, "--home", homes[mode]) for name, (mode, *arguments) in HOMES.items()},
+        "a file": ("score", *SCRATCH, secret, folder / "o.csv"),
+        "a folder": ("score", *SCRATCH, mine, theirs / "o.csv"),
+    }
     try:
-        code, line = ended(without_powers(command(*arguments, "--home", theirs)), theirs)
+        yield answers(prefix, home, commands)[0]
+        assert list(theirs.iterdir()) == []
     finally:
-        theirs.chmod(0o755)
-    if arguments[0] == "runs" and mode:  # nothing has to be written
+        for path in (theirs, *homes.values()):
+            path.chmod(0o755)
+
+
+@pytest.mark.parametrize("name", [*HOMES, "a file", "a folder"])
+def test_a_home_a_file_and_a_folder_of_another_are_named(without_powers, name):
+    code, error = without_powers[name]
+    if name == "runs":  # nothing has to be written
         assert code == 0
         return
     assert code == 2
-    assert "permission" in line.lower() or "not readable" in line.lower()
-
-
-def test_a_closed_file_and_a_closed_folder_are_named(home, tmp_path):
-    secret, folder = tmp_path / "secret.csv", tmp_path / "folder"
-    secret.write_text("sentence1,sentence2\na,b\n")
-    folder.mkdir()
-    shutil.copy(secret, tmp_path / "mine.csv")
-    closed(secret, 0o000)
-    closed(folder, 0o555)
-    try:
-        for source, target in ((secret, tmp_path / "o.csv"), (tmp_path / "mine.csv", folder / "o.csv")):
-            code, line = ended(without_powers(command("score", *SCRATCH, source, target)), home)
-            assert code == 2
-            assert "permission" in line.lower() or "not readable" in line.lower()
-        assert list(folder.iterdir()) == []
-    finally:
-        folder.chmod(0o755)
+    assert "permission" in error or "not readable" in error

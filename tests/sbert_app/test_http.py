@@ -30,8 +30,9 @@ def ask(shared_app: RunningApp) -> Ask:
         content = json.dumps({"data": list(arguments)}).encode() if body is None else body
         return send(f"{PATH}{name}", content, "application/json")
 
-    call.send, call.port, call.home, call.app = (  # type: ignore[attr-defined]
-        send, shared_app.port, shared_app.home, shared_app,
+    head = "".join(f"{name}: {value}\r\n" for name, value in shared_app.headers.items())
+    call.send, call.port, call.home, call.app, call.head = (  # type: ignore[attr-defined]
+        send, shared_app.port, shared_app.home, shared_app, head,
     )  # fmt: skip
     return call
 
@@ -86,7 +87,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(ask):
     before = files_below(ask.home / "tmp")  # of the tests that came first
     head = b'--x\r\nContent-Disposition: form-data; name="files"; filename="cut.csv"\r\n\r\n'
     request = (
-        f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\nContent-Length: 900000\r\n"
+        f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1:{ask.port}\r\n{ask.head}Content-Length: 900000\r\n"
         "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
     )
     for sent in (0, 100_000, 800_000):
@@ -174,7 +175,7 @@ def test_no_path_is_served(ask, way):
 
 
 def test_others_are_answered_while_hundreds_of_connections_say_nothing(ask):
-    head = b"POST /gradio_api/run/compare HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n{"
+    head = f"POST {PATH}compare HTTP/1.1\r\nHost: 127.0.0.1\r\n{ask.head}Content-Length: 1000000\r\n\r\n{{".encode()
     silent = []
     try:
         for _ in range(300):

@@ -3,16 +3,15 @@
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
-from running_app import RUN, RunningApp, running_app
+from running_app import RUN, RunningApp
 
-USER, PASSWORD, TOKEN = "teacher", "correct horse", "a-token-for-machines"
 START = ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "by nobody", None]
 MCP = {"Accept": "application/json, text/event-stream"}
-BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 READ = (
     *("/config", "/bulk?job=0", "/label", "/gradio_api/info", "/gradio_api/openapi.json", "/openapi.json", "/docs"),
@@ -45,11 +44,9 @@ WRITTEN = {
 
 
 @pytest.fixture(scope="module")
-def app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
-    own = tmp_path_factory.mktemp("login")
-    options = ("--auth", f"{USER}:{PASSWORD}", "--mcp")
-    with running_app(home, own, *options, SBERT_TOKEN=TOKEN) as app:
-        yield app
+def app(shared_app: RunningApp) -> RunningApp:
+    """As it answers those who have neither a session nor the token."""
+    return replace(shared_app, headers={})
 
 
 @pytest.mark.parametrize("path", READ)
@@ -71,18 +68,18 @@ def test_nothing_is_uploaded_without_a_login(app):
     assert not list((app.home / "tmp").rglob("from-nobody.csv"))
 
 
-def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(app, tmp_path):
+def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(shared_app, tmp_path):
     secret = tmp_path / "secret.env"
     secret.write_text("PASSWORD=TOPSECRET\n")
-    names = re.findall(r'"name":\s*"(\w+)"', all_of(app, tool_body("tools/list")))
+    names = re.findall(r'"name":\s*"(\w+)"', all_of(shared_app, tool_body("tools/list")))
     assert {"compare", "evaluate", "start_run", "list_runs", "score_file"} <= set(names)
     sentences = {"sentences": ["A cat."], "model": "scratch:1x32"}
-    encoded = all_of(app, tool_body("tools/call", name="encode", arguments=sentences))
+    encoded = all_of(shared_app, tool_body("tools/call", name="encode", arguments=sentences))
     answer = json.loads(encoded)["result"]
     assert json.loads(answer["content"][0]["text"]) == answer["structuredContent"], "JSON, not Python's repr"
     assert (answer["structuredContent"]["dimension"], answer["structuredContent"]["truncated"]) == (32, [])
     asked = {"data": f"stsb:dev+{secret}", "model": "tfidf"}
-    refused = all_of(app, tool_body("tools/call", name="evaluate", arguments=asked))
+    refused = all_of(shared_app, tool_body("tools/call", name="evaluate", arguments=asked))
     assert "cannot be used here" in refused
     assert "TOPSECRET" not in refused
 
@@ -93,10 +90,7 @@ def tool_body(method: str, **parameters: object) -> dict[str, object]:
 
 def all_of(app: RunningApp, body: dict[str, object]) -> str:
     """The whole answer of the MCP server, which may come as a stream of events."""
-    import httpx
-
-    url = f"http://127.0.0.1:{app.port}/gradio_api/mcp/"
-    return httpx.post(url, json=body, headers={**MCP, **BEARER}, timeout=120).text
+    return httpx.post(f"{app.url}/gradio_api/mcp/", json=body, headers={**MCP, **app.headers}, timeout=120).text
 
 
 def test_whether_the_app_is_ready_is_said_without_a_login(app):
@@ -105,7 +99,7 @@ def test_whether_the_app_is_ready_is_said_without_a_login(app):
 
 
 def test_the_right_password_gives_a_session_and_stands_in_no_list_of_processes(app):
-    form = urllib.parse.urlencode({"username": USER, "password": PASSWORD}).encode()
+    form = b"username=teacher&password=correct+horse"
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = app.ask("/login", form, kind)
     assert answer.status == 200
@@ -113,13 +107,13 @@ def test_the_right_password_gives_a_session_and_stands_in_no_list_of_processes(a
     assert "httponly" in cookie.lower() and "samesite=lax" in cookie.lower()
     assert app.call("list_runs", Cookie=cookie.split(";")[0]).status == 200
     command = Path(f"/proc/{app.process.pid}/cmdline")
-    assert not command.exists() or PASSWORD.encode() not in command.read_bytes()
+    assert not command.exists() or b"correct horse" not in command.read_bytes()
 
 
 @pytest.mark.parametrize("path", ["/", "/gradio_api/upload", f"{RUN}list_runs", "/metrics", "/learn/sheet", "/none"])
-def test_every_answer_has_the_security_headers(app, path):
-    for headers in ({}, BEARER):
-        answer = app.ask(path, headers=headers)
+def test_every_answer_has_the_security_headers(app, shared_app, path):
+    for asked in (app, shared_app):
+        answer = asked.ask(path)
         assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "SAMEORIGIN"
@@ -127,10 +121,10 @@ def test_every_answer_has_the_security_headers(app, path):
 
 
 @pytest.mark.parametrize("name", ["x.html", "x.htm", "x.xhtml", "x.svg", "x.xml", "x.js", "x.csv"])
-def test_an_upload_is_never_a_page_of_this_site(app, name):
-    uploaded = app.upload(name, b"<script>alert(1)</script>", BEARER)
+def test_an_upload_is_never_a_page_of_this_site(shared_app, name):
+    uploaded = shared_app.upload(name, b"<script>alert(1)</script>")
     assert uploaded.status == 200
     path = urllib.parse.quote(json.loads(uploaded.text)[0])
-    answer = app.ask(f"/gradio_api/file={path}", headers=BEARER)
+    answer = shared_app.ask(f"/gradio_api/file={path}")
     assert "attachment" in answer.headers["content-disposition"]
     assert not re.search("html|svg|xml|javascript", answer.headers["content-type"])

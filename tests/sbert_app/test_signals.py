@@ -91,7 +91,8 @@ def test_a_signal_while_the_commands_are_imported_is_one_line(monkeypatch, capsy
 
 @pytest.mark.parametrize("number", first(1, ENDING))
 def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
-    command = [sys.executable, "-m", "sbert_app", "encode", "--home", str(home), str(lines), str(tmp_path / "out.npy")]
+    options = ["--home", str(home), "--model", "scratch:1x32"]
+    command = [sys.executable, "-m", "sbert_app", "encode", *options, str(lines), str(tmp_path / "out.npy")]
     with subprocess.Popen(
         [sys.executable, "-c", RESET, *command], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

@@ -4,17 +4,12 @@ import errno
 import os
 from pathlib import Path
 from typing import Any, Literal
-from unittest.mock import patch
 
 import gradio as gr
 import pytest
 
-from sbert_app.server import app as server
-from sbert_app.server import endpoint as endpoints
 from sbert_app.server.endpoint import LONGEST_NAME, MOST_CHARACTERS, MOST_SENTENCES, Between, endpoint
 from sbert_app.services.access import visitor_of
-from sbert_app.services.container import Services
-from sbert_app.settings import Settings
 from training.errors import unwritable
 
 
@@ -105,11 +100,3 @@ def test_gradio_sees_the_types_of_the_function():
 
 def test_the_address_counts_and_not_the_session_which_anybody_may_choose():
     assert visitor_of(None) == ""
-
-
-def test_no_event_of_a_page_takes_the_name_of_an_endpoint(tmp_path):
-    with patch.dict(endpoints.endpoints, clear=True):  # other tests have endpoints of their own
-        app = server.build(Services.start(Settings(home=tmp_path)))
-        public = {function.api_name for function in app.fns.values() if function.api_visibility == "public"}
-        assert {"compare", "encode", "score_file", "start_run"} <= public
-        assert public <= set(endpoints.endpoints)  # Gradio calls the second "compare" compare_1

@@ -42,7 +42,13 @@ def http(services):
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def vector(home):
+    """The vector of "a cat" by the default model."""
+    return Encoder.load(MODEL, home=home).encode(["a cat"])[0]
+
+
+@pytest.fixture(scope="module")
 def prompted(tmp_path_factory, services):
     """A model whose folder has prompts, which visitors may use."""
     folder = tmp_path_factory.mktemp("prompted") / "model"
@@ -80,15 +86,14 @@ def test_null_is_the_default_of_any_field(http, path):
         ("/api/embeddings", {"prompt": "a cat", "keep_alive": 0, "options": {"temperature": 0}}),
     ],
 )
-def test_what_is_done_anyway_is_taken_from_every_client(http, home, path, fields):
+def test_what_is_done_anyway_is_taken_from_every_client(http, vector, path, fields):
     answer = http.post(path, json={"model": MODEL, **fields})
     assert answer.status_code == 200, answer.text
     vectors = answer.json()
     for key in ("data", "embeddings", "float"):
         vectors = vectors[key] if isinstance(vectors, dict) and key in vectors else vectors
     first = vectors[0] if isinstance(vectors, list) else vectors
-    vector = first["embedding"] if isinstance(first, dict) else first
-    assert np.allclose(vector, Encoder.load(MODEL, home=home).encode(["a cat"])[0], atol=2e-3)
+    assert np.allclose(first["embedding"] if isinstance(first, dict) else first, vector, atol=2e-3)
 
 
 @pytest.mark.parametrize("version", ["1", "2"])

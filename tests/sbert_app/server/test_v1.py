@@ -24,7 +24,6 @@ from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddin
 from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.errors import Stopped
-from training.evaluation.metrics import spearman
 from training.evaluation.mteb_tasks import find_task, give_data
 from training.models.encoder import Encoder
 
@@ -202,17 +201,6 @@ def test_prometheus_reads_requests_latency_and_tokens(http, client):
     assert 'sbert_lab_request_seconds_count{endpoint="/v1/embeddings"}' in answer.text
     http.get("/v1/models/some-name")
     assert "some-name" not in http.get("/metrics").text, "labels are known names alone"
-
-
-def test_stsb_through_the_client_scores_what_it_scores_here(client):
-    data = load_data("stsb:test")
-    vectors = []
-    for column in data.columns:
-        for start in range(0, len(column), 512):
-            answer = client.embeddings.create(model=MODEL, input=list(column[start : start + 512]))
-            vectors += [each.embedding for each in answer.data]
-    u, v = np.split(np.array(vectors), 2)
-    assert 100 * spearman((u * v).sum(axis=1), np.array(data.scores)) == pytest.approx(82.03, abs=0.02)
 
 
 def behind_a_login(services) -> FastAPI:
