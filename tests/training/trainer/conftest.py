@@ -21,7 +21,7 @@ def pairs(tmp_path_factory) -> str:
     return str(path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def config(pairs) -> RunConfig:
     """Twelve steps of a tiny random encoder, in float32, where every bit can be compared."""
     return RunConfig(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,9 +25,15 @@ from training.trainer.events import EventLog, read_events
 from training.trainer.train import train
 
 
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory) -> tuple[Events, Path]:
+    """The events of the run that nothing interrupts, and its folder."""
+    folder = tmp_path_factory.mktemp("whole") / "r"
+    return run(config, folder)[1], folder
+
+
 @pytest.mark.parametrize("stop", first(2, [0, 7, 1, 5, 11]))
-def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, tmp_path, stop):
-    _, whole = run(config, tmp_path / "whole")
+def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, whole, tmp_path, stop):
     events: Events = []
     stopped = train(
         config, events.append, tmp_path / "parts", should_stop=stop_at(stop, events) if stop else lambda: True
@@ -32,13 +41,12 @@ def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, tmp_path, sto
     assert stopped.status == "stopped"
     result, _ = run(config, tmp_path / "parts", resume=True)
     assert (result.status, result.steps) == ("finished", 12)
-    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
-    one, two = (load_file(tmp_path / name / "model/model.safetensors") for name in ("whole", "parts"))
+    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole[0])
+    one, two = (load_file(folder / "model/model.safetensors") for folder in (whole[1], tmp_path / "parts"))
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_stopping_during_an_evaluation(config, tmp_path, monkeypatch):
-    _, whole = run(config)
+def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
     events: Events = []
     asked = {"evaluating": False}
     measure = evaluator.Evaluator.measure
@@ -52,7 +60,7 @@ def test_stopping_during_an_evaluation(config, tmp_path, monkeypatch):
         stopped = train(config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"])
     assert (stopped.status, stopped.steps) == ("stopped", 5)
     run(config, tmp_path / "r", resume=True)
-    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
 
 
 def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(config, tmp_path, monkeypatch):
@@ -99,9 +107,8 @@ def test_a_killed_run_resumes_from_its_checkpoint(config, tmp_path, training):
     assert result.status == "finished"
 
 
-def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(config, tmp_path):
+def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(config, whole, tmp_path):
     """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
-    _, whole = run(config)
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
     for name in ("checkpoint", "model"):
@@ -111,7 +118,7 @@ def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(co
         (tmp_path / f"r/.{name}.y.fresh").mkdir()
     result, resumed = run(config, tmp_path / "r", resume=True)
     assert (result.status, resumed[0]["resumed_from"]) == ("finished", 7)
-    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole)
+    assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
     assert sorted(entry.name for entry in (tmp_path / "r").iterdir()) == ["config.json", "events.jsonl", "model"]
 
 
@@ -152,13 +159,28 @@ def test_what_cannot_be_resumed_is_refused(config, tmp_path):
         run(config.replace(max_steps=1, name="renamed"), tmp_path / "r", resume=True)
 
 
-@pytest.mark.parametrize("name", ["state.json", "weights.safetensors", "optimiser.safetensors"])
-@pytest.mark.parametrize(
-    "damage", [b"", b"\xff\xfe", b"null", b"[" * 100_000, b"9" * 5_000, "a folder"], ids=lambda damage: str(damage[:8])
-)
-def test_a_damaged_checkpoint_is_one_sentence_and_stays(config, tmp_path, name, damage):
+@pytest.fixture(scope="module")
+def stopped(config, tmp_path_factory) -> Path:
+    """The folder of a run with a checkpoint of its first step."""
     events: Events = []
-    train(config, events.append, tmp_path / "r", should_stop=stop_at(1, events))
+    folder = tmp_path_factory.mktemp("stopped") / "r"
+    train(config, events.append, folder, should_stop=stop_at(1, events))
+    return folder
+
+
+DAMAGES = [b"", b"9" * 5_000, "a folder"]
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *product(["state.json"], [*DAMAGES, b"\xff\xfe", b"null", b"[" * 100_000]),
+        *product(["weights.safetensors", "optimiser.safetensors"], DAMAGES),
+    ],
+    ids=lambda value: str(value[:8]),
+)
+def test_a_damaged_checkpoint_is_one_sentence_and_stays(config, stopped, tmp_path, name, damage):
+    shutil.copytree(stopped, tmp_path / "r")
     file = tmp_path / "r/checkpoint" / name
     file.unlink()
     file.mkdir() if damage == "a folder" else file.write_bytes(damage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -109,9 +109,10 @@ def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | No
     assert compared > 12
 
 
-@pytest.mark.parametrize("num_micro_batches", [1, 2, 3])
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "num_micro_batches"),
+    [*product(["bert"], ["mean", "max", "cls"], [1, 2, 3]), *product([*ARCHITECTURES][1:], ["mean"], [2])],
+)
 def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches, tmp_path):
     folder = str(make_model(tmp_path / architecture, architecture, initializer_range=0.2))
     plain, encoder = (Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2))
@@ -320,10 +321,10 @@ def test_micro_batches_in_parallel_threads_repeat_exactly(rank):
     def losses(seed: int) -> list[float]:
         torch.manual_seed(0)  # of the random initial weights of LoRA
         encoder = load()
-        return train_steps(TrainingModel(encoder, Regression(), used(encoder), seed, rank, num_micro_batches=3), 8)
+        return train_steps(TrainingModel(encoder, Regression(), used(encoder), seed, rank, num_micro_batches=3), 4)
 
     first = losses(5)
-    assert all(losses(5) == first for _ in range(4))
+    assert all(losses(5) == first for _ in range(2))
     assert losses(6) != first
 
 
