@@ -133,17 +133,16 @@ def under_way(run: Run) -> bool:
     return run.state == "running" and run.progress.step >= 3
 
 
-def test_a_run_is_executed_by_another_process_and_leaves_a_model(jobs, tiny):
-    run = until(jobs, jobs.start(tiny()), ended)
+def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_apps(jobs, tiny):
+    others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
+    for other in others:
+        other.start_workers()
+    run = until(others[0], others[1].start(tiny()), ended)
     assert (run.state, run.record.reason, run.progress.step) == ("finished", None, 20)
     assert run.has_model
     assert "step 20" in jobs.store.log(run.id)
-    assert [process.pid for process in workers_of(jobs.store.home)] != [os.getpid()]
-
-
-def test_its_worker_waits_calmly_and_lets_others_go_first(jobs, tiny):
-    until(jobs, jobs.start(tiny()), ended)
     (worker,) = workers_of(jobs.store.home)
+    assert worker.pid != os.getpid()
     assert worker.nice() >= 5
     assert worker.environ()["OMP_WAIT_POLICY"] == "PASSIVE"
 
@@ -160,18 +159,6 @@ def test_runs_take_turns_on_one_device(jobs, tiny):
     assert most == 1
     begun = [run.record.started for run in states]
     assert begun == sorted(begun), "first come, first served"
-
-
-def test_a_second_app_does_not_start_a_second_worker(jobs, tiny):
-    until(jobs, jobs.start(tiny()), ended)
-    before = {process.pid for process in workers_of(jobs.store.home)}
-    others = [RunQueue(RunStore(jobs.store.home)) for _ in range(3)]
-    for other in others:
-        other.start_workers()
-    run = until(others[0], others[1].start(tiny()), ended)
-    assert run.state == "finished"
-    assert {process.pid for process in workers_of(jobs.store.home)} == before
-    assert len(before) == 1
 
 
 APP = """
@@ -235,7 +222,7 @@ def test_a_run_whose_worker_is_killed_writes_a_checkpoint(jobs, tiny):
     assert (run.folder / "checkpoint/state.json").exists()
 
 
-def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
+def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
     run = until(jobs, jobs.store.stop(run.id), ended)
     assert run.state == "stopped"
@@ -244,7 +231,12 @@ def test_a_run_is_stopped_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
     run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > stopped_at)
     resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
     assert resumed[-1] == stopped_at
-    assert until(jobs, jobs.store.stop(run.id), ended).state == "stopped"
+    (worker,) = workers_of(jobs.store.home)
+    worker.terminate()
+    psutil.wait_procs([worker], PATIENCE)
+    run = jobs.store.get(run.id)
+    assert run.state == "interrupted"
+    assert (run.folder / "checkpoint/state.json").exists()
 
 
 @pytest.mark.slow
@@ -267,40 +259,13 @@ def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
     assert len(here.queued()) == 2, "once is enough"
 
 
-def work_here(jobs: RunQueue, limits: dict[int, int] | None = None, until_idle: float = 0.3) -> subprocess.Popen[bytes]:
-    """A worker of the test's own; ``limits`` are of the system, in bytes."""
-
-    def limit() -> None:
-        for what, size in (limits or {}).items():
-            resource.setrlimit(what, (size, size))
-
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "sbert_app",
-            "worker",
-            "--home",
-            str(jobs.store.home),
-            "--idle-seconds",
-            str(until_idle),
-        ],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=limit,
-    )
-
-
-def test_bad_data_fails_the_run_with_the_row(here, tiny, tmp_path):
+def test_bad_data_fails_the_run_with_the_row(jobs, tiny, tmp_path):
     file = tmp_path / "bad.csv"
     file.write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
-    run = here.start(tiny(train_data=str(file)))
-    work_here(here).wait(PATIENCE)
-    run = here.store.get(run.id)
+    run = until(jobs, jobs.start(tiny(train_data=str(file))), ended)
     assert run.state == "failed"
     assert "row 2" in run.record.reason
-    assert run.record.reason in here.store.log(run.id)
+    assert run.record.reason in jobs.store.log(run.id)
 
 
 @pytest.mark.slow
@@ -308,25 +273,21 @@ def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
     """One and a half gigabytes, and a batch that needs more."""
     greedy = here.start(tiny(base="scratch:1x512", batch_size=5_000, train_data="stsb:train"))
     modest = here.start(tiny())
-    work_here(here, {resource.RLIMIT_DATA: 1_500_000_000}).wait(PATIENCE)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (1_500_000_000, 1_500_000_000))
+
+    command = [sys.executable, "-m", "sbert_app", "worker", "--home", str(here.store.home), "--idle-seconds", "0.3"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL, preexec_fn=limit)
     assert here.store.get(greedy.id).state == "failed"
     assert "not enough memory for batches of 5000" in here.store.get(greedy.id).record.reason
     assert here.store.get(modest.id).state == "finished"
 
 
-def test_a_worker_that_is_told_to_end_leaves_a_run_that_can_be_resumed(here, tiny):
-    run = here.start(tiny(max_steps=1_000_000))
-    worker = work_here(here)
-    run = until(here, run, under_way)
-    worker.terminate()
-    assert worker.wait(PATIENCE) == 0
-    run = here.store.get(run.id)
-    assert run.state == "interrupted"
-    assert (run.folder / "checkpoint/state.json").exists()
-
-
-def test_a_worker_without_work_ends(here):
-    assert work_here(here, until_idle=0.1).wait(PATIENCE) == 0
+def test_a_worker_without_work_ends(here, run, monkeypatch):
+    monkeypatch.setattr(os, "nice", lambda increment: 0)
+    assert run("worker", "--home", here.store.home, "--idle-seconds", 0.1).code == 0
 
 
 def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):

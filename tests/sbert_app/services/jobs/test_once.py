@@ -28,57 +28,46 @@ def steps(store: RunStore, run_id: str) -> list[int]:
     return [event["step"] for event in store.events(run_id) if event["kind"] == "train"]
 
 
-def once(place: Path, run_id: str, file_limit: int | None = None) -> subprocess.Popen[str]:
-    """`worker --once`, which may write no file of more than ``file_limit`` bytes."""
-
-    def limit() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
-        if file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
-    command = [sys.executable, "-m", "sbert_app", "worker", "--once", run_id, "--home", str(place)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=limit)
-
-
-def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny):
+def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny, run):
     """As Slurm starts it: interrupted by SIGTERM, and started again."""
     store = RunStore(place)
     run_id = store.create(tiny(max_steps=1_000, eval_every=500), queue=False).id
-    process = once(place, run_id)
+    command = [sys.executable, "-m", "sbert_app", "worker", "--once", run_id, "--home", str(place)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: len(steps(store, run_id)) >= 3)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
     assert said.endswith(f"{run_id}: interrupted; the same command resumes it\n")
-    process = once(place, run_id)
-    printed, _ = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, printed) == (0, f"{run_id}: finished\n")
+    answer = run("worker", "--once", run_id, "--home", place)
+    assert (answer.code, answer.out) == (0, f"{run_id}: finished\n")
     done = steps(store, run_id)
     assert (done[-1], done) == (1_000, sorted(set(done)))
-    process = once(place, run_id)
-    assert process.communicate(timeout=PATIENCE)[0] == f"{run_id}: finished\n"
+    assert run("worker", "--once", run_id, "--home", place).out == f"{run_id}: finished\n"
 
 
-def test_once_fails_as_the_run_does(place, tiny):
+def test_once_fails_as_the_run_does(place, tiny, run):
     """No file may grow beyond 1 MB; the model has 4."""
     run_id = RunStore(place).create(tiny(), queue=False).id
-    process = once(place, run_id, file_limit=1_000_000)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
-    assert said.endswith(f"{run_id}: failed; `runs show` has the reason\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        answer = run("worker", "--once", run_id, "--home", place)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert answer.code == 1
+    assert answer.err.endswith(f"{run_id}: failed; `runs show` has the reason\n")
     failed = RunStore(place).get(run_id)
     assert (failed.state, failed.has_model, "File too large" in failed.record.reason) == ("failed", False, True)
 
 
-def test_once_refuses_what_cannot_be_used(place, tiny):
+def test_once_refuses_what_cannot_be_used(place, tiny, run):
     run_id = RunStore(place).create(tiny(train_data="/nowhere/pairs.csv"), queue=False).id
     for named, said in ((run_id, "error: data '/nowhere/pairs.csv'"), ("nothing", "error: there is no run 'nothing'")):
-        process = once(place, named)
-        _, errors = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, errors.count("\n")) == (2, 1)
-        assert errors.startswith(said)
+        answer = run("worker", "--once", named, "--home", place)
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert answer.err.startswith(said)
     assert RunStore(place).get(run_id).state == "failed"
 
 

@@ -10,6 +10,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
+from sbert_app.services.maps import projection
 from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import (
     COMPILING,
@@ -19,7 +20,6 @@ from sbert_app.services.maps.projection import (
     compiled_code,
     draw,
     draw_aligned,
-    end_waiting,
     is_compiled,
     map_key,
     project,
@@ -73,10 +73,7 @@ class TestOneMap:
     def test_the_same_seed_gives_the_same_map_and_another_seed_another(self, home):
         vectors, _ = clouds()
         first, again = (draw(vectors, QUICK, home) for _ in range(2))
-        end_waiting(home)
-        by_another_process = draw(vectors, QUICK, home)
         np.testing.assert_array_equal(first, again)
-        np.testing.assert_array_equal(first, by_another_process)
         assert not np.array_equal(first, draw(vectors, MapSettings(epochs=50, seed=1), home))
 
     def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
@@ -255,32 +252,35 @@ class TestCompiling:
     def new_home(self, home, tmp_path):
         """A home folder with compiled code, in which no map has been drawn."""
         draw(clouds()[0], QUICK, home)
+        assert any(compiled_code(home).rglob("layouts.*.nbc"))
         shutil.copytree(compiled_code(home), compiled_code(tmp_path))
         (compiled_code(tmp_path) / "complete").unlink()
         return tmp_path
 
-    def test_what_was_compiled_is_kept_in_the_home_folder(self, home):
-        draw(clouds()[0], QUICK, home)
-        assert any(compiled_code(home).rglob("layouts.*.nbc"))
-
-    def test_the_first_map_says_that_it_compiles_and_the_second_does_not(self, new_home):
+    def test_the_first_map_says_that_it_compiles_and_later_ones_of_this_version_do_not(
+        self, home, new_home, monkeypatch
+    ):
         descriptions = []
         watch = Watch(lambda done, description=None, total=1.0: descriptions.append(description))
-        draw(clouds()[0], QUICK, new_home, watch)
+        drawn = draw(clouds()[0], QUICK, new_home, watch)
         assert COMPILING in descriptions
+        # Another process draws the same map.
+        np.testing.assert_array_equal(drawn, draw(clouds()[0], QUICK, home))
         descriptions.clear()
         draw(clouds()[0], QUICK, new_home, watch)
         assert COMPILING not in descriptions
-
-    def test_it_is_done_once_for_each_version(self, new_home, monkeypatch):
+        (compiled_code(new_home) / "complete").unlink()
+        # The process that waits is taken, and there is no second one.
+        monkeypatch.setattr(projection, "UmapProcess", lambda *_: projection._waiting.pop(new_home))
         compile_umap(new_home)
         assert is_compiled(new_home)
-        monkeypatch.setattr("sbert_app.services.maps.projection.UmapProcess", None)
         compile_umap(new_home)
-        monkeypatch.setattr("sbert_app.services.maps.projection.version", lambda package: "9.9")
+        monkeypatch.setattr(projection, "version", lambda package: "9.9")
         assert not is_compiled(new_home)
 
-    def test_a_process_that_fails_says_so(self, home):
+    def test_a_process_that_ends_says_so(self, home):
+        process = UmapProcess(home)
+        process.end()
         vectors = clouds()[0]
-        with pytest.raises(InputError, match="ended unexpectedly, with exit code 1"):
-            UmapProcess(home).draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
+        with pytest.raises(InputError, match="ended unexpectedly, with exit code -9"):
+            process.draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
