@@ -1,6 +1,7 @@
 """The claims of the lessons, measured with the real model and the real benchmark."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,18 @@ from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
 from training.models.encoder import Encoder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_pairs() -> Iterator[None]:
+    """What is measured on the same pairs is encoded once; what trains or encodes often has few."""
+    with pytest.MonkeyPatch.context() as patch:
+        for lesson, pairs in ((whitening, 200), (dimensions, 200), (prompts, 40), (cost, 4)):
+            patch.setattr(lesson, "PAIRS", pairs)
+        patch.setattr(prompts, "PROMPTS", ("", "query: ", prompts.NONSENSE))
+        patch.setattr(cost, "SENTENCES", 16)
+        patch.setattr(temperature, "TRAIN_PAIRS", 256)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +258,10 @@ class TestCrowding:
             gap = each.similar.mean() - each.random.mean()
             assert gap > from_crowded.before.similar.mean() - from_crowded.before.random.mean()
 
-    def test_the_same_seed_gives_the_same_figures(self, context, from_crowded):
-        temperature.measure.cache_clear()
-        again = temperature.measure(context, "random")
-        assert [each.rho for each in again.after] == pytest.approx([each.rho for each in from_crowded.after])
+    def test_the_same_seed_gives_the_same_figures(self, context, from_crowded, monkeypatch):
+        monkeypatch.setattr(temperature, "TEMPERATURES", temperature.TEMPERATURES[:1])
+        again = temperature.measure.__wrapped__(context, "random")
+        assert [each.rho for each in again.after] == pytest.approx([from_crowded.after[0].rho])
 
 
 class TestWhitening:

@@ -28,6 +28,7 @@ DEAR = (
     "vectors/*.f32",
     "jobs.sqlite*",
 )  # to look at: a model is loaded or trained
+SLOWLY_READ = ("runs/*/events.jsonl", "calibration/*.json")  # drawn as figures; measured anew
 # What `write_home` does not write, and the tests of its readers.
 ELSEWHERE = {
     "models/static/*/*": "test_folder",
@@ -166,7 +167,7 @@ def cases() -> Iterator[Any]:
     for _, pattern in patterns():
         if pattern not in ELSEWHERE:
             if pattern not in DEAR:
-                yield pattern, 1 if pattern.endswith("events.jsonl") else GATE  # which are drawn
+                yield pattern, 1 if pattern in SLOWLY_READ else GATE
             yield pytest.param(pattern, GATE if pattern in DEAR else ALL, marks=pytest.mark.slow)
 
 
