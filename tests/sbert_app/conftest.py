@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import PAIRS, SENTENCES, Answer, Run
+from paths import linked_home
 from running_app import RunningApp, running_app
 from tiny_models import make_model
 
@@ -23,11 +24,7 @@ STSB_ROWS = 130
 @pytest.fixture(scope="session")
 def shared_app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     """With MCP, a login, whose token is in each request, uploads of at most 1 MB, and a part of the STS benchmark."""
-    own = tmp_path_factory.mktemp("http")
-    (own / "data/stsb").mkdir(parents=True)
-    for file in (home / "data/stsb").glob("*.csv"):
-        rows = file.read_text(encoding="utf-8").split("\n")[:STSB_ROWS]
-        (own / "data/stsb" / file.name).write_text("\n".join(rows), encoding="utf-8")
+    own = linked_home(home, tmp_path_factory.mktemp("http"), STSB_ROWS)
     options = ("--auth", "teacher:correct horse", "--mcp", "--upload-limit-mb", "1")
     with running_app(home, own, *options, SBERT_TOKEN=TOKEN) as app:
         yield replace(app, headers={"Authorization": f"Bearer {TOKEN}"})

@@ -50,7 +50,7 @@ def test_without_a_mask_every_word_attends_to_the_padding():
 def run(home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(defects, "EVALUATED", 20)
-        return train_with(("schedule", "base"), 0, 6, home)
+        return train_with(("schedule", "base"), 0, 20, home)
 
 
 def test_a_run_with_defects_says_which_and_learns_nothing(run):
@@ -69,7 +69,7 @@ def test_every_combination_ships_with_three_seeds_and_behaves_as_the_lesson_says
 
 
 def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home, run, monkeypatch):
-    monkeypatch.setattr(learned_nothing, "train_with", lambda *_: replace(run, losses=(math.pi,) * 6))
+    monkeypatch.setattr(learned_nothing, "train_with", lambda *_: replace(run, losses=(math.pi,) * 20))
     context = Context(ModelCache(home), RunStore(home))
     figure, html, _ = learned_nothing.show(context, list(NOTEBOOK), True)
     assert "loss 3.142" in html and "The learning rate is 0" in html

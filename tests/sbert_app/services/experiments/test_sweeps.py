@@ -48,8 +48,8 @@ POINTS = st.floats(-100, 100).map(lambda value: round(value, 3))
 
 @pytest.fixture
 def place(home, tmp_path) -> Path:
-    """A home folder with the embedded model and data, and nothing else yet."""
-    return linked_home(home, tmp_path / "home")
+    """A home folder with the embedded model and a part of the data, and nothing else yet."""
+    return linked_home(home, tmp_path / "home", stsb_rows=130)
 
 
 @pytest.fixture

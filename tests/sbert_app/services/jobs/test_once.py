@@ -31,7 +31,7 @@ def steps(store: RunStore, run_id: str) -> list[int]:
 def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny, run):
     """As Slurm starts it: interrupted by SIGTERM, and started again."""
     store = RunStore(place)
-    run_id = store.create(tiny(max_steps=1_000, eval_every=500), queue=False).id
+    run_id = store.create(tiny(max_steps=300, eval_every=150), queue=False).id
     command = [sys.executable, "-m", "sbert_app", "worker", "--once", run_id, "--home", str(place)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
@@ -43,7 +43,7 @@ def test_once_ends_as_the_run_does_and_the_same_command_resumes_it(place, tiny, 
     answer = run("worker", "--once", run_id, "--home", place)
     assert (answer.code, answer.out) == (0, f"{run_id}: finished\n")
     done = steps(store, run_id)
-    assert (done[-1], done) == (1_000, sorted(set(done)))
+    assert (done[-1], done) == (300, sorted(set(done)))
     assert run("worker", "--once", run_id, "--home", place).out == f"{run_id}: finished\n"
 
 
