@@ -1,10 +1,16 @@
-"""What all pages share: figures as wide as their frames, few controls at first, one way home, one Stop."""
+"""What all pages share: few words and controls at first, figures as wide as their frames, one way home, one Stop, and
+nothing that axe-core finds serious, in the light, in the dark and on a telephone.
+
+A page is opened once at a desk and once on a telephone, and each check leaves it as the next can use it.
+"""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from conftest import show
 from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
@@ -16,6 +22,7 @@ CONTROLS = Path(__file__).with_name("controls.js").read_text(encoding="utf-8")
 # page -> the most controls that it shows at first, at 1440 x 900
 MOST_CONTROLS = {
     "/": 20,
+    "/?tab=many": 20,
     "/bulk": 18,
     "/train": 20,
     "/ablation": 18,
@@ -24,6 +31,7 @@ MOST_CONTROLS = {
     "/label": 18,
     "/learn?lesson=3": 32,
 }
+SERIOUS = ("serious", "critical")
 WIDTHS = (1440, 1280, 390)
 # Of each figure in sight: what it is, its width, that of what is around it, and of its axes where they end.
 FIGURES = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot) => plot.clientWidth > 0).map((plot) => {
@@ -40,10 +48,76 @@ def settled(page: Page) -> list[dict]:
     return [each for each in page.evaluate(FIGURES) if abs(each["width"] - each["frame"]) > 3 or abs(each["left"]) > 2]
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/label",)])
-def test_every_figure_of_every_tab_has_the_width_of_its_frame(open_page, path):
-    page = open_page(path, width=WIDTHS[0])
-    expect(page.locator(PAGES[path]).first).to_be_visible()
+# The words that can be seen, without those of figures, and without the lessons, which are there to be read.
+WORDS = """() => {
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  let text = "";
+  while (walk.nextNode()) {
+    const parent = walk.currentNode.parentElement, box = parent.getBoundingClientRect();
+    const isSeen = box.width > 1 && parent.checkVisibility({visibilityProperty: true, opacityProperty: true});
+    const isCounted = isSeen && !parent.closest(".nav-holder, .js-plotly-plot, article.lesson");
+    if (isCounted) text += ` ${walk.currentNode.textContent}`;
+  }
+  return (text.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
+}"""
+MOST_WORDS, MOST_PIXELS = 350, 1_700
+# What stands below the box that it describes.
+BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
+  .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
+  .map((label) => label.innerText)"""
+# Of the folds in sight and the switch of the theme: those that a finger misses 20 pixels above or below their middle.
+MISSED = """() => [...document.querySelectorAll("#theme-switch, button.label-wrap")].filter((each) => {
+  each.scrollIntoView({block: "center"});
+  const {left, top, width, height} = each.getBoundingClientRect();
+  return width && ![-20, 20].every((away) => each.contains(document.elementFromPoint(left + width / 2, top + height / 2 + away)));
+}).map((each) => each.innerText)"""  # noqa: E501
+# The arrows of folds that stand outside of their frames.
+OUTSIDE = """() => [...document.querySelectorAll("button.label-wrap")].filter((fold) => fold.offsetWidth &&
+  fold.lastElementChild.getBoundingClientRect().right > fold.parentElement.getBoundingClientRect().right
+).map((fold) => fold.innerText)"""
+IN_SIGHT = """() => {
+  const nav = document.querySelector(".nav-holder nav"), link = nav.querySelector("a[aria-current]");
+  const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
+  return here.left >= seen.left && here.right <= seen.right + 1;
+}"""
+
+
+def few_controls_and_words_are_seen_at_first(page: Page, path: str) -> None:
+    controls = page.evaluate(CONTROLS)
+    assert len(controls) <= MOST_CONTROLS[path], controls
+    show(page, 1280)
+    page.wait_for_timeout(1_000)
+    assert page.evaluate(WORDS) <= MOST_WORDS
+    assert page.evaluate("document.documentElement.scrollHeight") <= MOST_PIXELS
+
+
+def the_first_stop_of_the_tab_key_skips_the_navigation(page: Page, path: str) -> None:
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+def axe_finds_nothing_serious(page: Page, path: str) -> None:
+    page.add_style_tag(content="* { transition: none !important; animation: none !important; }")
+    expect(page.get_by_label("Empty value")).to_have_count(0)  # Gradio's place of a figure until it is drawn
+    faults = [
+        f"{fault['id']}: {node['html'][:200]}"
+        for fault in Axe().run(page).response["violations"]
+        if fault["impact"] in SERIOUS
+        for node in fault["nodes"]
+    ]
+    assert faults == []
+
+
+def the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop(page: Page, path: str) -> None:
+    brand, title = page.locator("nav a.brand"), page.locator("h1")
+    assert abs(brand.bounding_box()["x"] - title.bounding_box()["x"]) <= 1
+    assert page.get_by_role("button", name=re.compile("^Stop")).count() <= 1
+
+
+def every_figure_of_every_tab_has_the_width_of_its_frame(page: Page, path: str) -> None:
+    show(page, WIDTHS[0])
     tabs = page.get_by_role("tab")
     for index in range(max(1, tabs.count())):
         if index < tabs.count():
@@ -53,8 +127,62 @@ def test_every_figure_of_every_tab_has_the_width_of_its_frame(open_page, path):
             show(page, width)
             assert settled(page) == [], f"tab {index} at {width} px"
     show(page, WIDTHS[0])
+
+
+def nothing_changes_for_the_worse_in_the_dark(page: Page, path: str) -> None:
     page.locator("#theme-switch").click()
     assert settled(page) == []
+    axe_finds_nothing_serious(page, path)
+
+
+def the_words_of_a_checkbox_stand_beside_it(page: Page, path: str) -> None:
+    for _ in range(2):  # what is in a fold may have folds
+        page.evaluate("document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())")
+        page.wait_for_timeout(500)
+    assert path == "/label" or page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    assert page.evaluate(BELOW) == []
+
+
+def the_brand_leads_home(page: Page, path: str) -> None:
+    page.locator("nav a.brand").click()
+    expect(page).to_have_title("Compare · SBERT Lab")
+
+
+def the_open_page_is_in_sight_in_the_navigation(page: Page, path: str) -> None:
+    page.wait_for_function(IN_SIGHT)
+
+
+def folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames(page: Page, path: str) -> None:
+    assert page.evaluate(MISSED) == []
+    assert page.evaluate(OUTSIDE) == []
+
+
+Check = Callable[[Page, str], None]
+AT_A_DESK: tuple[Check, ...] = (
+    few_controls_and_words_are_seen_at_first,
+    the_first_stop_of_the_tab_key_skips_the_navigation,
+    axe_finds_nothing_serious,
+    the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop,
+    every_figure_of_every_tab_has_the_width_of_its_frame,
+    nothing_changes_for_the_worse_in_the_dark,
+    the_words_of_a_checkbox_stand_beside_it,
+    the_brand_leads_home,
+)
+ON_A_TELEPHONE: tuple[Check, ...] = (
+    the_open_page_is_in_sight_in_the_navigation,
+    axe_finds_nothing_serious,
+    folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames,
+)
+
+
+@pytest.mark.parametrize(("width", "checks"), [(1440, AT_A_DESK), (390, ON_A_TELEPHONE)], ids=["desk", "telephone"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_laid_out_well(open_page, path, width, checks, subtests):
+    page = open_page(path, width=width)
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    for check in checks:
+        with subtests.test(check.__name__):
+            check(page, path)
 
 
 def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(open_page):
@@ -67,46 +195,6 @@ def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(o
     page.get_by_role("tab", name="Threshold").click()
     assert settled(page) == []
     assert len(page.evaluate(FIGURES)) >= 1
-
-
-@pytest.mark.parametrize("path", MOST_CONTROLS)
-def test_few_controls_are_seen_at_first(open_page, path):
-    page = open_page(path, width=1440)
-    expect(page.locator(PAGES[path]).first).to_be_visible()
-    seen = page.evaluate(CONTROLS)
-    assert len(seen) <= MOST_CONTROLS[path], seen
-
-
-# What stands below the box that it describes.
-BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
-  .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
-  .map((label) => label.innerText)"""
-
-
-@pytest.mark.parametrize("path", [path for path in PAGES if path not in ("/label",)])  # which has none
-def test_the_words_of_a_checkbox_stand_beside_it(open_page, path):
-    page = open_page(path, width=1280)
-    expect(page.locator(PAGES[path]).first).to_be_visible()
-    for _ in range(2):  # what is in a fold may have folds
-        page.evaluate("document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())")
-        page.wait_for_timeout(500)
-    assert page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
-    assert page.evaluate(BELOW) == []
-
-
-@pytest.mark.parametrize("path", MOST_CONTROLS)
-def test_every_page_has_a_way_home_one_left_edge_and_no_idle_stop(open_page, path):
-    page = open_page(path, width=1440)
-    expect(page.locator(PAGES[path]).first).to_be_visible()
-    brand, title = page.locator("nav a.brand"), page.locator("h1")
-    assert abs(brand.bounding_box()["x"] - title.bounding_box()["x"]) <= 1
-    assert page.get_by_role("button", name=re.compile("^Stop")).count() <= 1
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("main")).to_be_focused()
-    brand.click()
-    expect(page).to_have_title("Compare · SBERT Lab")
 
 
 def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
@@ -154,35 +242,3 @@ def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_si
         0 <= each.bounding_box()["x"] < each.bounding_box()["x"] + each.bounding_box()["width"] <= 390
         for each in cells.all()
     )
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_the_open_page_is_in_sight_in_the_navigation_of_a_phone(open_page, path):
-    page = open_page(path, width=390)
-    expect(page.locator("#theme-switch")).to_be_visible()
-    in_sight = """() => {
-      const nav = document.querySelector(".nav-holder nav"), link = nav.querySelector("a[aria-current]");
-      const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
-      return here.left >= seen.left && here.right <= seen.right + 1;
-    }"""
-    page.wait_for_function(in_sight)
-
-
-# Of the folds in sight and the switch of the theme: those that a finger misses 20 pixels above or below their middle.
-MISSED = """() => [...document.querySelectorAll("#theme-switch, button.label-wrap")].filter((each) => {
-  each.scrollIntoView({block: "center"});
-  const {left, top, width, height} = each.getBoundingClientRect();
-  return width && ![-20, 20].every((away) => each.contains(document.elementFromPoint(left + width / 2, top + height / 2 + away)));
-}).map((each) => each.innerText)"""  # noqa: E501
-# The arrows of folds that stand outside of their frames.
-OUTSIDE = """() => [...document.querySelectorAll("button.label-wrap")].filter((fold) => fold.offsetWidth &&
-  fold.lastElementChild.getBoundingClientRect().right > fold.parentElement.getBoundingClientRect().right
-).map((fold) => fold.innerText)"""
-
-
-@pytest.mark.parametrize("path", [path for path in MOST_CONTROLS if path not in ("/label",)])
-def test_on_a_telephone_folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames(open_page, path):
-    page = open_page(path, width=390)
-    expect(page.locator(PAGES[path]).first).to_be_visible()
-    assert page.evaluate(MISSED) == []
-    assert page.evaluate(OUTSIDE) == []

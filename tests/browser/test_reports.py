@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from test_accessibility import SERIOUS
+from test_layout import SERIOUS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
