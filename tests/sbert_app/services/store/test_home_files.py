@@ -20,7 +20,7 @@ from sbert_app.services.store import HOME, HomeEntry, home_entry
 
 FOLDER, LOOP = "a folder", "a loop of links"
 LOCKS = {"lock", "jobs.lock"}  # and what is hidden
-GATE, ALL = 3, 40  # flipped bits, and truncations, of each file
+GATE, ALL = 3, 12  # flipped bits, and truncations, of each file
 ALL_NAMES = ("runs/*/model/*", "runs/*/checkpoint/*", "tmp/*")  # patterns of several kinds
 DEAR = (
     *ALL_NAMES,
