@@ -206,7 +206,7 @@ def step_of(store: RunStore, run_id: str) -> int:
 def test_a_run_whose_node_is_killed_goes_on_from_its_checkpoint(
     nodes: Any, cluster: RayCluster, store: RunStore, tiny: Any
 ):
-    config = tiny(max_steps=4_000, eval_every=200)
+    config = tiny(max_steps=2_000, eval_every=200)
     first = nodes.add_node(num_cpus=1)
     run = store.create(config, queue=False)
     execution = InThread(store, run.id, cluster)
