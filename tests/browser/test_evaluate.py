@@ -211,7 +211,7 @@ def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(ope
         expect(page.locator(f"{place}-columns")).to_be_visible()
     page.click("#calibrate")
     expect(said).to_contain_text("is now fitted on 72 pairs of second.csv; Compare uses it")
-    expect(said).to_contain_text("of those of 72 pairs of first.csv")
+    expect(said).to_contain_text("On 72 pairs of first.csv, the 80% band holds")
     expect(page.locator("#reliability .js-plotly-plot")).to_be_visible()
     compare = open_page("/?a=A dog runs.&b=A cat sleeps.")
     expect(compare.locator("#answer")).to_contain_text("of such pairs of second.csv")

@@ -36,7 +36,7 @@ LANGUAGE_TEXTS = 1_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the numbers of its rows in the file; whether a clean file is without them."""
+    """A fault, and the numbers of its rows in the file; whether a clean file is without them, and what a row is."""
 
     what: str
     rows: list[int]

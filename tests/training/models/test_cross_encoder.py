@@ -84,7 +84,7 @@ def test_similar_pairs_score_above_unrelated_ones_the_same_each_time_and_none_fo
 words = st.lists(st.sampled_from(TOPICS), max_size=12).map(" ".join)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(words, words), max_size=12), st.randoms())
 def test_a_score_depends_on_its_pair_alone(adapter, pairs, chance):
     """Not on the batch it is in, nor on the order of the pairs."""
@@ -93,7 +93,7 @@ def test_a_score_depends_on_its_pair_alone(adapter, pairs, chance):
     np.testing.assert_allclose(adapter.predict([pairs[i] for i in order]), scores[order], atol=1e-5)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second):
     scores = adapter.predict([(first, second), (second, first)])

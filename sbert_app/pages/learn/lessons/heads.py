@@ -33,7 +33,7 @@ WEIGHT_DECAY = 0.03
 STEPS = 12  # of L-BFGS
 NOTE = (
     "The first column scores the head; the other two train the encoder through it and score the cosine (ρ ×100 on STSb "
-    "dev). The shipped runs are short and start from a tuned model, the paper's from raw BERT."
+    "dev). The shipped runs are short and start from a tuned model; the paper's start from raw BERT."
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from depth import PROFILE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,10 @@ from training.models.encoder import Encoder
 
 @pytest.fixture(scope="module", autouse=True)
 def few_pairs() -> Iterator[None]:
-    """What is measured on the same pairs is encoded once; what trains or encodes often has few."""
+    """The gate measures on fewer pairs, some of which are encoded once for several lessons."""
+    if PROFILE != "gate":
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
         for lesson, pairs in ((whitening, 200), (dimensions, 200), (prompts, 40), (cost, 4)):
             patch.setattr(lesson, "PAIRS", pairs)
