@@ -43,14 +43,6 @@ def test_the_page_opens_with_the_measured_pooling_table(open_page):
     expect(page.locator("#shipped-figure .js-plotly-plot")).to_be_visible()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
-def test_it_fits_the_screen(open_page, width, dark):
-    page = opened(open_page, width=width, dark=dark)
-    expect(page.locator("#shipped tbody tr").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 def test_a_link_opens_an_ablation_and_each_has_its_question_and_a_table_or_an_honest_empty_place(open_page):
     page = opened(open_page, "/ablation?preset=concat")
     expect(page.locator("#question")).to_contain_text("softmax")

@@ -114,20 +114,6 @@ def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     expect(page.locator("#status .problem")).to_contain_text("no longer kept")
 
 
-def test_a_file_is_scored_on_when_the_page_is_left(open_page, tmp_path):
-    path = tmp_path / "long.csv"
-    rows = "".join(f"This is sentence number {i} of many.,And {i} is its neighbour.\n" for i in range(20_000))
-    path.write_text("sentence1,sentence2\n" + rows)
-    page = opened(open_page)
-    upload(page, path)
-    page.click("#score")
-    expect(page.locator("#status .lead")).to_have_text(re.compile(r"[1-9][\d,]* of 20,000 rows"))
-    page.reload()
-    expect(page.locator("#status .lead")).to_have_text(re.compile(r"[1-9][\d,]* of 20,000 rows"))
-    page.click("#stop")
-    expect(page.locator("#status")).to_contain_text("Stopped at row")
-
-
 # From now on each wait of the page for its next frame takes as long as on a telephone that does ten things at once.
 SLOW_FRAMES = """() => {
   const later = window.setTimeout;
@@ -195,7 +181,7 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     expect(page.locator("#deduplicated")).to_be_visible()
 
 
-def test_stop_keeps_what_is_done(open_page, tmp_path):
+def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(open_page, tmp_path):
     path = tmp_path / "long.csv"
     with path.open("w") as file:
         file.write("sentence1,sentence2\n")
@@ -204,9 +190,10 @@ def test_stop_keeps_what_is_done(open_page, tmp_path):
     upload(page, path)
     page.click("#score")
     expect(page.locator("#status [role=progressbar]")).to_be_visible()
-    expect(page.locator("#status .lead")).to_have_text(
-        re.compile(r"[1-9][\d,]* of 50,000 rows · [\d,]+ rows/s · .* left")
-    )
+    progress = re.compile(r"[1-9][\d,]* of 50,000 rows · [\d,]+ rows/s · .* left")
+    expect(page.locator("#status .lead")).to_have_text(progress)
+    page.reload()
+    expect(page.locator("#status .lead")).to_have_text(progress)
     page.click("#stop")
     expect(page.locator("#status")).to_contain_text("Stopped at row")
     done = int(
@@ -218,7 +205,9 @@ def test_stop_keeps_what_is_done(open_page, tmp_path):
     expect(page.locator("#stop")).to_be_hidden()
 
 
-def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, pairs, tmp_path):
+def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(open_page, pairs, tmp_path):
+    sentences = tmp_path / "list.csv"
+    sentences.write_text("text\nA man sleeps.\nA dog barks.\n")
     wrong = tmp_path / "photo.png"
     wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     page = opened(open_page)
@@ -229,31 +218,23 @@ def test_a_wrong_file_is_one_clear_sentence_and_the_next_file_works(open_page, p
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()
     expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-disagreements")).to_be_visible()
+    upload(page, sentences)
+    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
+    expect(page.locator("#bulk-disagreements")).to_be_hidden()
     upload(page, pairs)
     expect(page.locator("#score")).to_be_enabled()
-
-
-def test_a_model_that_is_not_found_is_one_sentence_and_the_reasons_are_behind_details(open_page):
-    page = opened(open_page)
     page.get_by_role("button", name="Model: all-MiniLM-L6-v2, mean pooling").click()
     page.locator(".model input").first.fill("no/such-model")
     page.locator(".model input").first.press("Enter")
+    for place, column in (("#column-1", "left"), ("#column-2", "right")):
+        choose(page, place, re.compile(f"^{column}"))
     page.click("#score")
     problem = page.locator("#status .problem")
     expect(problem).to_contain_text("Model no/such-model was not found; check the name and the network")
     expect(problem.locator("li").first).to_be_hidden()
     problem.locator("summary").click()
     expect(problem.locator("li").first).to_be_visible()
-
-
-def test_a_list_of_sentences_is_sent_to_explore_and_nothing_empty_is_offered(open_page, tmp_path):
-    path = tmp_path / "list.csv"
-    path.write_text("text\nA man sleeps.\nA dog barks.\n")
-    page = opened(open_page)
-    expect(page.locator("#bulk-disagreements")).to_be_visible()
-    upload(page, path)
-    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
-    expect(page.locator("#bulk-disagreements")).to_be_hidden()
 
 
 def test_a_cross_encoder_adds_its_scores(open_page):
@@ -267,23 +248,6 @@ def test_a_cross_encoder_adds_its_scores(open_page):
     page.click("#bulk-disagreements > button")
     expect(page.locator("#rows thead")).to_contain_text("cross_encoder")
     expect(page.locator("#disagreements h2")).to_have_count(2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, True)])
-def test_it_fits_a_phone_and_the_dark(open_page, width, dark):
-    page = opened(open_page, width=width, dark=dark)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for part in ("#upload", "#score", "#status", "#csv", "#rows"):
-        box = page.locator(part).bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width + 1
-    page.click("#bulk-disagreements > button")
-    second = page.locator("#disagreements tbody tr").first.locator("td").last.bounding_box()
-    assert second["x"] + second["width"] <= width, "both sentences are in sight"
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    shade = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
-    assert (shade < 60) is dark
 
 
 def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):

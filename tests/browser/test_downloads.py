@@ -10,15 +10,6 @@ from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
-# page -> what has to be there before its figures and tables are complete
-PAGES = {
-    "/": "#word-map .js-plotly-plot",
-    "/bulk": "#histogram .js-plotly-plot",
-    "/ablation": ".js-plotly-plot",
-    "/evaluate?tab=threshold": "#threshold-lines .js-plotly-plot",
-    "/explore": "#map-plot .js-plotly-plot",
-}
-
 
 def content(page: Page, press) -> bytes:
     with page.expect_download() as download:
@@ -27,11 +18,12 @@ def content(page: Page, press) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "path", [path if path == "/" else pytest.param(path, marks=pytest.mark.slow) for path in PAGES]
+    ("path", "figure"),
+    [("/", "#word-map"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
 )
-def test_figures(open_page, path):
+def test_figures(open_page, path, figure):
     page = open_page(path)
-    plot = page.locator(PAGES[path]).first
+    plot = page.locator(f"{figure} .js-plotly-plot").first
     expect(plot).to_be_visible()
     expect(plot).to_have_attribute("aria-label", re.compile(r"\w{5}"))  # more than "Plot"
     buttons = plot.locator("xpath=following-sibling::div[1]").locator("button")
@@ -44,19 +36,9 @@ def test_figures(open_page, path):
     assert "#1f2933" in svg or "rgb(31, 41, 51)" in svg  # dark text on white, in any theme
 
 
-@pytest.mark.parametrize(
-    ("path", "table"),
-    [
-        ("/ablation", "#shipped table.plain"),
-        pytest.param("/bulk", "#rows table", marks=pytest.mark.slow),
-        pytest.param("/evaluate", "table.plain", marks=pytest.mark.slow),
-    ],
-)
-def test_tables(open_page, path, table):
-    page = open_page(path, dark=True)
-    if path == "/bulk":  # the scored rows are folded
-        page.locator("#rows summary").click()
-    first = page.locator(table).first
+def test_tables(open_page):
+    page = open_page("/ablation", dark=True)
+    first = page.locator("#shipped table.plain").first
     expect(first.locator("button.download")).to_have_attribute("aria-label", "Download the table as CSV")
     rows = list(csv.reader(io.StringIO(content(page, first.locator("button.download").click).decode())))
     assert len(rows) == first.locator("tr").count()

@@ -40,21 +40,6 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
     expect(read).to_contain_text("Кот номер 0 спит.")
 
 
-def test_explore_reads_the_file_in_the_encoding_that_was_picked(open_page: Callable[..., Page]):
-    page = open_page("/explore")
-    expect(page.locator("#corpus-status")).to_contain_text("example ·")
-    page.locator("#corpus-choice > button").click()
-    page.get_by_label("File", exact=True).check()
-    check_picker(page, "#corpus-encoding", "#corpus-file", LABELLED)
-    page.click("#corpus-open")
-    expect(page.locator("#corpus-status")).to_contain_text("24 sentences")
-    page.get_by_role("tab", name="Search").click()
-    expect(page.get_by_label("File", exact=True)).to_be_hidden()  # the choice is folded when a corpus is open
-    page.locator("#corpus-choice > button").click()
-    page.get_by_label("Example", exact=True).check()
-    expect(page.locator("#corpus-encoding")).to_be_hidden()
-
-
 def test_evaluate_does_too(open_page: Callable[..., Page]):
     page = open_page("/evaluate")
     expect(page.locator("#measure")).to_be_visible()
@@ -70,16 +55,6 @@ def test_evaluate_does_too(open_page: Callable[..., Page]):
         upload(page, f"#{name}-file", PAIRS)
         expect(page.locator(f"#{name}-encoding")).to_be_visible()
         expect(page.locator(f"#{name}-encoding-read")).to_contain_text("is not UTF-8")
-
-
-def test_label_makes_pairs_of_it(new_project: Callable[..., Page]):
-    page = new_project()
-    check_picker(page, "#label-encoding", "#label-file")
-    expect(page.locator("#label-columns")).to_be_visible()
-    page.locator("#label-name").get_by_role("textbox").fill("старый 1")
-    page.locator("#label-count input[type=number]").fill("15")
-    page.locator("#label-create").click()
-    expect(page.locator("#label-card blockquote").first).to_contain_text("Кот номер")
 
 
 def test_train_keeps_it_in_the_settings_of_the_run(open_page: Callable[..., Page]):

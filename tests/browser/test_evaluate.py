@@ -72,15 +72,6 @@ def test_the_page_opens_with_a_measured_table(open_page):
     expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
-def test_it_fits_the_screen(open_page, width, dark):
-    page = open_page("/evaluate", width=width, dark=dark)
-    page.click("#speed > button")
-    expect(page.locator("#quality-speed .js-plotly-plot")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 def test_the_shipped_table_under_every_measure(open_page):
     page = open_page("/evaluate")
     table = page.locator("#scores")
@@ -144,13 +135,6 @@ def test_a_file_without_gold_scores_is_gradio_errors(open_page, tmp_path):
     expect(page.locator("#scores .problem")).to_contain_text("needs a score or a label")
     for chart in ("#quality-speed", "#findings", "#first-model"):
         expect(page.locator(chart)).to_be_hidden()  # there is nothing to show
-
-
-def test_nothing_chosen_is_gradio_errors(open_page):
-    page = open_page("/evaluate")
-    choose(page, "#evaluate-data")
-    page.click("#measure")
-    expect(page.locator("#evaluate-status .problem")).to_contain_text("hoose at least one data set")
 
 
 def test_a_long_measurement_is_stopped(open_page):

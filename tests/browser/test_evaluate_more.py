@@ -62,13 +62,6 @@ def test_the_columns_of_a_file_are_guessed_and_picked_by_hand(opened):
     expect(page.locator("#threshold-status")).to_contain_text("on mine.csv: 18 pairs, of which 9 are matches")
 
 
-def test_a_file_of_neither_kind_is_said_in_one_sentence(opened):
-    page = opened("Triplets and labels")
-    upload(page, "#labels-file", "sentence\nonly one\n")
-    page.click("#score-labels")
-    expect(page.locator("#labels-status .problem")).to_contain_text("this needs triplets, or pairs with labels")
-
-
 def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     page = opened("Threshold")
     table = page.locator("#threshold-status table")
@@ -89,16 +82,6 @@ def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     expect(table).to_contain_text("precision ≥ 90%")
 
 
-@pytest.mark.slow
-def test_the_table_of_thresholds_fits_a_telephone(opened):
-    page = opened("Threshold", width=390, dark=True)
-    use = page.locator("#threshold-status .lead").get_by_role("link", name="Use")
-    expect(use).to_be_visible()
-    box = use.bounding_box()
-    assert box["x"] + box["width"] <= 390
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390  # the table of two models scrolls in its frame
-
-
 def test_a_number_is_typed_through_those_out_of_its_range(opened):
     page = opened("Threshold")
     page.click("#threshold-settings > button")
@@ -111,33 +94,12 @@ def test_a_number_is_typed_through_those_out_of_its_range(opened):
     expect(field).to_have_value("0.999")
 
 
-@pytest.mark.slow
-def test_what_no_threshold_can_be_found_on_is_said(opened):
-    page = opened("Threshold")
-    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
-    upload(page, "#threshold-file", "sentence1,sentence2\na b,c d\n")
-    page.click("#find-threshold")
-    expect(page.locator("#threshold-status .problem")).to_contain_text("a threshold needs pairs with labels or gold")
-    expect(page.locator("#threshold-curve")).to_be_hidden()
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), pytest.param(390, True, marks=pytest.mark.slow)])
-def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened, width, dark):
-    page = opened("Cost", width=width, dark=dark)
+def test_cost_shows_every_size_of_the_vectors_and_where_it_was_measured(opened):
+    page = opened("Cost")
     expect(page.locator("#cost-table tbody tr")).to_have_count(5)
     expect(page.locator("#cost-table tbody tr").first.locator("td")).to_have_count(4)
     expect(page.locator("#cost-status .lead")).to_contain_text("384 dimensions in float32, 1,536 bytes a vector")
     expect(page.locator("#cost-table")).to_contain_text(re.compile(r"Shipped with the app, measured on .+ cores?:"))
-    expect(page.locator("#cost-figure .js-plotly-plot")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.slow
-def test_the_tabs_are_used_by_keyboard_alone(opened):
-    page = opened("Triplets and labels")
-    page.get_by_role("tab", name="Triplets and labels").focus()
-    page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("tab", name="Cost")).to_be_focused()
     expect(page.locator("#cost-figure .js-plotly-plot")).to_be_visible()
 
 

@@ -58,7 +58,7 @@ def clusters(page: Page) -> int:
 
 
 class TestSearch:
-    def test_it_opens_answered_and_says_how(self, open_page):
+    def test_query_number_and_cross_encoder(self, open_page):
         page = opened(open_page, "Search")
         expect(page.locator("#search-hits tbody tr")).to_have_count(10)
         expect(page.locator("#search-hits tbody tr").first).to_contain_text("interest rate")
@@ -66,10 +66,6 @@ class TestSearch:
             re.compile(r"[\d.]+ ms to search 461 sentences · [\d.]+ ms to encode the query")
         )
         expect(page.locator("#search-status")).to_contain_text("dot product is their cosine")
-
-    def test_query_number_and_cross_encoder(self, open_page):
-        page = opened(open_page, "Search")
-        expect(page.locator("#search-hits tbody tr")).to_have_count(10)
         page.click("#search-settings > button")
         slide(page, "#search-k", 4)
         expect(page.locator("#search-hits tbody tr")).to_have_count(4)
@@ -106,16 +102,12 @@ class TestSearch:
 
 
 class TestSimilarPairs:
-    def test_it_opens_computed_beside_the_paper(self, open_page):
+    def test_number_threshold_repeats_and_the_file(self, open_page):
         page = opened(open_page, "Pairs and duplicates")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         expect(page.locator("#pairs-status")).to_contain_text("458 sentences, 104,653 pairs")
         expect(page.locator("#pairs-status")).to_contain_text("65 h")
         expect(page.locator("#pairs-stop")).to_be_hidden()
-
-    def test_number_threshold_repeats_and_the_file(self, open_page):
-        page = opened(open_page, "Pairs and duplicates")
-        expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         page.get_by_label("Hide identical text").uncheck()
         expect(page.locator("#pairs-status")).to_contain_text("461 sentences, 106,030 pairs")
         expect(page.locator("#pairs-table tbody tr").first).to_contain_text("1.000")
@@ -158,12 +150,6 @@ class TestSimilarPairs:
         assert min(float(row["cosine"]) for row in shared) >= 0.6
         assert list(shared[0]) == ["cosine", "match", "match_row", "sentence", "domain"]
         assert len(shared) + len(rows_of(page, "#repeats-csv")) == 461
-
-    def test_one_sentence_makes_no_pair(self, open_page):
-        page = opened(open_page, "Pairs and duplicates")
-        expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
-        open_text(page, "All alone.")
-        expect(page.locator("#pairs-table")).to_have_text("Nothing to show: one sentence makes no pair.")
 
 
 class TestClusters:
@@ -211,17 +197,6 @@ class TestClusters:
         expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before there was a result.")
         expect(page.locator("#clusters-stop")).to_be_hidden()
 
-    def test_where_there_is_nothing_to_cluster_it_is_said(self, open_page):
-        page = opened(open_page, "Clusters")
-        expect(page.locator("#clusters-table .group").first).to_be_visible()
-        open_text(page, *["The same."] * 10)
-        expect(page.locator("#clusters-status")).to_have_text("Press Find clusters.")
-        page.click("#clusters-go")
-        expect(page.locator("#clusters-status .problem")).to_have_text(
-            "Clusters need at least 5 different sentences; all are the same here."
-        )
-        expect(page.locator("#clusters-table")).to_be_empty()
-
 
 def test_hubs_and_outliers_are_counted_listed_and_shown_on_the_map(open_page):
     page = opened(open_page, "Hubs and outliers")
@@ -229,14 +204,3 @@ def test_hubs_and_outliers_are_counted_listed_and_shown_on_the_map(open_page):
     expect(page.locator("#unusual-tables h2").first).to_contain_text(re.compile(r"Hubs: \d+ of 461 sentences"))
     page.locator("#unusual-tables [data-show-layer=hubs]").click()
     expect(page.locator("#map-layers button")).to_have_text(re.compile(r"hubs \(\d+\)"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("tab", "part"), [("Search", "#search-hits"), ("Pairs and duplicates", "#pairs-table")])
-def test_they_fit_a_phone_in_the_dark(open_page, tab, part):
-    page = opened(open_page, tab, width=390, dark=True)
-    expect(page.locator(f"{part} tbody tr").first).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    box = page.locator(part).bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= 391

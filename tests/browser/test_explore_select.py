@@ -302,29 +302,6 @@ def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
     expect(page.locator("#map-plot .legendtext").first).not_to_have_text("1: my favourite")
 
 
-@pytest.mark.slow
-def test_it_fits_a_phone_in_the_dark_and_works_by_keyboard(open_page):
-    page = opened(open_page, width=390, dark=True)
-    page.get_by_role("tab", name="Selected").click()
-    words = page.locator("#map-words input, #map-words textarea")
-    words.focus()
-    page.keyboard.type("bank")
-    page.keyboard.press("Enter")
-    expect(page.locator("#selected-summary .lead")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    name = page.locator("#group-name input, #group-name textarea")
-    name.focus()
-    page.keyboard.type("banks")
-    page.keyboard.press("Enter")
-    expect(page.locator("#group-note")).to_contain_text("Saved with the corpus: banks")
-    page.locator("#group-delete").focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#group-note")).to_contain_text("is deleted")
-    page.locator("#selected-clear").focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#selected")).to_be_hidden()
-
-
 def test_the_corpus_is_exported_for_embedding_atlas(open_page):
     page = opened(open_page)
     page.locator("#atlas-export > button").click()

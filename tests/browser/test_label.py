@@ -132,9 +132,8 @@ def test_keys_in_a_text_field_judge_nothing(open_page):
     expect(page.locator("#label-card .count")).to_contain_text("0 judged")
 
 
-@pytest.mark.parametrize("dark", [False, True])  # neither is slow: both need the project of the first test
-def test_it_fits_a_telephone_and_a_tap_judges(open_page, dark):
-    page = open_rater(open_page, "browser-pairs", f"Tap{dark}", width=390, dark=dark)
+def test_it_fits_a_telephone_and_a_tap_judges(open_page):
+    page = open_rater(open_page, "browser-pairs", "Tap", width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.locator("#label-card [data-act='3']").click()
     expect(page.locator("#label-card .count")).to_contain_text("1 judged")

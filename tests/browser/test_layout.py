@@ -16,6 +16,8 @@ from playwright.sync_api import Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from test_pages import PAGES
 
+from sbert_app.pages.learn.lesson import lessons
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CONTROLS = Path(__file__).with_name("controls.js").read_text(encoding="utf-8")
@@ -31,6 +33,33 @@ MOST_CONTROLS = {
     "/label": 18,
     "/learn?lesson=3": 32,
 }
+# page -> what has to be there before it is complete, where that is more than the tests of `PAGES` wait for
+COMPLETE = {**PAGES, "/": "#word-map .js-plotly-plot", "/train": "#plan:has-text('steps of')"}
+MOST_STOPS = 200  # of the Tab key; more would be a trap
+# page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
+MOST_TO_ACTION = {
+    "/": ("#sentence-a textarea", 2),
+    "/bulk": ("#score", 8),
+    "/train": ("#start", 2),
+    "/ablation": ("#start-sweep", 18),
+    "/evaluate": ("#measure", 11),
+    "/explore": ("#map-colour input", 7),
+    "/learn?lesson=3": ("#learn-train-pairs input", 5),
+}
+# The element with the focus: what it is, whether it is `action`, whether a ring is drawn around it, and whether it is
+# the page's last link.
+FOCUSED = """(action) => {
+  const element = document.activeElement;
+  if (!element || element === document.body) return null;
+  const style = getComputedStyle(element), box = element.getBoundingClientRect();
+  const place = element.closest("[id]"), label = element.getAttribute("aria-label") || element.innerText || "";
+  return {
+    name: `${element.tagName.toLowerCase()} in #${place ? place.id : ""} ${label}`,
+    isAction: action !== null && element.matches(action),
+    ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 && box.width > 1 && box.height > 1,
+    last: element.closest(".page-footer") !== null,
+  };
+}"""
 SERIOUS = ("serious", "critical")
 WIDTHS = (1440, 1280, 390)
 # Of each figure in sight: what it is, its width, that of what is around it, and of its axes where they end.
@@ -92,11 +121,21 @@ def few_controls_and_words_are_seen_at_first(page: Page, path: str) -> None:
     assert "lesson" in path or page.evaluate(HEIGHT) <= MOST_PIXELS  # Learn opens with its first lesson
 
 
-def the_first_stop_of_the_tab_key_skips_the_navigation(page: Page, path: str) -> None:
+def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_stop(page: Page, path: str) -> None:
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
+    action, most = MOST_TO_ACTION.get(path, (None, 0))
+    stops: list[dict] = []
+    while not stops or not stops[-1]["last"]:
+        assert len(stops) < MOST_STOPS, "the footer is not among the stops"
+        page.keyboard.press("Tab")
+        focused = page.evaluate(FOCUSED, action)
+        assert focused is not None, f"the focus left the page after {stops[-1:]}"
+        stops.append(focused)
+    assert [stop["name"] for stop in stops if not stop["ring"]] == []
+    assert action is None or any(stop["isAction"] for stop in stops[:most]), stops[:most]
 
 
 def axe_finds_nothing_serious(page: Page, path: str) -> None:
@@ -158,10 +197,18 @@ def folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames
     assert page.evaluate(OUTSIDE) == []
 
 
+def every_tab_is_no_wider_than_the_screen(page: Page, path: str) -> None:
+    for tab in page.get_by_role("tab").all():
+        tab.scroll_into_view_if_needed()
+        tab.click()
+        expect(tab).to_have_attribute("aria-selected", "true")
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+
+
 Check = Callable[[Page, str], None]
 AT_A_DESK: tuple[Check, ...] = (
     few_controls_and_words_are_seen_at_first,
-    the_first_stop_of_the_tab_key_skips_the_navigation,
+    the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_stop,
     axe_finds_nothing_serious,
     the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop,
     every_figure_of_every_tab_has_the_width_of_its_frame,
@@ -173,6 +220,7 @@ ON_A_TELEPHONE: tuple[Check, ...] = (
     the_open_page_is_in_sight_in_the_navigation,
     axe_finds_nothing_serious,
     folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames,
+    every_tab_is_no_wider_than_the_screen,
 )
 
 
@@ -180,7 +228,7 @@ ON_A_TELEPHONE: tuple[Check, ...] = (
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_laid_out_well(open_page, path, width, checks, subtests):
     page = open_page(path, width=width)
-    expect(page.locator(PAGES[path]).first).to_be_visible()
+    expect(page.locator(COMPLETE[path]).first).to_be_visible()
     for check in checks:
         with subtests.test(check.__name__):
             check(page, path)
@@ -220,13 +268,16 @@ def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
     assert page.evaluate("document.activeElement.getAttribute('role')") != "tab"
 
 
-def test_on_a_telephone_the_tabs_scroll(open_page):
-    page = open_page("/evaluate", width=390)
-    expect(page.get_by_role("tab")).to_have_count(8)
-    last = page.get_by_role("tab").last
-    last.scroll_into_view_if_needed()
-    last.click()
-    expect(last).to_have_attribute("aria-selected", "true")
+def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
+    page = open_page("/learn?lesson=9")
+    expect(page.locator("#go-9")).to_have_js_property("tabIndex", 0)
+    expect(page.locator("#rail [tabindex='0']")).to_have_count(1)
+    page.locator("#go-9").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#go-10")).to_be_focused()
+    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[8].title)  # it is opened by Enter alone
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#rail')") is None
 
 
 def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):

@@ -9,7 +9,6 @@ from sbert_app.pages.learn.lesson import lessons
 
 pytestmark = pytest.mark.browser
 
-
 # The heights that the page has in the frames from here on.
 HEIGHTS_OF_FRAMES = """() => {
   window.heights = [];
@@ -115,22 +114,11 @@ def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):
 
 
 @pytest.mark.slow
-def test_5_n_is_extrapolated_and_rates_are_measured_again(open_page):
+def test_5_n_is_extrapolated_and_rates_are_measured_again_in_their_place(open_page):
     page = open_lesson(open_page, 5)
     expect(page.locator("#result-5")).to_contain_text("extrapolated")
     slide(page, "#learn-n", 3)
     expect(page.locator("#result-5")).to_contain_text("499,500")
-    before = page.locator("#result-5 .measured").inner_text()
-    page.locator("#learn-again").click()
-    expect(page.locator("#result-5 .measured")).not_to_have_text(before)
-    page.locator("#page-link-5 a").click()
-    expect(page.locator("#lines")).to_be_visible()
-
-
-@pytest.mark.slow
-def test_what_is_measured_again_moves_nothing_on_the_page(open_page):
-    page = open_lesson(open_page, 5)
-    expect(page.locator("#result-5 button.download")).to_be_visible()
     expect(page.locator("#figure-5 button.download")).to_have_count(2)
     page.evaluate(HEIGHTS_OF_FRAMES)
     before = page.locator("#result-5 .measured").inner_text()
@@ -138,6 +126,8 @@ def test_what_is_measured_again_moves_nothing_on_the_page(open_page):
     expect(page.locator("#result-5 .measured")).not_to_have_text(before)
     page.wait_for_timeout(500)  # in which the figure is drawn
     assert len(page.evaluate("window.heights")) == 1
+    page.locator("#page-link-5 a").click()
+    expect(page.locator("#lines")).to_be_visible()
 
 
 def test_6_normalising_makes_the_orders_one(open_page):
@@ -151,17 +141,6 @@ def test_6_normalising_makes_the_orders_one(open_page):
     expect(page.locator("#result-6 .problem")).to_contain_text("The query is empty")
 
 
-@pytest.mark.slow
-def test_7_both_orders_stand_next_to_each_other(open_page):
-    page = open_lesson(open_page, 7)
-    expect(page.locator("#result-7 tbody tr").first).to_contain_text("Stocks close 2.47% higher")
-    slide(page, "#learn-k", 20)
-    expect(page.locator("#result-7")).to_contain_text("20 pairs read together")
-    page.locator("#learn-search textarea").fill("A dog chases a cat.")
-    expect(page.locator("#result-7 tbody tr").first).to_contain_text("cat")
-    expect(page.locator("#page-link-7 a")).to_have_attribute("href", "./explore?tab=search")
-
-
 def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_page):
     page = open_lesson(open_page, 8)
     expect(page.locator("#result-8 tbody tr")).to_have_count(3)
@@ -172,24 +151,6 @@ def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_p
     page.locator("#reset-8").click()
     expect(page.locator("#learn-negation-b textarea")).to_have_value("The medicine is not safe for children.")
     expect(own).to_have_text(before)
-
-
-@pytest.mark.slow
-def test_9_the_temperature_is_chosen_by_the_arrow_keys(open_page):
-    page = open_lesson(open_page, 9)
-    expect(page.locator("#result-9 tbody tr")).to_have_count(7)
-    expect(page.locator("#result-9")).to_contain_text("The temperature decides how crowded they end")
-    page.locator("#learn-temperature input").first.focus()
-    page.keyboard.press("ArrowDown")
-    expect(page.locator("#result-9 tbody tr", has_text="(shown)")).to_contain_text("0.02")
-
-
-@pytest.mark.slow
-def test_10_random_weights_gain_by_whitening(open_page):
-    page = open_lesson(open_page, 10)
-    expect(page.locator("#result-10 .lesson-found")).to_contain_text("Whitening to 256 dimensions raises ρ by")
-    slide(page, "#learn-keep", 64)
-    expect(page.locator("#result-10 .lesson-found")).to_contain_text("Whitening to 64 dimensions")
 
 
 def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
@@ -222,12 +183,3 @@ def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
 def test_a_class_link_that_is_wrong_says_what(open_page):
     page = open_page("/learn?class=A&seed=x")
     expect(page.locator("#class-banner .problem")).to_contain_text("Seed is 'x', but must be a whole number")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True])
-def test_it_fits_a_telephone_and_its_figure_comes_before_the_text(open_page, dark):
-    page = open_lesson(open_page, 4, width=390, dark=dark)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.locator("#figure-4").bounding_box()["y"] <= 1.5 * 844
-    assert page.locator(".lesson .try").bounding_box()["y"] < page.locator("#learn-pull").bounding_box()["y"]

@@ -62,16 +62,6 @@ def test_compare_keeps_typed_sentences_and_a_list(open_slowly):
     expect(page.locator("#answer .answer")).to_have_attribute("data-a", "It rains.")
 
 
-def test_compare_keeps_a_tab_within_a_tab(open_slowly):
-    def do(page):
-        page.get_by_role("tab", name="Two sentences").click()
-        page.get_by_role("tab", name="Leave out a word").click()
-
-    page = open_slowly("/?tab=many", do)
-    for name in ("Two sentences", "Leave out a word"):
-        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
-
-
 def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):
     def do(page):
         page.click("#bulk-models > button")
@@ -107,17 +97,6 @@ def test_train_keeps_a_field_and_a_list(open_slowly):
     expect(page.locator("#run-name").locator("textarea, input")).to_have_value("mine")
 
 
-def test_label_keeps_a_name(open_slowly):
-    page = open_slowly("/label?rater=Anna", lambda page: page.fill("#label-rater input", "Boris"))
-    expect(page.locator("#label-rater input")).to_have_value("Boris")
-
-
-def test_learn_keeps_a_lesson(open_slowly):
-    page = open_slowly("/learn?lesson=2", lambda page: page.click("#go-5"))
-    expect(page.locator("#lesson-5")).to_be_visible()
-    expect(page.locator("#lesson-2")).to_be_hidden()
-
-
 def test_evaluate_keeps_a_tab_a_list_and_a_number(open_slowly):
     def do(page):
         page.click("#two-models > button")
@@ -134,26 +113,3 @@ def test_evaluate_keeps_a_tab_a_list_and_a_number(open_slowly):
     page.get_by_role("tab", name="Sentence similarity").click()
     expect(page.locator("#scores caption").first).to_contain_text("dot product")
     expect(page.locator("#second-model input")).to_have_value("TF-IDF")
-
-
-def test_evaluate_keeps_the_first_tab(open_slowly):
-    def do(page):
-        page.get_by_role("tab", name="Threshold").click()
-        page.get_by_role("tab", name="Sentence similarity").click()
-
-    page = open_slowly("/evaluate?tab=cost", do)
-    expect(page.get_by_role("tab", name="Sentence similarity")).to_have_attribute("aria-selected", "true")
-
-
-def test_ablation_keeps_what_is_varied_and_a_field(open_slowly):
-    def do(page):
-        page.get_by_role("radio", name="Objective").check()
-        page.locator("#steps input").fill("77")
-        choose(page, "#sweep-base", "bert-base-uncased")
-
-    page = open_slowly("/ablation?preset=concat&steps=30", do)
-    expect(page.get_by_role("radio", name="Objective")).to_be_checked()
-    expect(page.locator("#question")).to_contain_text("Which loss")
-    expect(page.locator("#steps input")).to_have_value("77")
-    expect(page.locator("#sweep-base input")).to_have_value("bert-base-uncased")
-    expect(page).to_have_url(re.compile("preset=objective"))

@@ -264,15 +264,3 @@ def test_a_preset_fills_the_form(open_page):
     expect(page.locator("#fold-optimisation")).to_contain_text("Optimisation: 4 epochs, batch 16, lr 2e-5, seed 0")
     page.get_by_role("radio", name="max").check()
     expect(page.locator("#lesson")).to_contain_text("Changed from the preset: Pooling.")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dark", [False, True])
-def test_it_fits_a_phone(open_page, dark):
-    page = open_page("/train", width=390, dark=dark)
-    expect(page.locator("#run-status .card")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    live, settings = page.locator("#live").bounding_box(), page.locator("#settings").bounding_box()
-    assert live["y"] < settings["y"], "the living half comes before the settings"
-    page.locator("#to-settings").click()
-    expect(page.locator("#objective")).to_be_in_viewport()
