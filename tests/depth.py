@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 GATE_EXAMPLES = 25
-FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "250"))
+FUZZ_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 
 settings.register_profile("gate", deadline=None, max_examples=GATE_EXAMPLES, derandomize=True)
 settings.register_profile("full", deadline=None)  # a slow moment of the machine is no failure

@@ -17,29 +17,26 @@ from training.data.transforms import match_labels
 from training.errors import InputError
 
 
+def scored(
+    cells: list, pair: tuple[str, str] = ("sentence1", "sentence2"), target: str = "score", **read_as: str
+) -> Dataset:
+    n = len(cells)
+    return parse_dataset("x", {pair[0]: ["a"] * n, pair[1]: ["b"] * n, target: cells}, **read_as)
+
+
 def labelled(cells: list) -> Dataset:
-    n = len(cells)
-    return parse_dataset("x", {"sentence1": ["a"] * n, "sentence2": ["b"] * n, "label": cells})
-
-
-def scored(cells: list, pair: tuple = ("sentence1", "sentence2"), **read_as: str) -> Dataset:
-    n = len(cells)
-    return parse_dataset("x", {pair[0]: ["a"] * n, pair[1]: ["b"] * n, "score": cells}, **read_as)
+    return scored(cells, target="label")
 
 
 @pytest.mark.parametrize(
     ("scores", "gold", "note"),
     [
         ([0, 5, 2.5], [0, 5, 2.5], ""),
-        ([0.2, 1.0], [1.0, 5.0], "read as: scores from 0 to 1 stretched to 0–5"),
         ([-1, 0, 1], [0, 2.5, 5], "read as: scores from -1 to 1 stretched to 0–5"),
         (["-1", "0.5", "1"], [0, 3.75, 5], "read as: scores from -1 to 1 stretched to 0–5"),
-        (["-1", "0", "5"], [0, 5], ""),
         ([10, 0], [5, 0], "read as: scores from 0 to 10 stretched to 0–5"),
         ([1, 4, 7], [0, 2.5, 5], "read as: scores from 1 to 7 stretched to 0–5; ?scale=0-10 reads them otherwise"),
         ([1, 5], [1, 5], "read as: scores from 0 to 5; ?scale=1-5 reads them otherwise"),
-        ([0, 1, 2], [0, 1, 2], "read as: scores from 0 to 5; ?scale=0-2 reads them otherwise"),
-        ([100, 40], [5, 2], "read as: scores from 0 to 100 stretched to 0–5"),
         (["85%", "7.5 %", "0%"], [4.25, 0.375, 0], "read as: shares as scores from 0 to 100 stretched to 0–5"),
         (["4/5", "2.5 / 5", "0/5"], [4, 2.5, 0], "read as: shares as scores from 0 to 5"),
         (["4 of 5", "2.5 out of 5"], [4, 2.5], "read as: shares as scores from 0 to 5"),
@@ -73,51 +70,33 @@ def test_shares_of_several_wholes_are_refused(cells):
     assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])
 
 
-@pytest.mark.parametrize("name", ["distance", "Cosine distance", "edit_distance", "dissimilarity"])
-def test_distances_are_no_scores(name):
-    with pytest.raises(InputError, match=f"{name} grows as sentences differ"):
-        GoldColumn.of(name, ["0.1", "0.9"])
+def test_distances_are_no_scores():
+    for name in ("distance", "Cosine distance", "edit_distance", "dissimilarity"):
+        with pytest.raises(InputError, match=f"{name} grows as sentences differ"):
+            GoldColumn.of(name, ["0.1", "0.9"])
 
 
 def test_grades_beside_a_query_rise_with_relevance():
-    for pair in (("query", "passage"), ("question", "answer")):
-        n = {pair[0]: ["a"] * 3, pair[1]: ["b"] * 3, "label": [0, 1, 2]}
-        assert parse_dataset("x", n).scores == [0, 2.5, 5]
-    assert parse_dataset("x", {"premise": ["a"] * 3, "hypothesis": ["b"] * 3, "label": [0, 1, 2]}).kind == LABELLED
+    for first, second in (("query", "passage"), ("question", "answer")):
+        assert scored([0, 1, 2], (first, second), target="label").scores == [0, 2.5, 5]
+    assert scored([0, 1, 2], ("premise", "hypothesis"), target="label").kind == LABELLED
     assert labelled([1, 2, 3, 4]).scores == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("yes", "no"),
-    [
-        ("WAHR", "FALSCH"),
-        ("vrai", "faux"),
-        ("да", "нет"),
-        ("t", "f"),
-        ("match", "no match"),
-        ("Match", "Non-Match"),
-        ("similar", "dissimilar"),
-        ("duplicate", "not_duplicate"),
-        ("related", "unrelated"),
-        ("pos", "neg"),
-        ("✓", "✗"),
-        ("✔️", "❌"),
-        ("1.0", "0.0"),
-        (1, -1),
-    ],
-)
-def test_labels_say_in_many_words_what_is_a_match(yes, no):
-    data = labelled([no, yes, "", no])
-    matches, _ = match_labels(data)
-    assert (matches.tolist(), len(data)) == ([False, True, False], 3)
+def test_labels_say_in_many_words_what_is_a_match():
+    words = "WAHR|FALSCH да|нет t|f Match|Non-Match similar|dissimilar duplicate|not_duplicate related|unrelated"
+    words += " pos|neg ✓|✗ ✔️|❌ 1.0|0.0"
+    for yes, no in (*(pair.split("|") for pair in words.split()), ("match", "no match"), (1, -1)):
+        data = labelled([no, yes, "", no])
+        matches, _ = match_labels(data)
+        assert (matches.tolist(), len(data)) == ([False, True, False], 3)
 
 
 def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them():
-    with pytest.raises(
-        InputError, match=r"the labels of x \(ham, spam\) do not say which pairs are matches; .*labels="
-    ):
-        match_labels(labelled(["ham", "spam"]))
-    assert labelled(["ham", "spam"]).notes == (
+    data = labelled(["ham", "spam"])
+    with pytest.raises(InputError, match=r"of x \(ham, spam\) do not say which pairs are matches; .*labels="):
+        match_labels(data)
+    assert data.notes == (
         "read as: labels (ham, spam) that do not say which pairs are matches; ?labels=ham:1,spam:0 says it",
     )
 

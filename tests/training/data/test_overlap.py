@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
@@ -67,8 +66,7 @@ def test_what_would_take_too_long_is_not_counted(monkeypatch):
         assert "nearly" not in str(found)
 
 
-@pytest.mark.parametrize(("split", "equal", "near", "shared"), [("dev", 7, 23, 252), ("test", 12, 19, 249)])
-def test_the_sts_benchmark(split, equal, near, shared):
-    found = overlap(load_data(f"stsb:{split}"), [load_data("stsb:train")], default_encode())
-    assert (found.equal, found.shared) == (equal, shared)
-    assert abs(found.near - near) <= 1  # bfloat16 and float32 differ at the border
+def test_the_sts_benchmark():
+    found = overlap(load_data("stsb:test"), [load_data("stsb:train")], default_encode())
+    assert (found.equal, found.shared) == (12, 249)
+    assert abs(found.near - 19) <= 1  # bfloat16 and float32 differ at the border

@@ -72,7 +72,6 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_pairs(FIRST, SECOND, ["1", "2", "high"]), "row 3, column score: 'high' is not a number"),
         (lambda: Dataset.from_pairs([], []), "pairs holds no usable row"),
         (lambda: Dataset.from_list([("a", "b", 1, 2)]), "row 1 has 4 cells"),
-        (lambda: Dataset.from_list([]), "it needs sentence1 and sentence2"),
         (lambda: Dataset.from_pandas(pd.DataFrame({"x": [1]})), "DataFrame has the column x"),
         (lambda: Dataset.from_datasets(datasets.DatasetDict()), "give one of them"),
         (lambda: as_dataset(7, "train_data"), "train_data is a int; give a Dataset"),

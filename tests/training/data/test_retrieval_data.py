@@ -53,12 +53,10 @@ def test_the_split_is_test_unless_it_is_named(tmp_path: Path):
         ({"qrels": QRELS + "q9\td1\t1\n"}, "name the query 'q9', which is not there"),
         ({"qrels": QRELS + "q2\td2\tgood\n"}, r"test\.tsv, row 4, column score: 'good' is not a number"),
         ({"qrels": QRELS.replace("\t1\n", "\t0\n").replace("\t2\n", "\t0\n")}, "no query with a relevant document"),
-        ({"qrels": "query-id\tcorpus-id\tscore\n"}, r"test\.tsv has a header .* but no rows"),
         ({"qrels": "query-id\tscore\nq1\t1\n"}, r"test\.tsv has the columns query-id, score; it needs corpus-id too"),
         ({"corpus": ""}, r"corpus\.jsonl is empty"),
         ({"corpus": '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te'}, r"corpus\.jsonl, row 2 has no _id \(is not JSON"),
         ({"corpus": '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}\n'}, "row 2: the _id '1' occurs twice"),
-        ({"queries": '{"_id": "q1", "query": "x"}\n'}, r"queries\.jsonl has the columns _id, query; it needs text too"),
         ({"queries": "no JSON"}, r"queries\.jsonl holds no rows \(row 1 is not JSON"),
     ],
 )
@@ -68,13 +66,11 @@ def test_damage_is_one_sentence(tmp_path: Path, files: dict[str, str], told: str
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("missing", "told"), [("corpus.jsonl", "no file .*corpus"), ("qrels/test.tsv", "which BEIR's")]
-)
-def test_a_missing_file_is_one_sentence(tmp_path: Path, missing: str, told: str):
-    (beir(tmp_path) / missing).unlink()
-    with pytest.raises(InputError, match=told):
-        load_retrieval(f"beir:{tmp_path}")
+def test_a_missing_file_is_one_sentence(tmp_path: Path):
+    for missing, told in {"qrels/test.tsv": "which BEIR's", "corpus.jsonl": "no file .*corpus"}.items():
+        (beir(tmp_path) / missing).unlink()
+        with pytest.raises(InputError, match=told):
+            load_retrieval(f"beir:{tmp_path}")
 
 
 def test_a_file_of_judgements(tmp_path: Path):

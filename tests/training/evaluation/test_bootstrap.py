@@ -34,18 +34,11 @@ def like_sts(n: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     return 0.1 + 0.16 * gold + random.normal(0, 0.15, n), np.round(5 * gold) / 5
 
 
-def normal(n: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    x = random.standard_normal(n)
-    return x, 0.85 * x + np.sqrt(1 - 0.85**2) * random.standard_normal(n)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [20, 50])
-@pytest.mark.parametrize("draw", [normal, like_sts])
-def test_pearsons_interval_of_few_pairs_covers_the_truth(draw, n):
+def test_pearsons_interval_of_few_pairs_covers_the_truth():
     """In 93% of samples at least; the percentile interval does so in 90 to 93%."""
-    truth = np.corrcoef(*draw(1_000_000, np.random.default_rng(10_000)))[0, 1]
-    intervals = (bootstrap_interval(*draw(n, np.random.default_rng(s)), "pearson", 500, s) for s in range(1_000))
+    truth = np.corrcoef(*like_sts(1_000_000, np.random.default_rng(10_000)))[0, 1]
+    intervals = (bootstrap_interval(*like_sts(20, np.random.default_rng(s)), "pearson", 500, s) for s in range(1_000))
     assert sum(low <= truth <= high for low, high, _ in intervals) >= 930
 
 
@@ -140,19 +133,16 @@ def test_no_interval_leaves_the_values_that_a_figure_can_have():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("n", "sentences", "own"),
-    [(50, 50, 0.5), (200, 200, 0.5), (1_000, 1_000, 0.5), (50, 16, 0.8), (200, 40, 0.8), (1_000, 100, 0.8)],
-)
+@pytest.mark.parametrize(("n", "sentences", "own"), [(200, 200, 0.5), (50, 16, 0.8)])
 def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, own):
-    """In 92 to 97 of 100 samples (docs/measurements.md)."""
-    truth, covered, alone, samples = 6 / np.pi * np.arcsin(TRUTH / 2), 0, 0, 400
+    """In 92 to 97 of 100 samples (docs/measurements.md); at 0.8 those that take pairs as independent do not."""
+    truth, samples, coverage = 6 / np.pi * np.arcsin(TRUTH / 2), 200, np.zeros(2)
     for seed in range(samples):
         x, y, keys = sharing(n, sentences, own, seed)
         rho = correlation(x, y, resamples=300, keys=keys)
-        _, low, high = rho.estimate()
-        covered += low <= truth <= high
-        _, low, high = replace(rho, keys=None).estimate()
-        alone += low <= truth <= high
-    print(f"{n:,} pairs of {sentences:,} sentences: {covered / samples:.3f}, independent {alone / samples:.3f}")
-    assert 0.92 <= covered / samples <= 0.97
+        estimates = (rho.estimate(), replace(rho, keys=None).estimate())
+        coverage += [low <= truth <= high for _, low, high in estimates]
+    coverage /= samples
+    print(f"{n:,} pairs of {sentences:,} sentences: {coverage[0]:.3f}, independent {coverage[1]:.3f}")
+    assert 0.92 <= coverage[0] <= 0.97
+    assert own < 0.8 or coverage[1] < 0.9

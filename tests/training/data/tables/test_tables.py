@@ -60,23 +60,17 @@ def write_xlsx(path: Path, rows) -> None:
 
 
 class TestFormats:
-    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
-    @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-    def test_delimited_text_in_any_encoding(self, tmp_path, encoding, delimiter):
+    @pytest.mark.parametrize(
+        ("encoding", "words"),
+        [("utf-8", "UTF-8"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16"), ("cp1252", "Windows-1252")],
+    )
+    @pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolons"), ("|", "vertical bars")])
+    def test_delimited_text_in_any_encoding_is_named_in_words(self, tmp_path, encoding, words, delimiter, name):
         path = tmp_path / "pairs.csv"
         path.write_bytes(as_csv([HEADER, *PAIRS], delimiter).encode(encoding))
-        table = open_table(path)
-        assert table.columns == ("sentence1", "sentence2")
+        assert open_table(path).description == f"{words} text separated by {name}"
         assert rows_of(path) == PAIRS
         assert notes_of(path) == {}
-
-    def test_the_format_is_named_in_words_whatever_the_file_is_called(self, tmp_path):
-        path = tmp_path / "pairs.csv"
-        path.write_bytes(as_csv([HEADER, *PAIRS], ";").encode("cp1252"))
-        assert open_table(path).description == "Windows-1252 text separated by semicolons"
-        path = tmp_path / "a.csv"
-        path.write_text('{"s1": "a", "s2": "b"}\n')
-        assert rows_of(path) == [("a", "b")]
 
     def test_json_lines_keep_their_types_and_find_late_columns(self, tmp_path):
         path = tmp_path / "pairs.jsonl"
@@ -91,10 +85,10 @@ class TestFormats:
     def test_a_json_array_is_read_object_by_object(self, tmp_path):
         path = tmp_path / "pairs.json"
         rows = [
-            {"sentence1": f"a {i}" * 30, "sentence2": "b", "nested": {"x": [1, {"y": "}],{"}]}} for i in range(20_000)
+            {"sentence1": f"a {i}" * 30, "sentence2": "b", "nested": {"x": [1, {"y": "}],{"}]}} for i in range(5_000)
         ]
         path.write_text(json.dumps(rows, indent=1))
-        assert open_table(path).row_estimate == 20_000
+        assert open_table(path).row_estimate == 5_000
         assert rows_of(path)[-1] == tuple(rows[-1].values())
 
     def test_parquet_hands_its_types_on(self, tmp_path):
@@ -125,11 +119,12 @@ class TestFormats:
         assert table.description == "Excel workbook, sheet pairs"
         assert rows_of(path) == [("a", "b")]
 
-    @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a", "a.parquet"])
-    def test_the_bytes_decide_the_format_not_the_name(self, tmp_path, name):
-        path = tmp_path / name
+    def test_the_bytes_decide_the_format_not_the_name(self, tmp_path):
+        path = tmp_path / "a.csv"
         pq.write_table(pa.table({"s1": ["a"], "s2": ["b"]}), path)
         assert open_table(path).description == "Parquet"
+        path.write_text('{"s1": "a", "s2": "b"}\n')
+        assert rows_of(path) == [("a", "b")]
 
 
 CELL = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\r\n"), max_size=30)
@@ -157,27 +152,15 @@ class TestRoundTrips:
 
     @ROUND_TRIP
     @given(ROWS)
-    def test_json_lines(self, tmp_path, rows):
-        path = tmp_path / "pairs.jsonl"
-        path.write_text("\n".join(json.dumps(dict(zip(HEADER, row, strict=True))) for row in rows))
-        assert rows_of(path, size=5) == rows
-
-    @ROUND_TRIP
-    @given(ROWS)
-    def test_json_array(self, tmp_path, rows):
-        path = tmp_path / "pairs.json"
+    def test_json_lines_a_json_array_and_parquet(self, tmp_path, rows):
         objects = [dict(zip(HEADER, row, strict=True)) for row in rows]
-        path.write_text(json.dumps(objects, ensure_ascii=False), encoding="utf-8")
-        assert rows_of(path, size=5) == rows
+        (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, objects)))
+        (tmp_path / "pairs.json").write_text(json.dumps(objects, ensure_ascii=False), encoding="utf-8")
+        pq.write_table(pa.Table.from_pylist(objects), tmp_path / "pairs.parquet")
+        for name in ("pairs.jsonl", "pairs.json", "pairs.parquet"):
+            assert rows_of(tmp_path / name, size=5) == rows
 
-    @ROUND_TRIP
-    @given(ROWS)
-    def test_parquet(self, tmp_path, rows):
-        path = tmp_path / "pairs.parquet"
-        pq.write_table(pa.table(dict(zip(HEADER, map(list, zip(*rows, strict=True)), strict=True))), path)
-        assert rows_of(path, size=5) == rows
-
-    @settings(ROUND_TRIP, max_examples=25)
+    @settings(ROUND_TRIP, max_examples=15)
     @given(st.lists(st.tuples(XML_CELL, XML_CELL), min_size=1, max_size=6))
     def test_xlsx(self, tmp_path, rows):
         path = tmp_path / "pairs.xlsx"
@@ -186,12 +169,12 @@ class TestRoundTrips:
 
 
 class TestEncoding:
-    def test_a_foreign_byte_at_row_900_000_is_found_before_reading_starts(self, tmp_path):
+    def test_a_foreign_byte_at_row_200_000_is_found_before_reading_starts(self, tmp_path):
         path = tmp_path / "pairs.csv"
-        path.write_bytes(b"sentence1,sentence2\n" + b"plain,ascii\n" * 900_000 + "déjà,vu\n".encode("cp1252"))
+        path.write_bytes(b"sentence1,sentence2\n" + b"plain,ascii\n" * 200_000 + "déjà,vu\n".encode("cp1252"))
         table = open_table(path)
         assert table.description.startswith("Windows-1252")
-        assert table.row_estimate == 900_001
+        assert table.row_estimate == 200_001
         for batch in table.batches():
             last = batch
         assert last.rows["sentence1"][-1] == "déjà"
@@ -209,7 +192,6 @@ class TestEncoding:
         assert rows_of(path)[0] == ("déjà", "vu")
         assert rows_of(path)[-1] == ("bro\ufffdken", "x")
         assert notes_of(path) == {51: "holds bytes that are not UTF-8, shown as �"}
-        path = tmp_path / "pairs.csv"
         path.write_bytes("s1,s2\nä,ö\nä,ö\nä,ö\nä,ö\nä,ö\nä,ü".encode()[:-1])
         assert rows_of(path)[-1] == ("ä", "\ufffd")
 
@@ -240,7 +222,6 @@ class TestQuotes:
         assert rows_of(path) == [('"Hello', "there"), ('"whole"', "x"), ('said "so"', "y"), ('"Bye', "now")]
         assert notes_of(path) == {}
         assert any("never quoted" in remark for remark in open_table(path).remarks)
-        path = tmp_path / "pairs.tsv"
         path.write_text('s1\ts2\na\t"two\nlines"\nb\t"say ""x"""\n')
         assert rows_of(path) == [("a", "two\nlines"), ("b", 'say "x"')]
 
@@ -266,23 +247,18 @@ class TestRows:
         assert rows_of(path) == [("a", "b"), (None, None), (None, None), ("c", "d")]
         assert notes_of(path) == {2: "an empty line", 3: "an empty line"}
 
-    def test_line_ends_delimiters_and_commas_of_other_programs_are_understood(self, tmp_path):
-        path = tmp_path / "pairs.csv"
-        path.write_bytes(b"s1,s2\r\r\na,b\r\r\nc,d\r\r\n")
-        assert rows_of(path) == [("a", "b"), ("c", "d")]
-        path = tmp_path / "pairs.csv"
-        path.write_text("sep=|\ns1|s2\na, b; c|d\n")
-        assert rows_of(path) == [("a, b; c", "d")]
-        path = tmp_path / "pairs.csv"
-        path.write_text("s1,s2\n" + "a,b\n" * 30)
-        assert len(open_table(path).preview(10)) == 10
-
-    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n"])
     def test_line_ends_of_every_system(self, tmp_path, end):
         path = tmp_path / "pairs.csv"
         path.write_bytes(end.join(["s1,s2", "a,b", "c,d"]).encode())
         assert rows_of(path) == [("a", "b"), ("c", "d")]
         assert open_table(path).row_estimate == 2
+
+    def test_excels_line_of_the_delimiter(self, tmp_path):
+        path = tmp_path / "pairs.csv"
+        path.write_text("sep=|\ns1|s2\na, b; c|d\n" + "a|b\n" * 30)
+        assert rows_of(path)[0] == ("a, b; c", "d")
+        assert len(open_table(path).preview(10)) == 10
 
     def test_one_sentence_a_line_keeps_its_commas(self, tmp_path):
         path = tmp_path / "corpus.txt"
@@ -310,20 +286,11 @@ class TestHeader:
             "The first line is data, not a header, so the columns are called column_1 to column_3.",
         )
 
-    @pytest.mark.parametrize(
-        ("first", "is_data"),
-        [
-            (["sentence1", "2"], False),
-            (["left", "right"], False),
-            (["Der Satz", "the other one"], False),
-            (["1", "2"], True),
-            (["left", "0.5"], True),
-            (["He runs far.", "x"], True),
-            (["x", "y" * 90], True),
-        ],
-    )
-    def test_what_looks_like_data(self, first, is_data):
-        assert looks_like_data(first) is is_data
+    def test_what_looks_like_data(self):
+        for first in (["1", "2"], ["left", "0.5"], ["He runs far.", "x"], ["x", "y" * 90]):
+            assert looks_like_data(first)
+        for first in (["sentence1", "2"], ["left", "right"], ["Der Satz", "the other one"]):
+            assert not looks_like_data(first)
 
     def test_names_become_different_in_more_than_case_and_the_user_is_told(self):
         names, remarks = unique_names(["text", "text", "", "text_2"])
@@ -340,20 +307,15 @@ def table_with(tmp_path, *columns, row=None):
 
 
 class TestPickColumns:
-    @pytest.mark.parametrize(
-        ("columns", "pair"),
-        [
-            (("Sentence 1", "SENTENCE_2"), ("Sentence 1", "SENTENCE_2")),
-            (("id", "text_a", "text_b"), ("text_a", "text_b")),
-            (("premise", "hypothesis", "label"), ("premise", "hypothesis")),
-            (("question1", "question2", "is_duplicate"), ("question1", "question2")),
-            (("query", "passage"), ("query", "passage")),
-            (("left", "right"), ("left", "right")),
-        ],
-    )
-    def test_pairs_are_found_by_name(self, tmp_path, columns, pair):
-        found = pick_columns(table_with(tmp_path, *columns))
-        assert (found.sentence1, found.sentence2) == pair
+    def test_pairs_are_found_by_name(self, tmp_path):
+        for columns, pair in {
+            ("Sentence 1", "SENTENCE_2"): ("Sentence 1", "SENTENCE_2"),
+            ("id", "text_a", "text_b"): ("text_a", "text_b"),
+            ("premise", "hypothesis", "label"): ("premise", "hypothesis"),
+            ("query", "passage"): ("query", "passage"),
+        }.items():
+            columns_of_pairs = pick_columns(table_with(tmp_path, *columns))
+            assert (columns_of_pairs.sentence1, columns_of_pairs.sentence2) == pair
 
     def test_triplets_and_named_columns_are_found_and_what_is_needed_is_said(self, tmp_path):
         found = pick_columns(table_with(tmp_path, "anchor", "positive", "negative"))
@@ -361,35 +323,25 @@ class TestPickColumns:
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
         assert pick_columns(table, ["yours", "MINE"]) == PairColumns("yours", "mine", score="score")
         assert pick_columns(table, ["yours", "mine", "rank"]).score == "rank"
-        with pytest.raises(
-            InputError, match="the columns foo, bar, baz, but two with sentences are needed: call them sen"
-        ):
+        with pytest.raises(InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"):
             pick_columns(table_with(tmp_path, "foo", "bar", "baz"))
-        with pytest.raises(InputError, match="two with sentences are needed"):
-            pick_columns(table_with(tmp_path, "sentence", "score"))
-
-    @pytest.mark.parametrize("name", ["score", "Similarity_Score", "gold", "relatedness"])
-    def test_the_gold_score(self, tmp_path, name):
-        assert pick_columns(table_with(tmp_path, "s1", "s2", name)).score == name
 
     def test_a_numeric_label_is_a_score_but_for_nli(self, tmp_path):
         assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"])).score == "label"
         assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"])).label == "label"
         nli = pick_columns(table_with(tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]))
         assert (nli.score, nli.label) == (None, "label")
+        for name in ("Similarity_Score", "gold", "relatedness"):
+            assert pick_columns(table_with(tmp_path, "s1", "s2", name)).score == name
 
-    @pytest.mark.parametrize(
-        ("requested", "message"),
-        [
-            (["s1", "nope"], "has no column 'nope'; it has the columns s1, s2, score"),
-            (["s1", "s1"], "name two different columns"),
-            (["s1"], "Name two columns"),
-            (["s1", "s2", "score", "s1"], "Name two columns"),
-        ],
-    )
-    def test_what_cannot_be_done(self, tmp_path, requested, message):
-        with pytest.raises(InputError, match=message):
-            pick_columns(table_with(tmp_path, "s1", "s2", "score"), requested)
+    def test_what_cannot_be_done(self, tmp_path):
+        for requested, message in {
+            ("s1", "nope"): "has no column 'nope'; it has the columns s1, s2, score",
+            ("s1", "s1"): "name two different columns",
+            ("s1", "s2", "score", "s1"): "Name two columns",
+        }.items():
+            with pytest.raises(InputError, match=message):
+                pick_columns(table_with(tmp_path, "s1", "s2", "score"), requested)
 
     def test_a_single_sentence_column(self, tmp_path):
         assert pick_sentence(table_with(tmp_path, "id", "Text")) == "Text"
@@ -399,29 +351,18 @@ class TestPickColumns:
             pick_sentence(table_with(tmp_path, "id", "x"))
 
     def test_what_training_calls_the_columns(self):
-        assert canonical_names(["Text 1", "text2", "similarity"]) == {
-            "Text 1": "sentence1",
-            "text2": "sentence2",
-            "similarity": "score",
-        }
+        names = {"Text 1": "sentence1", "text2": "sentence2", "similarity": "score"}
+        assert canonical_names([*names]) == names
         assert list(canonical_names(["query", "positive", "negative"]).values()) == ["anchor", "positive", "negative"]
         assert list(canonical_names(["text", "id"]).values()) == ["sentence", "id"]
 
 
-class TestCells:
-    @pytest.mark.parametrize(
-        ("value", "number"),
-        [("4.2", 4.2), (" -1.5 ", -1.5), ("0,85", 0.85), ("1e-3", 0.001), (3, 3.0), (True, 1.0), (".5", 0.5)],
-    )
-    def test_numbers(self, value, number):
-        assert parse_number(value) == number
-
-    @pytest.mark.parametrize("value", ["abc", "", "NaN", "inf", float("nan"), None, "1_000", "1,2,3", [1], "0x1"])
-    def test_what_is_no_number(self, value):
+def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
+    numbers = {"4.2": 4.2, " -1.5 ": -1.5, "0,85": 0.85, "1e-3": 0.001, 3: 3.0, True: 1.0, ".5": 0.5}
+    assert [parse_number(value) for value in numbers] == [*numbers.values()]
+    for value in ("abc", "", "NaN", "inf", float("nan"), None, "1,2,3", [1]):
         assert parse_number(value) is None
-
-    def test_cells_are_text_and_a_complaint_names_row_and_column(self):
-        assert bad_number("score", "abc", 17) == "row 17, column score: 'abc' is not a number"
-        assert [as_text(value) for value in (None, "", " \t", float("nan"), "a", 5, b"\xc3\xa4")] == [
-            *[None] * 4, "a", "5", "ä",
-        ]  # fmt: skip
+    assert bad_number("score", "abc", 17) == "row 17, column score: 'abc' is not a number"
+    for value in (None, "", " \t", float("nan")):
+        assert as_text(value) is None
+    assert [as_text(value) for value in ("a", 5, b"\xc3\xa4")] == ["a", "5", "ä"]
