@@ -1,4 +1,4 @@
-"""The defects of the notebook, checked by the lines that it ran, and the runs of lesson 17."""
+"""The defects of the notebook, and the runs of lesson 17 that have them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-import torch
-from transformers import AutoModel, get_linear_schedule_with_warmup
 
 from sbert_app.pages.learn.lesson import Context
 from sbert_app.pages.learn.lessons import learned_nothing
@@ -15,35 +13,7 @@ from sbert_app.services.experiments import defects
 from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBOOK, shipped, train_with
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
-from training.catalogue import RAW_BERT, asset
 from training.errors import InputError, Stopped
-from training.models.encoder import Encoder
-
-
-def test_a_linear_schedule_of_0_steps_is_a_learning_rate_of_0_from_the_first_step_to_the_last():
-    rows_of_splits = {"train": 549_367, "validation": 9_842, "test": 9_824}
-    steps = int(len(rows_of_splits) / 16)
-    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=2e-5)
-    schedule = get_linear_schedule_with_warmup(optimizer, int(0.1 * steps), steps)
-    rates = []
-    for _ in range(5):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    assert (steps, rates) == (0, [0] * 5)
-
-
-def test_without_a_mask_every_word_attends_to_the_padding():
-    encoder = Encoder.load(RAW_BERT, dtype="float32")
-    network = AutoModel.from_pretrained(asset(RAW_BERT), dtype=torch.float32).eval()
-    [ids] = encoder.tokenize(["A dog runs in the park."])
-    padded = torch.tensor([ids + [encoder.pad_id] * (128 - len(ids))])
-    with torch.no_grad():
-        alone = network(torch.tensor([ids])).last_hidden_state[0]
-        masked = network(padded, attention_mask=(padded != encoder.pad_id).long()).last_hidden_state[0, : len(ids)]
-        unmasked = network(padded).last_hidden_state[0, : len(ids)]
-    torch.testing.assert_close(masked, alone, atol=1e-4, rtol=1e-4)
-    assert (unmasked - alone).abs().max() > 0.1
 
 
 @pytest.fixture(scope="module")

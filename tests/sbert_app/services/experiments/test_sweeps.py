@@ -1,7 +1,6 @@
 """Ablations: the grids, what their runs add up to, and sweeps that stop, go on and are read back from the folders."""
 
 import json
-import math
 import threading
 import time
 from dataclasses import replace
@@ -127,18 +126,11 @@ def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objective
     ]
 
 
-def test_changes_hold_for_all_cells_but_never_for_what_is_varied():
+def test_changes_hold_for_all_cells_but_never_for_what_is_varied_and_unknown_names_are_told_with_those_there_are():
     grid = ABLATIONS["base"]
-    assert [grid.config(name, 0, base="mine", max_steps=7).base for name in grid.variants] == [
-        "all-MiniLM-L6-v2",
-        "scratch:6x384",
-        "scratch:bilstm",
-        "scratch:dan",
-    ]
-    assert grid.config("scratch", 0, max_steps=7).max_steps == 7
-
-
-def test_an_unknown_ablation_or_variant_is_told_with_those_there_are():
+    bases = ["all-MiniLM-L6-v2", "scratch:6x384", "scratch:bilstm", "scratch:dan"]
+    configs = [grid.config(name, 0, base="mine", max_steps=7) for name in grid.variants]
+    assert [(config.base, config.max_steps) for config in configs] == [(base, 7) for base in bases]
     with pytest.raises(InputError, match="pooling, concat, objective, base"):
         ablation("depth")
     with pytest.raises(InputError, match="mean, max, cls"):
@@ -201,7 +193,10 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 below")
 
 
-def test_a_sweep_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
+def test_a_sweep_is_estimated_and_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
+    plan = sweeps.estimate(new_sweep("pooling", 3, {"max_steps": 200}))
+    assert (plan.runs, plan.estimates["max"].steps) == (9, 200)
+    assert 9 * 80e6 < plan.bytes < 9 * 100e6
     sweep = sweeps.start(new_sweep("pooling", 2, TINY))
     assert [(cell.plan.label, cell.plan.seed) for cell in sweep.cells] == [
         *(("mean", 0), ("max", 0), ("cls", 0), ("mean", 1), ("max", 1), ("cls", 1))
@@ -228,13 +223,7 @@ def test_what_cannot_run_is_told_before_anything_is_queued(sweeps):
     assert (sweeps.store.list(), sweeps.list(SWEEP)) == ([], [])
 
 
-def test_a_plan_counts_runs_steps_and_what_the_models_take(sweeps):
-    found = sweeps.estimate(new_sweep("pooling", 3, {"max_steps": 200}))
-    assert (found.runs, found.estimates["max"].steps) == (9, 200)
-    assert 9 * 80e6 < found.bytes < 9 * 100e6
-
-
-def test_the_table_fills_as_runs_finish(sweeps, two_by_two):
+def test_the_table_fills_as_runs_finish_and_is_read_back_from_the_folders(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
     end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
     half = sweeps.get(two_by_two.id)
@@ -247,56 +236,31 @@ def test_the_table_fills_as_runs_finish(sweeps, two_by_two):
     assert (full.state, full.can_resume, full.seconds_left) == ("finished", False, None)
     assert full.rows[1].against.words.startswith("worse by")
     assert full.rows[1].before == pytest.approx(50.0)
+    with pytest.raises(InputError, match="nothing to resume"):
+        sweeps.resume(two_by_two.id)
+    elsewhere = Experiments(RunQueue(RunStore(sweeps.store.home)))
+    assert elsewhere.list(SWEEP) == [full], "nothing but the folders is needed"
+    assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([full], [])
 
 
-def test_a_run_during_which_the_clock_was_set_back_says_nothing_of_the_time_left(sweeps, two_by_two):
+def test_a_failed_run_tells_why_and_one_for_which_the_clock_was_set_back_nothing_of_the_time_left(sweeps, two_by_two):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88, seconds=-3_600)
     assert sweeps.get(two_by_two.id).seconds_left is None
     end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
     assert sweeps.get(two_by_two.id).seconds_left == pytest.approx(20, abs=1)
-
-
-def test_reading_a_sweep_back_needs_nothing_but_the_folders(sweeps, two_by_two):
-    end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.3)
-    elsewhere = Experiments(RunQueue(RunStore(sweeps.store.home)))
-    assert elsewhere.list(SWEEP) == [sweeps.get(two_by_two.id)]
-    assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([sweeps.get(two_by_two.id)], [])
-
-
-def test_stop_leaves_what_is_done_and_resume_goes_on_with_the_rest(sweeps, two_by_two):
-    end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
-    stopped = sweeps.stop(two_by_two.id)
-    assert (stopped.state, stopped.counts) == ("stopped", {"finished": 1, "stopped": 3})
-    resumed = sweeps.resume(two_by_two.id)
-    assert (resumed.state, resumed.counts) == ("running", {"finished": 1, "queued": 3})
-    assert [cell.run.id for cell in resumed.cells] == [cell.run.id for cell in two_by_two.cells]
-
-
-def test_a_finished_sweep_has_nothing_to_resume(sweeps, two_by_two):
-    for cell in two_by_two.cells:
-        end(sweeps.store, cell.run.id, 0.5)
-    with pytest.raises(InputError, match="nothing to resume"):
-        sweeps.resume(two_by_two.id)
-
-
-def test_a_failed_run_tells_why_and_can_be_resumed(sweeps, two_by_two):
     for cell in two_by_two.cells:
         end(sweeps.store, cell.run.id, None, "failed", "the disk is full")
     sweep = sweeps.get(two_by_two.id)
     assert (sweep.state, sweep.reasons, sweep.can_resume) == ("failed", ["the disk is full"], True)
 
 
-def test_a_cell_whose_run_was_deleted_gets_a_new_one(sweeps, two_by_two):
-    sweeps.stop(two_by_two.id)
-    gone = run_of(two_by_two, "scratch", 1)
-    sweeps.store.delete(gone)
-    assert [cell.state for cell in sweeps.get(two_by_two.id).cells] == ["stopped"] * 3 + ["deleted"]
+def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_is_deleted(sweeps, two_by_two):
+    end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
+    stopped = sweeps.stop(two_by_two.id)
+    assert (stopped.state, stopped.counts) == ("stopped", {"finished": 1, "stopped": 3})
     resumed = sweeps.resume(two_by_two.id)
-    assert resumed.cells[3].run.config == two_by_two.cells[3].run.config
-    assert resumed.cells[3].run.id in sweeps.jobs.queued()
-
-
-def test_a_sweep_is_deleted_with_its_runs_once_none_is_at_work(sweeps, two_by_two):
+    assert (resumed.state, resumed.counts) == ("running", {"finished": 1, "queued": 3})
+    assert [cell.run.id for cell in resumed.cells] == [cell.run.id for cell in two_by_two.cells]
     with pytest.raises(InputError, match="stop it before"):
         sweeps.delete(two_by_two.id)
     sweeps.stop(two_by_two.id)
@@ -406,12 +370,3 @@ def test_tables_from_other_bases_come_before_that_of_the_default_one(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(table | {"settings": table["settings"] | {"base": base}}))
     assert list(precomputed_tables("pooling", tmp_path)) == ["raw-bert-mini", "all-MiniLM-L6-v2"]
     assert list(precomputed_tables("base")) == [""]
-
-
-def test_the_shipped_pooling_table_shows_the_papers_order():
-    table = precomputed("pooling")
-    assert table is not None
-    after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
-    mean, highest, cls = (row.summary.mean for row in variant_rows(ABLATIONS["pooling"], after))
-    assert mean > cls > highest
-    assert math.isfinite(mean)

@@ -51,14 +51,11 @@ def test_a_file_is_examined_and_written_without_its_faults(tmp_path):
     assert [row["sentence1"] for row in read_csv(output)] == ["A cat.", "Good."]
 
 
-def test_scores_of_equal_pairs_may_differ_a_little_and_classes_may_be_out_of_balance():
+def test_equal_pairs_may_differ_a_little_and_classes_out_of_balance_symbols_and_markup_are_named_and_stay():
     near = Dataset.from_pairs(["a", "a", "b", "b"], ["c", "c", "d", "d"], [4.0, 4.5, 0.0, 5.0])
     assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
     [finding] = examine(Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"]))[1:]
     assert (str(finding), finding.is_left_out) == ("9 of 10 labels are no", False)
-
-
-def test_texts_of_symbols_and_with_markup_are_named_and_stay():
     findings = examine(Dataset.from_pairs(["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]))
     assert [(str(finding), finding.is_left_out) for finding in findings] == [
         ("1 row: text without a letter or digit (row 2)", False),

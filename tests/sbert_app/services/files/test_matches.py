@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from bag_encoder import BagEncoder
 from command_line import read_csv
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.matches import MatchOutputs, apply_threshold
@@ -39,14 +41,8 @@ def applied(scored: Path, threshold: float = 0.8):
 
 def test_every_row_says_whether_it_matches(scored):
     summary = applied(scored)
-    assert [row["match"] for row in read_csv(scored.with_name("m.csv"))] == [
-        "false",
-        "true",
-        "true",
-        "true",
-        "false",
-        "",
-    ]
+    matches = [row["match"] for row in read_csv(scored.with_name("m.csv"))]
+    assert matches == ["false", "true", "true", "true", "false", ""]
     assert pq.read_table(scored.with_name("m.parquet"))["match"].to_pylist() == [False, True, True, True, False, None]
     assert (summary.pairs, summary.matches) == (5, 3)
 
@@ -91,24 +87,17 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("graph")
     path = folder / "scored.csv"
     path.write_text("s1,s2,cosine\n" + "".join(f"t{a},t{b},{1 if linked else 0}\n" for a, b, linked in rows))
-    parents = {text: text for a, b, _ in rows for text in (a, b)}
-
-    def root(text: int) -> int:
-        while parents[text] != text:
-            text = parents[text]
-        return text
-
+    texts = sorted({text for a, b, _ in rows for text in (a, b)})
+    graph = np.zeros((13, 13))
     for a, b, linked in rows:
-        if linked:
-            parents[root(a)] = root(b)
-    found = apply_threshold(
-        path, PairColumns("s1", "s2"), "cosine", 0.5, MatchOutputs([], folder / "g.csv", folder / "d.csv")
-    )
-    assert found.remaining == len({root(text) for text in parents})
-    members = {row["sentence"]: row["group"] for row in read_csv(folder / "g.csv")}
-    for text, other in ((a, b) for a in parents for b in parents):
-        if f"t{text}" in members and f"t{other}" in members:
-            assert (members[f"t{text}"] == members[f"t{other}"]) == (root(text) == root(other))
+        graph[a, b] = max(graph[a, b], linked)
+    _, component = connected_components(graph, directed=False)
+    outputs = MatchOutputs([], folder / "g.csv", folder / "d.csv")
+    found = apply_threshold(path, PairColumns("s1", "s2"), "cosine", 0.5, outputs)
+    assert found.remaining == len({component[text] for text in texts})
+    members = {int(row["sentence"][1:]): row["group"] for row in read_csv(folder / "g.csv")}
+    assert len({*members.values()}) == len({(group, component[text]) for text, group in members.items()})
+    assert len({*members.values()}) == len({component[text] for text in members})
 
 
 def test_stop_and_a_folder_that_does_not_exist_leave_nothing(scored):

@@ -5,10 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from paths import ROOT
 from shard_files import pairs, parts, together
 from tiny_models import make_model
-from waiting import wait_until
 
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.blocks import FILE_ROWS, Block, ShardJob, find_files, read_blocks
@@ -64,12 +58,15 @@ def first_part(folder: str | Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_text_of_unknown_tokens_has_a_score_in_parts_if_it_is_asked_for(tmp_path: Path, job: ShardJob, keep: bool):
+def test_an_id_is_kept_and_text_of_unknown_tokens_has_a_score_if_it_is_asked_for(
+    tmp_path: Path, job: ShardJob, keep: bool
+):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.csv").write_text("sentence1,sentence2\nthe cat,the dog\n🚀,🐱\n", encoding="utf-8")
+    (tmp_path / "in/a.csv").write_text("id,sentence1,sentence2\nx,the cat,the dog\ny,🚀,🐱\n", encoding="utf-8")
     run_job(dataclasses.replace(job, keep_unknown=keep), str(tmp_path / "in"))
-    cosines = first_part(job.output)["cosine"].to_pylist()
-    assert [cosine is None for cosine in cosines] == [False, not keep]
+    part = first_part(job.output)
+    assert [cosine is None for cosine in part["cosine"].to_pylist()] == [False, not keep]
+    assert part.column_names == ["id", "sentence1", "sentence2", "cosine", "note"]
 
 
 def test_every_row_is_in_one_block_and_has_an_id(inputs: Path, job: ShardJob):
@@ -137,27 +134,6 @@ def test_of_a_file_that_changes_meanwhile_nothing_is_kept(inputs: Path, job: Sha
     assert (again.rows, again.computed) == (30 + 1 + 25, 30)
 
 
-@pytest.mark.slow
-def test_a_killed_job_goes_on_with_the_same_command(tmp_path: Path, model: Path):
-    pq.write_table(pa.table(pairs(6_000, 0)), tmp_path / "in.parquet")
-    command = [sys.executable, "-m", "sbert_app", "score", "in.parquet", "out/", "--model", str(model), "--json"]
-    command += ["--block-rows", "500", "--dtype", "float32"]
-    killed = subprocess.Popen(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
-    )
-    wait_until(lambda: parts(tmp_path / "out"))
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    done = len(parts(tmp_path / "out"))
-    assert 0 < done < 12
-    again = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, check=True
-    )
-    said = json.loads(again.stdout)
-    assert (said["rows"], said["resumed"] >= done, said["computed"] < 6_000) == (6_000, True, True)
-    assert together(tmp_path / "out")["row_id"].to_pylist() == list(range(1, 6_001))
-
-
 def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
     run_job(job, str(inputs))
     other = ShardJob(**{**job.__dict__, "pooling": "max"})
@@ -167,7 +143,7 @@ def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
         run_job(job, str(inputs / "b.csv"))
 
 
-def test_other_files_are_left_alone(inputs: Path, job: ShardJob, tmp_path: Path):
+def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(inputs: Path, job: ShardJob, tmp_path: Path):
     Path(job.output).mkdir()
     (Path(job.output) / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other files; name a new folder"):
@@ -177,6 +153,13 @@ def test_other_files_are_left_alone(inputs: Path, job: ShardJob, tmp_path: Path)
         run_job(ShardJob("score", str(tmp_path / "file"), job.model), str(inputs))
     with pytest.raises(InputError, match="lies inside"):
         run_job(ShardJob("score", str(inputs / "out"), job.model), str(inputs))
+    for source, words in {
+        str(tmp_path / "none/*.csv"): "names no file",
+        str(tmp_path / "missing.csv"): "names no file",
+        "nosuch://bucket/x.csv": "cannot be opened: Protocol not known: nosuch",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            run_job(job, source)
 
 
 def test_of_files_that_cannot_be_read_the_others_are_finished(inputs: Path, job: ShardJob):
@@ -189,20 +172,6 @@ def test_of_files_that_cannot_be_read_the_others_are_finished(inputs: Path, job:
     (inputs / "other.csv").unlink()
     with pytest.raises(InputError, match="other files"):  # the numbers of files, and so of parts, are others now
         run_job(job, str(inputs))
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("none/*.csv", "names no file"),
-        ("missing.csv", "names no file"),
-        ("nosuch://bucket/x.csv", "cannot be opened: Protocol not known: nosuch"),
-    ],
-)
-def test_what_names_nothing_is_one_sentence(job: ShardJob, tmp_path: Path, monkeypatch, source: str, words: str):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=words):
-        run_job(job, source)
 
 
 def test_remote_folders_are_read_and_written(inputs: Path, model: Path):
@@ -235,12 +204,6 @@ def test_encoding_keeps_every_column(inputs: Path, model: Path, tmp_path: Path):
     texts = table["sentence1"].to_pylist()
     expected = Encoder.load(str(model), dtype="float32").encode([texts[0], texts[2]], normalize=True)
     np.testing.assert_allclose([table["embedding"][row].as_py() for row in (0, 2)], expected, atol=1e-6)
-
-
-def test_an_id_of_the_input_is_kept(tmp_path: Path, job: ShardJob):
-    pq.write_table(pa.table({"id": ["x", "y"], **pairs(2, 0)}), tmp_path / "in.parquet")
-    run_job(job, str(tmp_path / "in.parquet"))
-    assert first_part(job.output).column_names == ["id", "sentence1", "sentence2", "score", "cosine", "note"]
 
 
 def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):

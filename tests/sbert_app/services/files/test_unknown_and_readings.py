@@ -122,9 +122,6 @@ def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothin
     rows = [(f"A cat {n}.", f"A cat {n % 7}.", n % 5) for n in range(60)] + [("🚀", "🐱", 1)]
     first, second, scores = zip(*rows, strict=True)
     assert calibrate(Reader(), Dataset.from_pairs(first, second, scores)).pairs == 60
-
-
-def test_data_of_unknown_text_alone_is_not_measured():
     data = Dataset("mine", (["🚀", "🐱"], ["A.", "B."]), scores=[1.0, 2.0])
     with pytest.raises(InputError, match="nothing can be measured: 2 of 2 rows are left out"):
         evaluate(Reader(), data)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from sbert_app.services.files.uploads import ChosenColumns, named_columns
@@ -37,7 +35,11 @@ def test_words_are_labels_and_a_single_column_is_sentences(mine, tmp_path):
     assert data.columns == (["A man", "A dog", "A cat"],)
 
 
-def test_topics_stay_with_their_rows(tmp_path):
+def test_topics_stay_with_their_rows_and_an_encoding_is_kept(tmp_path):
+    path = tmp_path / "old.csv"
+    path.write_bytes("links,rechts\nMädchen,Bücher\n".encode("cp1252"))
+    copy = named_columns(open_table(path, "windows-1252"), ChosenColumns("rechts", "links"), tmp_path)
+    assert load_data(str(copy)).columns == (["Bücher"], ["Mädchen"])
     path = tmp_path / "arguments.csv"
     path.write_text("x,y,z,Topic\na,b,1,guns\nc,d,2,gay marriage\n")
     copy = named_columns(open_table(path), ChosenColumns("x", "y", "z"), tmp_path)
@@ -54,26 +56,11 @@ def test_what_is_found_anyway_needs_no_copy(tmp_path):
     assert named_columns(open_table(path), ChosenColumns("text2", "text1", "similarity"), tmp_path) is not None
 
 
-def test_an_encoding_is_kept(tmp_path):
-    path = tmp_path / "old.csv"
-    path.write_bytes("links,rechts\nMädchen,Bücher\n".encode("cp1252"))
-    copy = named_columns(open_table(path, "windows-1252"), ChosenColumns("rechts", "links"), tmp_path)
-    assert load_data(str(copy)).columns == (["Bücher"], ["Mädchen"])
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        (ChosenColumns("left", "left"), "the column left is chosen twice"),
-        (ChosenColumns("left", "gone"), "mine.csv has no column 'gone'"),
-    ],
-)
-def test_what_cannot_be_is_said(mine, tmp_path, chosen, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        named_columns(open_table(mine), chosen, tmp_path)
-
-
-def test_two_columns_of_ids_are_no_pair(tmp_path):
+def test_a_column_is_chosen_once_and_is_there_and_two_of_ids_are_no_pair(mine, tmp_path):
+    with pytest.raises(InputError, match="the column left is chosen twice"):
+        named_columns(open_table(mine), ChosenColumns("left", "left"), tmp_path)
+    with pytest.raises(InputError, match=r"mine\.csv has no column 'gone'"):
+        named_columns(open_table(mine), ChosenColumns("left", "gone"), tmp_path)
     path = tmp_path / "ids.csv"
     path.write_text("id1,id2\n1,2\n3,4\n")
     assert ChosenColumns.suggested(open_table(path)) == (None, frozenset())

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -27,6 +26,7 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 PATIENCE = 120.0  # seconds that a busy machine may take for anything
+CONFIG = RunConfig("regression", base="scratch:1x32", max_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +45,12 @@ def here(home: Path, tmp_path: Path) -> RunQueue:
     return jobs
 
 
-def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch):
-    run = here.start(RunConfig("regression", base="scratch:1x32", max_steps=1))
-    launched = threading.Event()
-    here.starts_workers = True
-    monkeypatch.setattr(here, "_launch", lambda slot: launched.set())
-    here.watch(seconds=0.05)
-    assert launched.wait(30)
-    here.starts_workers = False
-    here.store.stop(run.id)
-
-
-def test_a_queued_run_that_the_queue_has_lost_gets_a_worker_too(here, monkeypatch):
-    """A worker was killed between taking a run from the queue and beginning with it."""
-    run = here.start(RunConfig("regression", base="scratch:1x32", max_steps=1))
-    assert here.queue.dequeue() is not None
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch, is_lost):
+    """Also if a worker was killed between taking it from the queue and beginning with it."""
+    run = here.start(CONFIG)
+    if is_lost:
+        assert here.queue.dequeue() is not None
     launched = threading.Event()
     here.starts_workers = True
     monkeypatch.setattr(here, "_launch", lambda slot: launched.set())
@@ -70,49 +61,37 @@ def test_a_queued_run_that_the_queue_has_lost_gets_a_worker_too(here, monkeypatc
     here.store.stop(run.id)
 
 
-class TestRoomInTheQueue:
-    config = RunConfig("regression", base="scratch:1x32", max_steps=1)
+def test_a_visitor_may_have_so_many_runs_waiting_and_of_ablations_and_folds_more(here, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 2)
+    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 3)
+    first = here.start(CONFIG, "10.0.0.1")
+    here.start(CONFIG, "10.0.0.1")
+    with pytest.raises(InputError, match="2 runs from your address are waiting"):
+        here.start(CONFIG, "10.0.0.1")
+    here.start(CONFIG, "10.0.0.2")
+    here.start(CONFIG)  # the owner of the home folder
+    here.store.stop(first.id)
+    assert here.start(CONFIG, "10.0.0.1").state == "queued"
+    for _ in range(2):
+        here.start(CONFIG, "10.0.0.1", grouped=True)
+    with pytest.raises(InputError, match="2 runs from your address are waiting in the queue, and at most 3"):
+        here.check_room(2, "10.0.0.1")
+    here.check_room(2, "10.0.0.2")
+    here.check_room(2)
 
-    def test_one_visitor_may_have_so_many_runs_waiting(self, here, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 2)
-        first = here.start(self.config, "10.0.0.1")
-        here.start(self.config, "10.0.0.1")
-        with pytest.raises(InputError, match="2 runs from your address are waiting"):
-            here.start(self.config, "10.0.0.1")
-        here.start(self.config, "10.0.0.2")
-        here.start(self.config)  # the owner of the home folder
-        here.store.stop(first.id)
-        assert here.start(self.config, "10.0.0.1").state == "queued"
 
-    def test_runs_of_ablations_and_folds_are_counted_apart(self, here, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING_OF_ONE", 1)
-        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_GROUPED_OF_ONE", 3)
-        here.check_room(3, "10.0.0.1")
-        for _ in range(2):
-            here.start(self.config, "10.0.0.1", grouped=True)
-        here.start(self.config, "10.0.0.1")
-        with pytest.raises(InputError, match="2 runs from your address are waiting in the queue, and at most 3"):
-            here.check_room(2, "10.0.0.1")
-        here.check_room(2, "10.0.0.2")
-        here.check_room(2)
-
-    def test_what_is_resumed_counts_too(self, here, monkeypatch):
-        stopped = here.start(self.config)
-        here.store.stop(stopped.id)
-        assert here.queue.dequeue() is not None
-        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
-        here.start(self.config)
-        with pytest.raises(InputError, match="at most 1 may"):
-            here.resume(stopped.id)
-        assert here.store.get(stopped.id).state == "stopped"
-
-    def test_there_is_a_limit_for_all_together(self, here, monkeypatch):
-        monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 2)
-        here.start(self.config)
-        here.start(self.config)
-        with pytest.raises(InputError, match="2 runs are waiting, and at most 2 may"):
-            here.start(self.config)
-        assert len(here.store.list()) == 2
+def test_there_is_a_limit_for_all_together_and_what_is_resumed_counts_too(here, monkeypatch):
+    monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
+    stopped = here.start(CONFIG)
+    here.store.stop(stopped.id)
+    assert here.queue.dequeue() is not None
+    here.start(CONFIG)
+    with pytest.raises(InputError, match="1 runs are waiting, and at most 1 may"):
+        here.start(CONFIG)
+    with pytest.raises(InputError, match="at most 1 may"):
+        here.resume(stopped.id)
+    assert here.store.get(stopped.id).state == "stopped"
+    assert len(here.store.list()) == 2
 
 
 def until(jobs: RunQueue, run: Run, holds: Callable[[Run], bool]) -> Run:
@@ -148,17 +127,16 @@ def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_ap
 
 
 @pytest.mark.slow
-def test_runs_take_turns_on_one_device(jobs, tiny):
-    runs = [jobs.start(tiny(max_steps=60)) for _ in range(3)]
-    most, states = 0, []
-    while not all(map(ended, states)) or not states:
-        states = [jobs.store.get(run.id) for run in runs]
-        most = max(most, sum(run.state == "running" for run in states))
-        time.sleep(0.02)
-    assert [run.state for run in states] == ["finished"] * 3
-    assert most == 1
-    begun = [run.record.started for run in states]
-    assert begun == sorted(begun), "first come, first served"
+def test_runs_take_turns_on_one_device_and_one_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
+    first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
+    waiting, last = jobs.start(tiny()), jobs.start(tiny())
+    assert jobs.store.stop(waiting.id).state == "stopped"
+    time.sleep(0.5)
+    assert jobs.store.get(last.id).state == "queued"
+    jobs.store.stop(first.id)
+    last = until(jobs, last, ended)
+    assert (last.state, jobs.store.get(waiting.id).record.started) == ("finished", None)
+    assert last.record.started >= jobs.store.get(first.id).record.ended
 
 
 APP = """
@@ -176,7 +154,7 @@ os.kill(os.getpid(), 9)
 @pytest.mark.slow
 def test_a_killed_app_loses_nothing(here, tiny):
     """The app starts the worker, is killed at once, and the run goes on to its end."""
-    command = [sys.executable, "-c", APP, str(here.store.home), tiny(max_steps=40).to_json()]
+    command = [sys.executable, "-c", APP, str(here.store.home), tiny().to_json()]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     app = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=env, check=False)
     assert app.returncode == -signal.SIGKILL
@@ -187,38 +165,24 @@ def test_a_killed_app_loses_nothing(here, tiny):
 
 
 @pytest.mark.slow
-def test_killed_mid_run_it_is_interrupted_and_resumes_on_the_same_curve(jobs, tiny):
-    config = tiny(max_steps=800, eval_every=200)
-    run = until(jobs, jobs.start(config), under_way)
-    (worker,) = workers_of(jobs.store.home)
-    killed = [*worker.children(recursive=True), worker]
-    for process in killed:
-        process.kill()
-    psutil.wait_procs(killed, PATIENCE)
-    run = jobs.store.get(run.id)
-    assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
-    run = until(jobs, jobs.resume(run.id), ended)
-    assert run.state == "finished"
-    events = jobs.store.events(run.id)
-    steps = [event["step"] for event in events if event["kind"] == "train"]
-    assert steps == sorted(set(steps)), "one curve, no step told twice"
-    straight = until(jobs, jobs.start(config), ended)
-    curves = [
-        [(event["step"], event["spearman"]) for event in jobs.store.events(each.id) if event["kind"] == "eval"]
-        for each in (run, straight)
-    ]
-    assert curves[0] == curves[1]
+def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_it_is_killed_too(jobs, tiny):
+    def kill(run: Run, is_worker_alone: bool) -> Run:
+        (worker,) = workers_of(jobs.store.home)
+        processes = worker.children(recursive=True)
+        for process in [worker] if is_worker_alone else [*processes, worker]:
+            process.kill()
+        psutil.wait_procs([worker, *processes], PATIENCE)
+        return jobs.store.get(run.id)
 
-
-@pytest.mark.slow
-def test_a_run_whose_worker_is_killed_writes_a_checkpoint(jobs, tiny):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
-    (worker,) = workers_of(jobs.store.home)
-    processes = worker.children(recursive=True)
-    worker.kill()
-    psutil.wait_procs([worker, *processes], PATIENCE)
-    run = jobs.store.get(run.id)
+    run = kill(run, is_worker_alone=True)
     assert (run.state, run.record.reason) == ("interrupted", PROCESS_ENDED)
+    step = json.loads((run.folder / "checkpoint/state.json").read_text())["step"]
+    run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > step)
+    resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
+    assert resumed == [None, step]
+    run = kill(run, is_worker_alone=False)
+    assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
     assert (run.folder / "checkpoint/state.json").exists()
 
 
@@ -237,57 +201,6 @@ def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoi
     run = jobs.store.get(run.id)
     assert run.state == "interrupted"
     assert json.loads((run.folder / "checkpoint/state.json").read_text())["step"] > stopped_at
-
-
-@pytest.mark.slow
-def test_a_run_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
-    first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
-    waiting, last = jobs.start(tiny()), jobs.start(tiny())
-    assert jobs.store.stop(waiting.id).state == "stopped"
-    jobs.store.stop(first.id)
-    assert until(jobs, last, ended).state == "finished"
-    assert jobs.store.get(waiting.id).record.started is None
-
-
-def test_a_queue_that_was_lost_is_filled_again_from_the_runs(here, tiny):
-    runs = [here.start(tiny()) for _ in range(2)]
-    here.queue.flush()
-    assert here.queued() == []
-    here.reconcile()
-    assert here.queued() == [run.id for run in runs]
-    here.reconcile()
-    assert len(here.queued()) == 2, "once is enough"
-
-
-def test_bad_data_fails_the_run_with_the_row(jobs, tiny, tmp_path):
-    file = tmp_path / "bad.csv"
-    file.write_text("sentence1,sentence2,score\na,b,3\nc,d,plenty\n")
-    run = until(jobs, jobs.start(tiny(train_data=str(file))), ended)
-    assert run.state == "failed"
-    assert "row 2" in run.record.reason
-    assert run.record.reason in jobs.store.log(run.id)
-
-
-@pytest.mark.slow
-def test_too_little_memory_fails_the_run_and_the_worker_lives_on(here, tiny):
-    """One and a half gigabytes, and a batch that needs more."""
-    greedy = here.start(tiny(base="scratch:1x512", batch_size=5_000, train_data="stsb:train"))
-    modest = here.start(tiny())
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (1_500_000_000, 1_500_000_000))
-
-    command = [sys.executable, "-m", "sbert_app", "worker", "--home", str(here.store.home), "--idle-seconds", "0.3"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL, preexec_fn=limit)
-    assert here.store.get(greedy.id).state == "failed"
-    assert "not enough memory for batches of 5000" in here.store.get(greedy.id).record.reason
-    assert here.store.get(modest.id).state == "finished"
-
-
-def test_a_worker_without_work_ends(here, run, monkeypatch):
-    monkeypatch.setattr(os, "nice", lambda increment: 0)
-    assert run("worker", "--home", here.store.home, "--idle-seconds", 0.1).code == 0
 
 
 def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
@@ -310,11 +223,6 @@ def replace_by_folder(file: Path) -> None:
     (file / "inside").mkdir(parents=True)
 
 
-def replace_table(file: Path) -> None:
-    with sqlite3.connect(file) as database:
-        database.executescript("drop table task; create table task (something text)")
-
-
 def flip_a_letter(file: Path) -> None:
     """In the name of a table: SQLite's message quotes it, and it is no UTF-8 any more."""
     data = file.read_bytes()
@@ -323,13 +231,8 @@ def flip_a_letter(file: Path) -> None:
 
 DAMAGES = {
     "a letter of its schema": flip_a_letter,
-    "not a database": lambda file: file.write_bytes(os.urandom(4096)),
-    "its first bytes": lambda file: overwrite(file, 0, os.urandom(100)),
-    "its schema": lambda file: overwrite(file, 100, os.urandom(3_000)),
     "its pages": lambda file: overwrite(file, 4_096, os.urandom(file.stat().st_size - 4_096)),
-    "its end": lambda file: os.truncate(file, 4_096),
     "a folder": replace_by_folder,
-    "another table": replace_table,
 }
 
 

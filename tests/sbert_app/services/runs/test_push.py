@@ -2,21 +2,20 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import threading
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from httpx import Request, Response
 from hub_server import HubServer
-from huggingface_hub import ModelCard
+from huggingface_hub import HfApi, ModelCard
+from huggingface_hub.errors import HfHubHTTPError
 
 from sbert_app.services.runs.archives import push
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError, UserFacingError
 from training.models.encoder import Encoder
+from training.sources import hub
 from training.trainer.config import RunConfig
 
 TOKEN = "hf_" + "s3cret" * 5
@@ -34,22 +33,19 @@ def store(home, tmp_path):
     return store
 
 
-def pushed(hub: HubServer, store: RunStore, folder: Path, token: str, *options: str) -> subprocess.CompletedProcess:
-    [run] = store.list()
-    command = [sys.executable, "-m", "sbert_app", "runs", "push", run.id, "me/my-model", *options]
-    environment = {**os.environ, **hub.environment(folder / "hf"), "SBERT_HOME": str(store.home), "HF_TOKEN": token}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, tmp_path):
-    with HubServer() as hub:
-        hub.token = TOKEN
-        done = pushed(hub, store, tmp_path, TOKEN, "--json")
+    with HubServer() as server:
+        server.token = TOKEN
+        environment = {**os.environ, **server.environment(tmp_path / "hf"), "SBERT_HOME": str(store.home)}
+        [run] = store.list()
+        command = [sys.executable, "-m", "sbert_app", "runs", "push", run.id, "me/my-model", "--json"]
+        done = subprocess.run(
+            command, env={**environment, "HF_TOKEN": TOKEN}, capture_output=True, text=True, check=False, timeout=120
+        )
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["url"] == f"{hub.url}/me/my-model"
-        files = hub.pushed["me/my-model"]
-        assert hub.private["me/my-model"]
-    [run] = store.list()
+        assert json.loads(done.stdout)["url"] == f"{server.url}/me/my-model"
+        files = server.pushed["me/my-model"]
+        assert server.private["me/my-model"]
     expected = {
         path.relative_to(run.folder / "model").as_posix()
         for path in (run.folder / "model").rglob("*")
@@ -63,65 +59,35 @@ def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, t
     assert written == [] and TOKEN not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
-def test_a_token_that_the_hub_does_not_know_is_one_sentence(store, tmp_path):
-    with HubServer() as hub:
-        hub.token = "hf_other"
-        done = pushed(hub, store, tmp_path, TOKEN)
-    assert done.returncode == 2
-    assert "the Hub does not know this token" in done.stderr
-    assert TOKEN not in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_connection_that_breaks_off_is_one_sentence(store, tmp_path):
-    with BrokenHub() as hub:
-        done = pushed(hub, store, tmp_path, TOKEN)
-    assert done.returncode == 2
-    assert "error: the model could not be pushed to me/my-model: " in done.stderr
-    assert TOKEN not in done.stderr and "Traceback" not in done.stderr
-
-
-class BrokenHub:
-    """Takes connections, and closes them without an answer."""
-
-    def __enter__(self) -> "BrokenHub":
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._refuse, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def _refuse(self) -> None:
-        with suppress(OSError):  # the server has been closed
-            while True:
-                connection, _ = self._socket.accept()
-                connection.close()
-
-    def environment(self, hf_home: Path) -> dict[str, str]:
-        address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        return {"HF_ENDPOINT": address, "HF_HOME": str(hf_home), "HF_HUB_OFFLINE": "0"}
-
-
 @pytest.mark.parametrize(
-    ("repo", "token", "message"),
+    ("error", "message"),
     [
+        (HfHubHTTPError("401", response=Response(401, request=Request("POST", "/"))), "does not know this token"),
+        (ConnectionError(f"reset by {TOKEN}"), "the model could not be pushed to me/my-model: reset by …"),
+    ],
+)
+def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(store, monkeypatch, error, message):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(HfApi, "create_repo", fail)
+    monkeypatch.setattr(hub, "check_reachable", lambda: None)
+    monkeypatch.setattr(hub, "is_offline", lambda: False)
+    [run] = store.list()
+    with pytest.raises(InputError, match=message):
+        push(store, run.id, "me/my-model", TOKEN)
+
+
+def test_what_cannot_be_used_is_said_before_anything_is_sent(store):
+    [run] = store.list()
+    for repo, token, message in (
         ("my-model", TOKEN, "give org/name"),
         ("../x/y", TOKEN, "give org/name"),
         ("me/my-model", "", "a token with the right to write"),
         ("me/my-model", "two\nlines", "a token with the right to write"),
-    ],
-)
-def test_what_cannot_be_used_is_said_before_anything_is_sent(store, repo, token, message):
-    [run] = store.list()
-    with pytest.raises(InputError, match=message):
-        push(store, run.id, repo, token)
-
-
-def test_a_run_without_a_model_is_not_pushed(tmp_path):
-    store = RunStore(tmp_path)
-    run = store.create(RunConfig("regression"), queue=False)
+    ):
+        with pytest.raises(InputError, match=message):
+            push(store, run.id, repo, token)
+    other = store.create(RunConfig("regression"), queue=False)
     with pytest.raises(UserFacingError, match="has no model"):
-        push(store, run.id, "me/my-model", TOKEN)
+        push(store, other.id, "me/my-model", TOKEN)

@@ -54,35 +54,29 @@ def expect_one_sentence(store, data: bytes | None = None) -> bool:
     return True
 
 
-def test_a_record_is_read_back(store):
+def test_a_record_is_read_back_without_fields_of_later_versions_and_what_is_no_record_is_left_alone(store):
     assert store.list() == ({"a": NOTE, "b": NOTE, "c": NOTE}, ())
     assert store.change("a", lambda note: Note("changed")) == store.get("a") == Note("changed")
     store.delete("a")
     assert list(store.list().documents) == ["b", "c"]
     assert {path.name for path in store.folder.glob("[!.]*")} <= {"b", "c", "b.json", "c.json"}
+    store.path("b").write_bytes(b'{"text": "b", "later": {"a": [1]}}')
+    (store.folder / ".hidden.json").write_bytes(b"{")
+    (store.folder / "read me").mkdir()
+    (store.folder / os.fsdecode(b"\xff.json")).write_bytes(b"{")
+    assert store.list() == ({"b": Note("b"), "c": NOTE}, ())
 
 
-def test_no_flipped_bit_hides_another_record(store):
+def test_no_flipped_bit_and_no_truncation_hides_another_record(store):
     whole = store.path("b").read_bytes()
     damaged = 0
-    for bit in range(8 * len(whole)):
-        data = bytearray(whole)
-        data[bit // 8] ^= 1 << bit % 8
-        store.path("b").write_bytes(data)
-        if bit % 8 == bit // 8 % 8:  # with everything that may be done to it: one bit of each byte, each in turn
-            damaged += expect_one_sentence(store, bytes(data))
-        else:
-            documents, errors = store.list()
-            assert documents["a"] == documents["c"] == NOTE
-            assert len(documents) + len(errors) == 3
+    for at in range(len(whole)):
+        flipped = whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :]
+        store.path("b").write_bytes(flipped)
+        damaged += expect_one_sentence(store, flipped)
+        store.path("b").write_bytes(whole[:at])
+        assert at >= len(whole) - 2 or expect_one_sentence(store, whole[:at]), at
     assert damaged > len(whole) // 4
-
-
-def test_no_truncation_hides_another_record(store):
-    whole = store.path("b").read_bytes()
-    for size in range(len(whole) - 2):
-        store.path("b").write_bytes(whole[:size])
-        assert expect_one_sentence(store, whole[:size]), size
 
 
 @pytest.mark.parametrize(
@@ -92,17 +86,13 @@ def test_no_truncation_hides_another_record(store):
         b"\xef\xbb\xbf{}",
         b"[" * 100_000,
         b'{"text": "a", "later": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"text": "a", "created": ' + b"9" * 5_000 + b"}",
         b'{"text": "a", "created": 1e400}',
         b'{"text": "a", "created": 1e12}',
-        b'{"text": "a", "created": NaN}',
         b'{"text": "a", "scores": [' + b"9" * 5_000 + b"]}",
-        b'{"text": "a", "scores": [1.5]}',
         b'{"text": null}',
         b'{"text": "\\ud800"}',
         b'{"created": 1}',
         b"null",
-        b"[]",
         b"",
     ],
     ids=lambda data: data[:30].decode("latin-1"),
@@ -125,22 +115,11 @@ def test_another_thing_in_a_records_place_is_one_sentence(store, place):
     assert expect_one_sentence(store)
 
 
-def test_fields_of_later_versions_are_ignored_and_what_is_no_record_is_left_alone(store):
-    store.path("b").write_bytes(b'{"text": "b", "later": {"a": [1]}}')
-    (store.folder / ".hidden.json").write_bytes(b"{")
-    (store.folder / "read me").mkdir()
-    (store.folder / os.fsdecode(b"\xff.json")).write_bytes(b"{")
-    assert store.list() == ({"a": NOTE, "b": Note("b"), "c": NOTE}, ())
-
-
-@pytest.mark.parametrize("key", ["", "..", "../a", "a/b", "a\0", "a\n", "-a", ".a", "a" * 200, "ä"])
-def test_no_id_leads_out_of_the_folder(store, key):
-    for use in (store.get, store.delete, lambda key: store.put(key, NOTE), lambda key: store.create(key, NOTE)):
-        with pytest.raises(InputError, match="there is no note"):
-            use(key)
-
-
-def test_what_does_not_exist_is_said_and_what_cannot_be_written_changes_nothing(store):
+def test_an_id_leads_out_of_no_folder_and_what_does_not_exist_or_cannot_be_written_is_said(store):
+    for key in ("", "..", "../a", "a/b", "a\0", "a\n", "-a", ".a", "a" * 200, "ä"):
+        for use in (store.get, store.delete, lambda key: store.put(key, NOTE), lambda key: store.create(key, NOTE)):
+            with pytest.raises(InputError, match="there is no note"):
+                use(key)
     with pytest.raises(InputError, match="cannot be saved"):
         store.put("b", Note("\ud800"))
     assert store.get("b") == NOTE
@@ -151,18 +130,16 @@ def test_what_does_not_exist_is_said_and_what_cannot_be_written_changes_nothing(
     assert empty.change("d", lambda note: Note(note.text + "x")) == store.get("d") == Note("x")
 
 
-def test_a_full_disk_is_one_sentence(store, monkeypatch):
+def test_a_full_disk_and_a_folder_that_is_none_are_one_sentence(store, monkeypatch):
     def write_bytes(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sbert_app.services.store.documents.write_bytes", write_bytes)
-    for use in (lambda: store.put("b", NOTE), lambda: store.create("b", NOTE), lambda: store.change("b", lambda n: n)):
-        with pytest.raises(InputError, match="cannot be written: No space left on device"):
-            use()
+    with monkeypatch.context() as patch:
+        patch.setattr("sbert_app.services.store.documents.write_bytes", write_bytes)
+        for use in (store.put, store.create, lambda key, note: store.change(key, lambda _: note)):
+            with pytest.raises(InputError, match="cannot be written: No space left on device"):
+                use("b", NOTE)
     assert store.list().documents == {"a": NOTE, "b": NOTE, "c": NOTE}
-
-
-def test_a_folder_that_is_none_is_one_sentence(store):
     shutil.rmtree(store.folder)
     assert store.list() == ({}, ())
     store.folder.write_text("a file")

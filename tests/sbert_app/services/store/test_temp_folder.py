@@ -32,13 +32,20 @@ def test_results_are_refused_when_uploads_and_results_fill_it(tmp_path):
         temp.results("label")
 
 
-def test_links_and_folders_have_no_size_and_no_folder_is_no_fault(tmp_path):
+def test_links_have_no_size_and_are_removed_and_not_followed_and_no_folder_is_no_fault(tmp_path):
     (tmp_path / "tmp" / "empty").mkdir(parents=True)
     (tmp_path / "tmp" / "link").symlink_to(make(tmp_path / "outside", 500))
     make(tmp_path / "tmp" / "file", 7)
     assert folder_size(tmp_path / "tmp") == 7
     assert folder_size(tmp_path / "none") == 0
     TempFolder(tmp_path / "none").clean()
+    link = tmp_path / "tmp" / "explore" / "link"
+    link.parent.mkdir()
+    link.symlink_to(make(tmp_path / "elsewhere" / "file.txt", 1, 2 * DAY).parent)
+    os.utime(link, (time.time() - 2 * DAY,) * 2, follow_symlinks=False)
+    TempFolder(tmp_path / "tmp").clean()
+    assert not link.is_symlink()
+    assert (tmp_path / "elsewhere" / "file.txt").exists()
 
 
 def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
@@ -47,18 +54,12 @@ def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
         os.utime(file.parent, (time.time() - 2 * DAY,) * 2)
     old += [make(tmp_path / kind / "old.zip", 1, 2 * DAY) for kind in RESULTS]
     new = [make(tmp_path / kind / "cd" / "new.csv", 1) for kind in RESULTS]
+    new += [make(tmp_path / "scored/ef/input/up.csv", 1, 2 * DAY), make(tmp_path / "scored/ef/job.json", 1)]  # a whole
     of_gradio = make(tmp_path / "1f2e" / "icon.png", 1, 2 * DAY)
     TempFolder(tmp_path).clean()
     assert not any(file.exists() for file in old)
     assert not any((tmp_path / kind / "ab").exists() for kind in RESULTS)
     assert all(file.exists() for file in [*new, of_gradio])
-
-
-def test_a_thing_is_kept_or_removed_as_a_whole(tmp_path):
-    job = tmp_path / "scored" / "ab"
-    parts = [make(job / "input" / "up.csv", 1, 2 * DAY), make(job / "job.json", 1)]
-    TempFolder(tmp_path).clean()
-    assert all(part.exists() for part in parts)
 
 
 def test_uploads_of_earlier_starts_go_with_their_folders_and_new_ones_stay(tmp_path):
@@ -80,14 +81,3 @@ def test_half_written_files_of_ended_processes_go(tmp_path):
     TempFolder(tmp_path).clean()
     assert not dead.exists()
     assert alive.exists()
-
-
-def test_links_are_removed_and_not_followed(tmp_path):
-    outside = make(tmp_path / "outside" / "file.txt", 1, 2 * DAY)
-    link = tmp_path / "tmp" / "explore" / "link"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(outside.parent)
-    os.utime(link, (time.time() - 2 * DAY,) * 2, follow_symlinks=False)
-    TempFolder(tmp_path / "tmp").clean()
-    assert not link.is_symlink()
-    assert outside.exists()
