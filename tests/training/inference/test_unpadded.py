@@ -18,7 +18,6 @@ from training.inference.batching import boundaries, collate, plan_unpadded
 from training.inference.layers import attention_alone, has_varlen, varlen_agrees
 from training.inference.runner import PackedRunner, build_runner
 from training.models.cross_encoder import CrossEncoder
-from training.models.encoder import Encoder
 
 CPU = torch.device("cpu")
 
@@ -59,7 +58,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
-@pytest.mark.parametrize("lengths", [[1], [32], [3, 64, 17, 17, 1, 40, 2]])
+@pytest.mark.parametrize("lengths", [[1], [3, 64, 17, 17, 1, 40, 2]])
 def test_each_sentence_is_computed_as_if_it_were_alone(
     tmp_path: Path, emulated: None, architecture: str, lengths: list[int]
 ):
@@ -78,15 +77,6 @@ def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(tmp
     runner = build_runner(model, torch.float32, pad_id=0)
     assert not runner.transformer.unpadded
     assert_close(run(runner, ids), alone(model, ids))
-
-
-def test_vectors_are_those_of_packed_rows(request: pytest.FixtureRequest):
-    texts = ["A man is playing.", "", "The cat " * 40, "A dog, a dog and a dog.", "A man is playing."]
-    expected = Encoder.load("all-MiniLM-L6-v2", dtype="float32").encode(texts)
-    request.getfixturevalue("emulated")
-    encoder = Encoder.load("all-MiniLM-L6-v2", dtype="float32")
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
-    assert encoder.inference.transformer.unpadded
 
 
 def test_pairs_are_scored_as_in_packed_rows(tmp_path: Path, request: pytest.FixtureRequest):
@@ -141,7 +131,7 @@ class TestTheCapabilityCheck:
         monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", wrong)
         assert not varlen_agrees(CPU, torch.float32, 32)
 
-    @pytest.mark.parametrize("error", [ImportError, TypeError, RuntimeError, NotImplementedError])
+    @pytest.mark.parametrize("error", [ImportError, TypeError, RuntimeError])
     def test_where_it_is_missing_or_fails_packed_rows_are_used(
         self, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
     ):
