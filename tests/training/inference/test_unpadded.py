@@ -14,7 +14,7 @@ from tiny_models import make_model
 from torch import Tensor
 
 from training.inference import fused_bert, layers
-from training.inference.batching import boundaries, collate, plan_unpadded
+from training.inference.batching import plan_unpadded
 from training.inference.layers import attention_alone, has_varlen, varlen_agrees
 from training.inference.runner import PackedRunner, build_runner
 from training.models.cross_encoder import CrossEncoder
@@ -97,14 +97,6 @@ def test_batches_hold_every_sentence_once_within_the_budget():
     assert all(len(rows) == 1 for rows in batches)
     assert sorted(i for [row] in batches for i in row) == list(range(len(lengths)))
     assert all(len(row) * max(lengths[i] for i in row) <= 128 for [row] in batches)
-
-
-def test_the_padding_at_the_end_is_a_sentence_of_its_own():
-    where = boundaries(collate([[1] * 3, [1] * 20], [[1, 0]]))
-    assert where.starts.tolist() == [0, 20, 23, 32]
-    assert where.longest == 20
-    assert boundaries(collate([[1] * 2], [[0]])).longest == 30
-    assert boundaries(collate([[1] * 32], [[0]])).starts.tolist() == [0, 32]
 
 
 class TestTheCapabilityCheck:

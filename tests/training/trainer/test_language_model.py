@@ -71,35 +71,33 @@ def test_loss_and_gradients_are_those_of_transformers(architecture: str, tmp_pat
     assert norm.item() == pytest.approx(torch.stack(norms).norm().item(), rel=1e-4)
 
 
-class TestMasking:
-    IDS = np.random.default_rng(1).integers(5, 1_000, size=(500, 40))
-    CAN = np.random.default_rng(2).random((500, 40)) < 0.8
+def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
+    ids = np.random.default_rng(1).integers(5, 1_000, size=(500, 40))
+    can = np.random.default_rng(2).random((500, 40)) < 0.8
+    inputs, positions = mask_tokens(ids, can, 4, 1_000, np.random.default_rng(0))
+    count = len(positions)
 
-    def masked(self, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        return mask_tokens(self.IDS, self.CAN, 4, 1_000, np.random.default_rng(seed))
+    def is_near(hits: int, of: int, rate: float) -> bool:  # within five standard deviations
+        return abs(hits - of * rate) < 5 * (of * rate * (1 - rate)) ** 0.5
 
-    def test_the_rates_are_those_of_bert(self):
-        inputs, positions = self.masked()
-        count, chosen = self.CAN.sum(), len(positions)
+    assert is_near(count, can.sum(), 0.15)
+    before, after = ids.flatten()[positions], inputs.flatten()[positions]
+    assert is_near((after == 4).sum(), count, 0.8)
+    assert is_near((after == before).sum(), count, 0.1 + 0.1 / 1_000)
+    assert can.flatten()[positions].all()
+    others = np.ones(ids.size, bool)
+    others[positions] = False
+    assert (inputs.flatten()[others] == ids.flatten()[others]).all()
+    can = np.array([[False, True, False]])
+    assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [1]
 
-        def is_near(hits: int, of: int, rate: float) -> bool:  # within five standard deviations
-            return abs(hits - of * rate) < 5 * (of * rate * (1 - rate)) ** 0.5
 
-        assert is_near(chosen, count, 0.15)
-        before, after = self.IDS.flatten()[positions], inputs.flatten()[positions]
-        assert is_near((after == 4).sum(), chosen, 0.8)
-        assert is_near((after == before).sum(), chosen, 0.1 + 0.1 / 1_000)
-
-    def test_special_tokens_and_padding_stay_and_masks_depend_on_the_generator(self):
-        inputs, positions = self.masked()
-        assert self.CAN.flatten()[positions].all()
-        others = np.ones(self.IDS.size, bool)
-        others[positions] = False
-        assert (inputs.flatten()[others] == self.IDS.flatten()[others]).all()
-        assert np.array_equal(self.masked()[1], self.masked()[1])
-        assert not np.array_equal(self.masked(0)[1], self.masked(1)[1])
-        can = np.array([[False, True, False]])
-        assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [1]
+def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
+    model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
+    ids = [model.encoder.tokenize(SENTENCES)]
+    first, again, later = (model.collate(ids, None, step).micro_batches[0].rows for step in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, later)
 
 
 def config(text: Path, **settings: object) -> RunConfig:
