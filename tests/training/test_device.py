@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from training.catalogue import AUTO, DTYPES
 from training.device import has_native_bfloat16, pick_device, pick_dtype
 from training.errors import InputError
 
@@ -25,11 +24,6 @@ def test_a_device_that_is_not_there_is_named(name: str):
     with pytest.raises(InputError, match="cannot be used on this machine") as caught:
         pick_device(name)
     assert repr(name) in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [name for name in DTYPES if name != AUTO])
-def test_a_dtype_by_name(name: str):
-    assert str(pick_dtype(name, torch.device("cpu"))) == f"torch.{name}"
 
 
 @pytest.mark.parametrize("name", ["float16", "int4", "", "FLOAT32"])

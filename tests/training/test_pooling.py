@@ -12,7 +12,6 @@ from training.errors import InputError
 from training.pooling import PAPER_POOLINGS, POOLINGS, parse_pooling, pooling_function
 
 DIMENSION = 4
-REFEREE_ATOL = 1e-6
 
 
 def table(rows: list[list[list[float]]]) -> tuple[Tensor, Tensor]:
@@ -28,31 +27,17 @@ def table(rows: list[list[list[float]]]) -> tuple[Tensor, Tensor]:
 
 token = st.lists(st.floats(-1e3, 1e3, width=32), min_size=DIMENSION, max_size=DIMENSION)
 batches = st.lists(st.lists(token, min_size=1, max_size=6), min_size=1, max_size=5).map(table)
-# Those of sentence-transformers, the referee. A pooling that it lacks is compared with an example by hand.
-REFEREED = ("mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_tokens")
 every_pooling = pytest.mark.parametrize("name", POOLINGS)
-refereed = pytest.mark.parametrize("name", REFEREED)
 
 
 def test_the_table_holds_every_strategy_of_the_referee_and_means_are_summed_in_float32():
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    assert set(Pooling.POOLING_MODES) == set(REFEREED) <= set(POOLINGS)
+    assert set(Pooling.POOLING_MODES) == set(POOLINGS)
     assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
     hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)  # a bfloat16 sum would stick at 256
     assert POOLINGS["mean"](hidden, None).tolist() == [[1.0] * DIMENSION]
     assert POOLINGS["mean"](hidden, torch.ones(1, 512, dtype=torch.bool)).tolist() == [[1.0] * DIMENSION]
-
-
-def test_by_hand():
-    hidden, mask = table([[[1, 2, 3, 4], [3, -2, 5, 0]], [[9, 9, 9, 9]]])
-    assert POOLINGS["mean"](hidden, mask).tolist() == [[2, 0, 4, 2], [9, 9, 9, 9]]
-    assert POOLINGS["max"](hidden, mask).tolist() == [[3, 2, 5, 4], [9, 9, 9, 9]]
-    assert POOLINGS["cls"](hidden, mask).tolist() == [[1, 2, 3, 4], [9, 9, 9, 9]]
-    assert POOLINGS["lasttoken"](hidden, mask).tolist() == [[3, -2, 5, 0], [9, 9, 9, 9]]
-    assert (3 * POOLINGS["weightedmean"](hidden, mask)).round().tolist() == [[7, -2, 13, 4], [27, 27, 27, 27]]
-    assert POOLINGS["mean_sqrt_len_tokens"](hidden, mask)[1].tolist() == [9, 9, 9, 9]
-    assert pooling_function("cls+lasttoken")(hidden, mask).tolist() == [[1, 2, 3, 4, 3, -2, 5, 0], [9] * 8]
 
 
 @pytest.mark.parametrize("name", ["sum", "mean+", "", "mean+sum", "+"])
@@ -79,45 +64,10 @@ def test_a_sentence_is_pooled_alike_alone_and_in_company(name: str, batch: tuple
         torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-5, atol=1e-3)
 
 
-@every_pooling
-@given(batch=batches)
-def test_no_mask_means_that_nothing_is_padding(name: str, batch: tuple[Tensor, Tensor]):
-    hidden, mask = batch
-    full = torch.ones_like(mask)
-    torch.testing.assert_close(POOLINGS[name](hidden, None), POOLINGS[name](hidden, full), rtol=1e-5, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["mean", "max"])
-@given(batch=batches, data=st.data())
-def test_mean_and_max_know_no_order_of_words(name: str, batch: tuple[Tensor, Tensor], data: st.DataObject):
-    hidden, mask = batch
-    order = data.draw(st.permutations(range(hidden.shape[1])))
-    shuffled = POOLINGS[name](hidden[:, order], mask[:, order])
-    torch.testing.assert_close(shuffled, POOLINGS[name](hidden, mask), rtol=1e-5, atol=1e-3)
-
-
-@given(batch=batches)
-def test_the_mean_never_exceeds_the_maximum(batch: tuple[Tensor, Tensor]):
-    assert bool((POOLINGS["mean"](*batch) <= POOLINGS["max"](*batch) + 1e-3).all())
-
-
-@refereed
-@given(batch=batches)
-def test_equals_the_referee(name: str, batch: tuple[Tensor, Tensor]):
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    hidden, mask = batch
-    features = {"token_embeddings": hidden, "attention_mask": mask.long()}
-    theirs = Pooling(DIMENSION, pooling_mode=name)(features)["sentence_embedding"]
-    torch.testing.assert_close(POOLINGS[name](hidden, mask), theirs, rtol=1e-6, atol=REFEREE_ATOL)
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("skipped", [0, 1, 2])
-@pytest.mark.parametrize("names", [*REFEREED, "mean+max", "lasttoken+cls+weightedmean"])
-@given(batch=batches)
-def test_padding_on_either_side_and_a_prompt_left_out_as_the_referee_does(
-    names: str, skipped: int, side: str, batch: tuple[Tensor, Tensor]
+@pytest.mark.parametrize("names", [*POOLINGS, "mean+max", "lasttoken+cls+weightedmean"])
+@given(batch=batches, skipped=st.integers(0, 2), side=st.sampled_from(["right", "left"]))
+def test_equals_the_referee_with_padding_on_either_side_and_a_prompt_left_out(
+    names: str, batch: tuple[Tensor, Tensor], skipped: int, side: str
 ):
     """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -135,23 +85,11 @@ def test_padding_on_either_side_and_a_prompt_left_out_as_the_referee_does(
 
 
 @every_pooling
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("masked", [True, False])
-def test_the_result_is_float32_whatever_comes_in(name: str, dtype: torch.dtype, masked: bool):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_result_is_float32_whatever_comes_in(name: str, dtype: torch.dtype):
     hidden, mask = table([[[1.0, 2, 3, 4]] * 3, [[-1.0, -2, -3, -4]]])
-    pooled = POOLINGS[name](hidden.to(dtype), mask if masked else None)
-    assert pooled.dtype == torch.float32
-    assert pooled.shape == (2, DIMENSION)
-
-
-@every_pooling
-def test_gradients_reach_real_tokens_and_never_padding(name: str):
-    hidden, mask = table([[[1.0, 2, 3, 4], [4, 3, 2, 1], [0, 0, 9, 0]], [[5.0, 6, 7, 8]]])
-    hidden.requires_grad_(True)
-    POOLINGS[name](hidden, mask).sum().backward()
-    assert hidden.grad is not None
-    assert bool((hidden.grad[~mask] == 0).all())
-    assert bool((hidden.grad.flatten(1).abs().sum(dim=1) > 0).all())
+    for pooled in (POOLINGS[name](hidden.to(dtype), mask), POOLINGS[name](hidden.to(dtype), None)):
+        assert (pooled.dtype, pooled.shape) == (torch.float32, (2, DIMENSION))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +103,9 @@ def test_gradients_reach_real_tokens_and_never_padding(name: str):
         ("mean_sqrt_len_tokens", [True, True, True]),
     ],
 )
-def test_gradients_reach_the_tokens_that_a_pooling_reads(name: str, reached: list[bool]):
-    hidden, mask = table([[[1.0, 2, 3, 4], [4, 3, 2, 1], [0, 0, 9, 0]]])
+def test_gradients_reach_the_tokens_that_a_pooling_reads_and_never_padding(name: str, reached: list[bool]):
+    hidden, mask = table([[[1.0, 2, 3, 4], [4, 3, 2, 1], [0, 0, 9, 0]], [[5.0, 6, 7, 8]]])
     hidden.requires_grad_(True)
     POOLINGS[name](hidden, mask).sum().backward()
     assert hidden.grad is not None
-    assert (hidden.grad.abs().sum(dim=2) > 0)[0].tolist() == reached
+    assert (hidden.grad.abs().sum(dim=2) > 0).tolist() == [reached, [True, False, False]]

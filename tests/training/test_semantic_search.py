@@ -47,9 +47,9 @@ THEIRS = {
 
 @pytest.fixture(scope="module")
 def real() -> np.ndarray:
-    """The vectors of 1,200 different sentences of the STS benchmark."""
+    """The vectors of 700 different sentences of the STS benchmark."""
     data = load_data("stsb:dev")
-    sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:1_200]
+    sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:700]
     return Encoder.load("all-MiniLM-L6-v2").encode(sentences)
 
 
@@ -65,7 +65,7 @@ def test_the_similarity_of_each_with_each(vectors, function):
 
 @pytest.mark.parametrize("function", [*SIMILARITIES, util.dot_score])
 def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
-    monkeypatch.setattr(search_index, "ROWS", 500)
+    monkeypatch.setattr(search_index, "ROWS", 200)
     queries, corpus = real[:200], 2 * real[200:]
     expected = util.semantic_search(queries, corpus, top_k=5, score_function=THEIRS.get(function, function))
     found = semantic_search(queries, corpus, top_k=5, score_function=function)
@@ -107,7 +107,7 @@ def test_what_cannot_be_compared_is_one_sentence(vectors):
         semantic_search(vectors[:2], vectors, top_k=0)
 
 
-@pytest.mark.parametrize(("threshold", "smallest"), [(0.6, 3), (0.75, 2), (0.3, 10), (0.99, 5)])
+@pytest.mark.parametrize(("threshold", "smallest"), [(0.6, 3), (0.75, 2), (0.3, 10)])
 def test_communities_are_those_of_sentence_transformers(real, threshold, smallest):
     expected = util.community_detection(real, threshold, smallest, batch_size=300)
     found = community_detection(3 * real, threshold, smallest, batch_size=300)
@@ -149,13 +149,12 @@ def test_parts_that_are_searched_in_parallel_answer_as_one(vectors, queries, bit
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("count", [1, 7])
-def test_few_vectors_are_all_found(vectors, bits, count):
-    cosines, rows = QuantizedIndex(vectors[:count], bits).nearest(vectors[:1], count)
-    assert rows[0, 0] == 0
-    assert sorted(rows[0]) == list(range(count))
-    assert cosines[0, 0] == pytest.approx(1, abs=1e-6)
-    assert (cosines <= 1).all()
+def test_few_vectors_are_all_found_of_any_number_of_dimensions(vectors, bits):
+    few = unit(vectors[:7, :3])
+    cosines, rows = QuantizedIndex(few, bits).nearest(few[:1], 7)
+    assert rows[0, 0] == 0 and sorted(rows[0]) == list(range(7))
+    assert cosines[0, 0] == pytest.approx(1, abs=1e-6) and (cosines <= 1).all()
+    assert QuantizedIndex(vectors[:1], bits).nearest(vectors[:1], 1)[1].tolist() == [[0]]
 
 
 def test_equal_vectors_come_in_the_order_of_their_rows_and_bits_are_1_or_8(vectors):
@@ -172,12 +171,6 @@ def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
         QuantizedIndex(mapped).nearest(queries, 3), QuantizedIndex(vectors).nearest(queries, 3), strict=True
     ):
         np.testing.assert_array_equal(mine, other)
-
-
-@pytest.mark.parametrize("dimension", [3, 50])
-def test_any_number_of_dimensions_will_do(vectors, dimension):
-    some = unit(vectors[:200, :dimension])
-    assert (QuantizedIndex(some).nearest(some, 1)[1][:, 0] == np.arange(200)).all()
 
 
 def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(vectors, monkeypatch):

@@ -5,14 +5,7 @@ import pytest
 import torch
 
 from training.models.lexical import TfIdf
-from training.similarities import DISTANCES, SIMILARITIES, row_similarities
-
-
-def test_similarities_grow_with_likeness_and_a_zero_vector_has_cosine_zero():
-    near, far = np.array([[1.0, 2.0]]), np.array([[-3.0, 0.5]])
-    for similarity in SIMILARITIES.values():
-        assert similarity.rows(near, near * 1.01)[0] > similarity.rows(near, far)[0]
-    assert SIMILARITIES["cosine"].rows(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0
+from training.similarities import SIMILARITIES, row_similarities
 
 
 def test_sparse_vectors_are_compared_as_dense_ones_are(monkeypatch):
@@ -31,10 +24,4 @@ def test_the_functions_of_a_similarity_agree(name):
     rows = similarity.rows(u, v)
     assert similarity.tensor_rows(*map(torch.from_numpy, (u, v))).numpy() == pytest.approx(rows, abs=1e-5)
     assert similarity.matrix(*map(torch.from_numpy, (u, v))).diag().numpy() == pytest.approx(rows, abs=1e-5)
-
-
-@pytest.mark.parametrize("name", DISTANCES)
-def test_a_vector_has_no_distance_from_itself(name):
-    u = torch.randn(5, 8)
-    distances = SIMILARITIES[name].distance(u, torch.stack([*u[:4], -u[4]]))
-    assert distances[:4].numpy() == pytest.approx(0, abs=1e-5) and distances[4] > 1
+    assert SIMILARITIES["cosine"].rows(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0

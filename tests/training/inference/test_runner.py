@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from depth import first
-from hypothesis import given
+from depth import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from training.data.load import load_data
 from training.errors import Stopped
 from training.evaluation.metrics import spearman
 from training.inference import layers
-from training.inference.fused_bert import FusedBert, supports_fused
+from training.inference.fused_bert import supports_fused
 from training.inference.runner import InferenceRunner, PackedRunner, PaddedRunner, build_runner
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
@@ -72,6 +72,7 @@ def assert_close(mine: list[Tensor], theirs: list[Tensor], tolerance: float = 1e
         torch.testing.assert_close(a.float(), b, rtol=0, atol=tolerance)
 
 
+@settings(max_examples=examples(15))
 @given(lengths=lengths_lists)
 def test_float32_is_the_module_alone_with_each_sentence(model: nn.Module, lengths: list[int]):
     ids = sentences(lengths)
@@ -124,14 +125,6 @@ def test_weights_that_are_not_plain_run_as_they_are(bert: nn.Module):
     assert not supports_fused(adapted)
 
 
-@pytest.mark.parametrize("setting", [{"hidden_act": "gelu_new"}, {"hidden_act": "relu"}, {"is_decoder": True}])
-def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, setting: dict[str, object]):
-    model = backbone(tmp_path, "bert", **setting)
-    ids = sentences([7, 30])
-    assert not supports_fused(model)
-    assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
-
-
 @pytest.mark.parametrize(
     "setting",
     [
@@ -148,26 +141,15 @@ def test_every_modernbert_is_fused_and_exact(tmp_path: Path, setting: dict[str, 
     assert_close(run(prepared, ids), alone(model, ids))
 
 
-def test_a_modernbert_with_another_activation_runs_as_it_is(tmp_path: Path):
-    model = backbone(tmp_path, "modernbert", hidden_activation="relu")
-    assert isinstance(build_runner(model, torch.float32, pad_id=0), PaddedRunner)
-
-
-@torch.no_grad()
-def test_token_types_and_one_bias_for_each_layer(bert: nn.Module):
-    ids = torch.tensor(sentences([12, 12]))
-    token_types = (torch.arange(12) >= 5).long().expand(2, 12)
-    positions = torch.arange(12).expand(2, 12)
-    hidden = FusedBert(bert, torch.float32)(ids, positions, token_types=token_types)
-    torch.testing.assert_close(hidden, bert(ids, token_type_ids=token_types).last_hidden_state, rtol=0, atol=1e-5)
-
-    second_only = torch.zeros(2, 1, 1, 12).masked_fill(torch.arange(12) < 5, -1e9)
-    free = torch.zeros(1, 1, 1, 1)
-    mixed = FusedBert(bert, torch.float32)(ids, positions, [free, second_only])
-    states = bert.encoder.layer[0](bert.embeddings(ids), attention_mask=None)
-    states = bert.encoder.layer[1](states[0] if isinstance(states, tuple) else states, second_only)
-    expected = states[0] if isinstance(states, tuple) else states
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-5)
+@pytest.mark.parametrize(
+    ("architecture", "setting"),
+    [("bert", {"hidden_act": "relu"}), ("bert", {"is_decoder": True}), ("modernbert", {"hidden_activation": "relu"})],
+)
+def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, architecture: str, setting: dict[str, object]):
+    model, ids = backbone(tmp_path, architecture, **setting), sentences([7, 30])
+    runner = build_runner(model, torch.float32, pad_id=0)
+    assert isinstance(runner, PaddedRunner)
+    assert_close(run(runner, ids), alone(model, ids))
 
 
 def test_many_threads_get_what_one_gets(model: nn.Module):
@@ -205,13 +187,12 @@ def test_real_text_of_all_lengths_in_float32():
     assert_close(run(build_runner(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
 
 
-@pytest.mark.parametrize(("every", "tolerance"), first(1, [(20, 0.3), (4, 0.1)]))
-def test_bfloat16_ranks_as_float32_does(every, tolerance):
+def test_bfloat16_ranks_as_float32_does():
     """Spearman ρ ×100 on a part of the STS benchmark."""
-    data = load_data("stsb:test").select(range(0, 1379, every))
+    data = load_data("stsb:test").select(range(0, 1379, 40))
 
     def rho(dtype: str) -> float:
         first, second = map(Encoder.load("all-MiniLM-L6-v2", dtype=dtype, device="cpu").encode, data.columns)
         return 100 * spearman((first * second).sum(1), np.array(data.scores))
 
-    assert rho("bfloat16") == pytest.approx(rho("float32"), abs=tolerance)
+    assert rho("bfloat16") == pytest.approx(rho("float32"), abs=0.5)

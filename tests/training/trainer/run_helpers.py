@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training.trainer.config import RunConfig
+from training.trainer.events import read_events
 from training.trainer.train import RunResult, train
 
 Events = list[dict[str, Any]]
@@ -25,6 +26,15 @@ def of_kind(events: Events, kind: str) -> Events:
 def stop_at(step: int, events: Events) -> Callable[[], bool]:
     """A should_stop that returns true once there is a train event of ``step``."""
     return lambda: any(event["kind"] == "train" and event["step"] >= step for event in events)
+
+
+def stop_and_resume(config: RunConfig, folder: Path, step: int) -> Events:
+    """The events of a run that is stopped after ``step`` and resumed, as its folder has them."""
+    events: Events = []
+    stopped = train(config, events.append, folder, should_stop=stop_at(step, events))
+    assert stopped.status == "stopped"
+    assert run(config, folder, resume=True)[0].status == "finished"
+    return read_events(folder / "events.jsonl")
 
 
 def curve(events: Events) -> Events:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from depth import first
 from huggingface_hub import ModelCard
-from run_helpers import Events, curve, run, stop_at
+from run_helpers import curve, run, stop_and_resume
 from tiny_models import WORDS, make_model
 
 from training.errors import InputError
@@ -21,15 +18,13 @@ from training.models.pairs import PairTokenizer, pad_pairs
 from training.objectives.pairs import BinaryCrossEntropy
 from training.trainer.config import RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
-from training.trainer.events import read_events
-from training.trainer.train import train
 from training.trainer.training_model import TrainingModel
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
 PAIRS = [("a man is playing", "the man was playing guitar"), ("a cat", "food on the dog"), ("woman", "a"), ("", "in")]
 GOLD = torch.tensor([1.0, 0.0, 0.35, 0.8])
-CASES = [("bert", 0), ("bert", 4), ("mpnet", 4), ("distilbert", 4)]
+
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -43,9 +38,8 @@ def cross(config, tiny) -> RunConfig:
     return config.replace(objective="cross-encoder", base=tiny, max_length=32)
 
 
-@pytest.mark.parametrize("architecture", first(1, ["bert", "roberta", "mpnet"]))
-def test_loss_and_gradients_are_those_of_sentence_transformers(architecture, tmp_path):
-    base = make_model(tmp_path / "base", architecture, **NO_DROPOUT)
+def test_loss_and_gradients_are_those_of_sentence_transformers(tmp_path):
+    base = make_model(tmp_path / "base", **NO_DROPOUT)
     config = RunConfig("cross-encoder", base=str(base), dtype="float32", seed=3)
     trained = TrainableCrossEncoder.load(config, "cpu")
     trained.save(tmp_path / "start")
@@ -64,25 +58,18 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(architecture, tmp
         torch.testing.assert_close(gradient, gradients[name], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("architecture", "rank"), first(2, CASES))
-def test_a_saved_model_scores_as_in_sentence_transformers(cross, architecture, rank, tmp_path):
+@pytest.mark.parametrize(("architecture", "rank"), [("bert", 0), ("mpnet", 4)])
+def test_a_saved_model_scores_as_in_sentence_transformers_and_a_run_goes_on_from_it(
+    cross, architecture, rank, tmp_path
+):
     base = make_model(tmp_path / "base", architecture)
     result, _ = run(cross.replace(base=str(base), lora_rank=rank, max_steps=3), tmp_path / "run")
     ours = CrossEncoder.load(result.path, dtype="float32", device="cpu")
     theirs = sentence_transformers.CrossEncoder(result.path, device="cpu")
     np.testing.assert_allclose(ours.predict(PAIRS), theirs.predict(PAIRS), atol=1e-5)
     assert theirs.max_seq_length == ours.max_length == 32
-
-
-@pytest.mark.parametrize("rank", first(1, [4, 0]))
-def test_a_stopped_run_resumes_to_the_same_curve(cross, rank, tmp_path):
-    config = cross.replace(lora_rank=rank)
-    _, whole = run(config)
-    events: Events = []
-    stopped = train(config, events.append, tmp_path / "parts", should_stop=stop_at(7, events))
-    assert stopped.status == "stopped"
-    assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
-    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
+    again, _ = run(cross.replace(base=result.path, max_steps=1, eval_every=1))
+    assert again.baseline["spearman"] == pytest.approx(result.best["spearman"], abs=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +111,7 @@ def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, 
     np.testing.assert_allclose(model.predict(PAIRS), model.predict([(b, a) for a, b in PAIRS]), atol=1e-6)
     assert "from training import CrossEncoder" in (tmp_path / "run/model/README.md").read_text()
 
-    events: Events = []
-    train(config, events.append, tmp_path / "parts", should_stop=stop_at(7, events))
-    assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
-    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
-
+    assert curve(stop_and_resume(config, tmp_path / "parts", 7)) == curve(whole)
     again, _ = run(config.replace(base=result.path, max_steps=1, eval_every=1))
     assert again.baseline["spearman"] == pytest.approx(result.best["spearman"], abs=1e-6)
     with pytest.raises(InputError, match="keeps its head; leave classifier out"):
@@ -170,21 +153,10 @@ def test_labelled_pairs_are_binary_and_evaluated_by_average_precision(cross, tmp
     assert "by their cosine" not in card.text
 
 
-def test_a_run_goes_on_from_a_cross_encoder_with_its_head(cross, tmp_path):
-    first, _ = run(cross, tmp_path / "first")
-    second, _ = run(cross.replace(base=first.path, max_steps=1, eval_every=1))
-    assert second.baseline["spearman"] == pytest.approx(first.best["spearman"], abs=1e-6)
-
-
-@pytest.fixture
-def home(cross, tmp_path):
-    """A home folder with the runs ``cross`` and ``bi``."""
+def test_a_run_is_known_by_its_kind(cross, tmp_path):
+    home = tmp_path
     for name, objective in (("cross", "cross-encoder"), ("bi", "regression")):
-        run(cross.replace(objective=objective, max_steps=1, eval_data=None), tmp_path / "runs" / name)
-    return tmp_path
-
-
-def test_a_run_is_known_by_its_kind(home):
+        run(cross.replace(objective=objective, max_steps=1, eval_data=None), home / "runs" / name)
     kinds = [type(open_model(name, home=home)) for name in ("run:cross", "run:bi")]
     assert kinds == [CrossEncoder, Encoder]
     assert CrossEncoder.load("run:cross", home=home).predict(PAIRS).shape == (4,)
@@ -198,10 +170,8 @@ def test_a_run_is_known_by_its_kind(home):
     ("changes", "reason"),
     [
         ({"pooling": "mean"}, "no sentence vectors; leave out pooling"),
-        ({"matryoshka_dims": (16,)}, "no sentence vectors"),
         ({"base": "scratch:1x32:cls"}, "leave them out"),
-        pytest.param({"base": "scratch:dan"}, "start a cross-encoder from one such as BERT", marks=pytest.mark.slow),
-        pytest.param({"base": "minilm-stsb"}, "is an adapter", marks=pytest.mark.slow),
+        ({"base": "minilm-stsb"}, "is an adapter"),
         ({"max_length": 4_096}, "tokens at most"),
         ({"mine_negatives": True}, "takes no negatives"),
     ],
@@ -212,15 +182,7 @@ def test_what_a_cross_encoder_has_not_is_one_sentence(cross, changes, reason):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("architecture", first(1, ["t5", "qwen3"]))
-def test_what_reads_otherwise_than_bert_is_one_sentence(cross, architecture, tmp_path):
-    base = make_model(tmp_path / "base", architecture)
+def test_what_reads_otherwise_than_bert_is_one_sentence(cross, tmp_path):
+    base = make_model(tmp_path / "base", "t5")
     with pytest.raises(InputError, match="start a cross-encoder from one such as BERT"):
         run(cross.replace(base=str(base)))
-
-
-def test_the_saved_config_names_the_sigmoid(cross, tmp_path):
-    result, _ = run(cross.replace(max_steps=1, eval_data=None), tmp_path / "run")
-    config = json.loads((tmp_path / "run/model/config.json").read_text())
-    assert config["sentence_transformers"]["activation_fn"].endswith("Sigmoid")
-    assert len(config["id2label"]) == 1 and result.path

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.trainer.replica import Dropout, attention, dropout_mask, use_generator
+from training.trainer.replica import Dropout, attention, use_generator
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -22,13 +22,6 @@ def test_dropout_zeroes_with_probability_p_and_scales_the_rest(p, dtype):
     assert dropped.float().mean(dim=0).std() < 0.05  # no column is favoured
     y.backward(torch.ones_like(y))
     assert torch.equal(x.grad, y.detach())
-
-
-@pytest.mark.parametrize("shape", [(1,), (3,), (5, 7), (2, 3, 4, 4)])
-def test_a_mask_has_the_shape_asked_for(shape):
-    mask = dropout_mask(torch.Size(shape), 0.5, torch.float32)
-    assert mask.shape == shape
-    assert set(mask.flatten().tolist()) <= {0.0, 2.0}
 
 
 def test_dropout_is_seeded_by_pytorch_and_there_is_none_in_evaluation_mode():

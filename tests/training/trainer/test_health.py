@@ -17,12 +17,12 @@ from training.trainer.health import warnings
 WORDS = ("yes", "perhaps", "no")
 
 
-def messages(home: Path, second: list[str], answers: list[int], objective=None, schedule=None, **settings) -> list[str]:
+def messages(home: Path, second: list[str], answers: list[int], objective=None, **settings) -> list[str]:
     """The warnings of a run from random weights on pairs with these second sentences and labels."""
     data = Dataset("answers", (["a question"] * len(second), second), labels=answers, label_names=WORDS)
     options = {"base": "scratch:1x32", "eval_data": None, "batch_size": 16, "max_steps": 60, "learning_rate": 1e-2}
     config = RunConfig("classification", **{**options, **settings})
-    _, events = run(config, train_data=data, home=home, objective=objective, schedule=schedule)
+    _, events = run(config, train_data=data, home=home, objective=objective)
     assert RunProgress.from_events(events).warnings == tuple(warnings(events))
     return warnings(events)
 
@@ -40,12 +40,6 @@ def test_labels_that_say_nothing_are_a_loss_that_is_not_below_guessing(home, ans
     [message] = messages(home, ["it is so"] * len(answers), answers, learning_rate=2e-5)
     guess = f"is not below {math.log(3):.3f}, that of guessing: look at the learning rate, at the labels, "
     assert message.endswith(guess + "and at whether the base knows the words")
-
-
-def test_a_schedule_without_steps_is_a_learning_rate_of_0(home, answers):
-    rate, loss = messages(home, [f"it is {WORDS[answer]}" for answer in answers], answers, schedule=lambda *_: 0.0)
-    assert rate.startswith("The learning rate is 0, so that nothing is learned: look at the schedule")
-    assert "not below" in loss
 
 
 def test_a_loss_without_a_slope_is_gradients_of_0(home, answers):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from run_helpers import Events, curve, of_kind, run, stop_at
+from run_helpers import Events, curve, of_kind, run, stop_and_resume, stop_at
 from torch.utils.data import BatchSampler, ConcatDataset, SequentialSampler
 
 from training.errors import InputError
@@ -15,7 +15,6 @@ from training.objectives.pairs import CoSENT
 from training.objectives.ranking import Triplet
 from training.trainer.batches import MixedBatches
 from training.trainer.config import MIXES, Part, RunConfig
-from training.trainer.events import read_events
 from training.trainer.train import train
 from training.trainer.training_model import Loss
 
@@ -46,12 +45,12 @@ def test_an_epoch_has_the_batches_of_each_part_that_sentence_transformers_draws(
     theirs = getattr(sampler, THEIRS[mix])(ConcatDataset(rows), samplers, torch.Generator(), 0)
     offsets = [0, SIZES[0], SIZES[0] + SIZES[1], sum(SIZES)]
     drawn = [next(part for part in range(3) if row < offsets[part + 1]) for [row] in theirs]
-    found = [ours.part(step)[0] for step in range(ours.steps_per_epoch)]
-    assert ours.steps_per_epoch == len(theirs) and Counter(found) == Counter(drawn)
+    parts = [ours.part(step)[0] for step in range(ours.steps_per_epoch)]
+    assert ours.steps_per_epoch == len(theirs) and Counter(parts) == Counter(drawn)
     if mix == "round-robin":
-        assert found == drawn
+        assert parts == drawn
     else:
-        assert found != sorted(found) and found != [batches(mix, seed=1).part(step)[0] for step in range(len(found))]
+        assert parts != sorted(parts) and parts != [batches(mix, seed=1).part(step)[0] for step in range(len(parts))]
 
 
 @pytest.mark.parametrize("mix", MIXES)
@@ -86,21 +85,8 @@ def test_events_notes_and_card_say_which_data_set_was_learned_by_which_objective
     assert "cosent: log" in card and "mnrl: −log" in card and "together.csv, 12 pairs" in card and "round-robin" in card
 
 
-@pytest.mark.parametrize("mix", MIXES)
-def test_a_stopped_run_resumes_to_the_same_curve(mixed, mix, tmp_path):
-    config = mixed.replace(mix=mix)
-    _, whole = run(config)
-    events: Events = []
-    stopped = train(config, events.append, tmp_path / "parts", should_stop=stop_at(7, events))
-    assert stopped.status == "stopped"
-    assert run(config, tmp_path / "parts", resume=True)[0].status == "finished"
-    assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole)
-
-
-def test_one_data_set_with_its_objective_is_the_run_of_that_objective(config, tmp_path):
-    stated, plain = config.replace(train_data=f"{config.train_data}=cosent"), config.replace(objective="cosent")
-    assert stated.objective == "cosent"
-    assert curve(run(stated)[1]) == curve(run(plain)[1])
+def test_a_stopped_run_resumes_to_the_same_curve(mixed, tmp_path):
+    assert curve(stop_and_resume(mixed, tmp_path / "parts", 7)) == curve(run(mixed)[1])
 
 
 def test_weights_of_two_classifiers_are_trained_and_saved_apart(config, tmp_path):
@@ -122,6 +108,7 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
     assert parts == (Part("snli", "mnrl"), Part("all-nli", "cosent"))
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)
     assert RunConfig.model_validate_json(mixed.to_json()) == mixed
+    assert config.replace(train_data="a.csv=cosent").objective == "cosent"
     with pytest.raises(InputError, match="leave out =cosent"):
         run(config.replace(eval_data="stsb:dev=cosent"))
 
@@ -129,7 +116,6 @@ def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
 @pytest.mark.parametrize(
     ("train_data", "changes", "reason"),
     [
-        ("stsb=cosine", {}, "objective 'cosine' is unknown; choose classification"),
         ("stsb=cosent+snli=cross-encoder", {}, "another kind of model"),
         ("stsb=cosent+snli=mnrl", {"batch_size": 1}, "at least 2 for mnrl"),
         ("stsb=cosent+snli=mse", {}, "mse needs a teacher"),

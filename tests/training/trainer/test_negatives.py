@@ -79,7 +79,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     from training.objectives.ranking import MultipleNegativesRanking
     from training.trainer import negatives
 
-    data = MultipleNegativesRanking.transform(load_data("stsb:dev"))
+    data = MultipleNegativesRanking.transform(load_data("stsb:dev").select(range(300)))
     encoder = Encoder.load("scratch:1x32", dtype="float32", device="cpu")
     whole = mine_negatives(encoder, data, 0.05)
     monkeypatch.setattr(negatives, "ANCHORS", 7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from paths import ROOT
 from run_helpers import curve, of_kind, run
 from torch import nn
 
@@ -87,12 +85,6 @@ def test_own_data_and_an_own_objective_give_the_curve_of_those_that_are_named(sh
     assert "spearman" in result.final
 
 
-def test_the_weights_of_an_own_objective_are_trained(short):
-    objective = Scaled()
-    result, _ = run(short, objective=objective)
-    assert result.status == "finished" and objective.scale.item() != 1.0
-
-
 def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tmp_path):
     data, store = load_data(short.train_data), RunStore(tmp_path)
     own = {"train_data": data, "objective": Squared(), "home": tmp_path}
@@ -120,7 +112,7 @@ def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tm
 
     for file in (listed.folder / name for name in ("run.json", "config.json", "own.json")):
         before = file.read_bytes()
-        for damage in (b"", b"\xff", b"null", b"[" * 100_000, b"9" * 5_000):
+        for damage in (b"", b"[" * 100_000):
             file.write_bytes(damage)
             with pytest.raises(InputError, match=f"{file.name} is damaged"):
                 run(short, "run:mine", resume=True, **own, callbacks=[seen])
@@ -180,10 +172,12 @@ def test_a_fault_in_an_object_of_the_caller_is_raised_and_the_run_has_failed(sho
     assert (listed.state, listed.record.reason) == ("failed", "'queries'")
 
 
-@pytest.mark.slow
-def test_own_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_path):
+def test_own_weights_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_path):
+    objective = Scaled()
     own = {"optimizer": partial(torch.optim.SGD, lr=0.5, momentum=0.9), "schedule": lambda step, steps: 1 / (1 + step)}
-    _, whole = run(short, tmp_path / "whole", **own)
+    _, whole = run(short, tmp_path / "whole", objective=objective, **own)
+    assert objective.scale.item() != 1.0
+    own["objective"] = Scaled()
     assert [event["lr"] for event in of_kind(whole, "train")] == pytest.approx([0.5, 0.25, 0.5 / 3, 0.125])
     assert "the optimizer is torch.optim.sgd:SGD" in (tmp_path / "whole/model/README.md").read_text()
     own["callbacks"] = [Recorder(lambda: True)]
@@ -203,24 +197,3 @@ def test_it_prints_a_line_for_each_evaluation(short, capsys):
     captured = capsys.readouterr()
     assert captured.out.splitlines()[0] == "running" and captured.out.splitlines()[-1] == "finished"
     assert "Training" in captured.err
-
-
-@pytest.mark.slow
-def test_the_examples_of_the_docs_run(pairs, tmp_path, monkeypatch, capsys):
-    """Section "Training with objects of your own"; the adapter's loss has the gradients of our own objective."""
-    monkeypatch.setenv("SBERT_HOME", str(tmp_path))
-    text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
-    section = text.partition("## Training with objects of your own")[2].partition("\n## ")[0]
-    first, second = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    names: dict[str, Any] = {"__name__": "docs"}
-    exec(first.replace('base="all-MiniLM-L6-v2"', 'base="scratch:1x32"'), names)  # noqa: S102
-    assert names["result"].status == "finished"
-    assert RunStore(tmp_path).get("squared").config.objective == "own (docs:Squared)"
-    exec(second.partition("\n\ntrain(")[0], names)  # noqa: S102
-    data = load_data(pairs).select(range(64))
-    config = RunConfig("cosent", base="scratch:1x32", max_steps=4, dtype="float32", eval_data=None, cosent_scale=10.0)
-    adapted = names["FromSentenceTransformers"](names["losses"].CoSENTLoss, scale=10.0)
-    theirs = train(config, train_data=data, eval_data=data, objective=adapted, progress=False, folder=None)
-    ours = train(config, train_data=data, eval_data=data, progress=False, folder=None)
-    assert [e["loss"] for e in theirs.evaluations] == pytest.approx([e["loss"] for e in ours.evaluations], rel=1e-4)
-    assert theirs.best["spearman"] == pytest.approx(ours.best["spearman"], abs=1e-3)

@@ -16,7 +16,7 @@ def test_each_name_has_its_tracker_of_the_numbers_of_train_and_eval_events(confi
     assert set(TRACKERS) == set(REPORTERS)
     event = {"t": 1.0, "step": 3, "kind": "eval", "spearman": 0.5, "loss": None, "best": True, "seconds_left": 2.0}
     assert figures_of({**event, "by_dimension": {"16": 0.25}}) == {"eval/spearman": 0.5, "eval/by_dimension/16": 0.25}
-    assert figures_of({"kind": "state", "step": 0, "rows": 5}) == {}
+
     with pytest.raises(InputError, match="writes into the run's folder"):
         run(config.replace(report_to=("tensorboard",)))
 

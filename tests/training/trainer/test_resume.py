@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from depth import first
 from paths import ROOT
 from run_helpers import Events, curve, run, stop_at
 from safetensors.torch import load_file
 
 from training.errors import InputError
 from training.trainer import evaluator, trainer
-from training.trainer.events import EventLog, read_events
+from training.trainer.events import read_events
 from training.trainer.train import train
 
 
@@ -32,7 +31,7 @@ def whole(config, tmp_path_factory) -> tuple[Events, Path]:
     return run(config, folder)[1], folder
 
 
-@pytest.mark.parametrize("stop", first(2, [0, 7, 1, 5, 11]))
+@pytest.mark.parametrize("stop", [0, 7])
 def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, whole, tmp_path, stop):
     events: Events = []
     stopped = train(
@@ -85,9 +84,7 @@ train(RunConfig.model_validate_json(sys.argv[1]), on_event=on_event, folder=sys.
 """
 
 
-@pytest.mark.parametrize("training", first(1, ["full", "lora"]))
-def test_a_killed_run_resumes_from_its_checkpoint(config, tmp_path, training):
-    config = config.replace(lora_rank=4 if training == "lora" else 0)
+def test_a_killed_run_resumes_from_its_checkpoint(config, whole, tmp_path):
     folder = tmp_path / "r"
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, config.to_json(), str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -102,8 +99,7 @@ def test_a_killed_run_resumes_from_its_checkpoint(config, tmp_path, training):
     process.stdout.close()
     result, resumed = run(config, folder, resume=True)
     assert resumed[0]["resumed_from"] >= 6
-    _, whole = run(config)
-    assert curve(read_events(folder / "events.jsonl")) == curve(whole)
+    assert curve(read_events(folder / "events.jsonl")) == curve(whole[0])
     assert result.status == "finished"
 
 
@@ -168,14 +164,11 @@ def stopped(config, tmp_path_factory) -> Path:
     return folder
 
 
-DAMAGES = [b"", b"9" * 5_000, "a folder"]
-
-
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *product(["state.json"], [*DAMAGES, b"\xff\xfe", b"null", b"[" * 100_000]),
-        *product(["weights.safetensors", "optimiser.safetensors"], DAMAGES),
+        *product(["state.json"], [b"", "a folder", b"null", b"[" * 100_000]),
+        *product(["weights.safetensors", "optimiser.safetensors"], [b"9" * 5_000]),
     ],
     ids=lambda value: str(value[:8]),
 )
@@ -206,19 +199,3 @@ def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
     assert (tmp_path / "r/checkpoint/state.json").read_text() == before
     monkeypatch.undo()
     assert run(config, tmp_path / "r", resume=True)[0].status == "finished"
-
-
-def test_events_after_the_checkpoint_are_removed(tmp_path):
-    with EventLog(tmp_path, lambda event: None) as log:
-        for step in range(5):
-            log.emit("train", step, loss=0.5)
-    with (tmp_path / "events.jsonl").open("a") as file:
-        file.write('{"t": 3, "step": 5, "ki')  # cut short by a crash
-    with EventLog(tmp_path, lambda event: None, keep_to_step=2) as log:
-        log.emit("train", 3, loss=0.25)
-    assert [(event["step"], event["loss"]) for event in read_events(tmp_path / "events.jsonl")] == [
-        (0, 0.5),
-        (1, 0.5),
-        (2, 0.5),
-        (3, 0.25),
-    ]

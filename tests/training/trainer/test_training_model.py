@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from depth import first
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, WORDS, make_model, word_pieces
@@ -110,28 +109,6 @@ def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | No
     assert compared > 12
 
 
-FEW = [*product(["bert"], ["mean", "max", "cls"], [1, 2, 3]), *product([*ARCHITECTURES][1:], ["mean"], [2])]
-ALL = product(ARCHITECTURES, ["mean", "max", "cls"], [1, 2, 3])
-
-
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "num_micro_batches"),
-    first(len(FEW), [*FEW, *(case for case in ALL if case not in FEW)]),
-)
-def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches, tmp_path):
-    folder = str(make_model(tmp_path / architecture, architecture, initializer_range=0.2))
-    plain, encoder = (Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2))
-    objective, target = Classification(32, 3), torch.tensor([0, 2, 1])
-    model = TrainingModel(
-        encoder, copy.deepcopy(objective), used(encoder, UNEQUAL), num_micro_batches=num_micro_batches
-    )
-    expected_loss, expected = expected_gradients(plain, objective, UNEQUAL, target)
-    loss = forward_backward(without_dropout(model), columns(encoder, UNEQUAL), target)
-    assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
-    assert_gradients_equal(model, expected, atol=1e-5)
-    assert torch.allclose(model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
-
-
 def dense_model(folder: Path) -> str:
     """A transformer, its pooling and a Dense layer with Tanh, then LayerNorm and Normalize."""
     encoder = Encoder.load(str(make_model(folder / "plain", initializer_range=0.2)), dtype="float32", device="cpu")
@@ -144,10 +121,21 @@ def dense_model(folder: Path) -> str:
     return str(folder / "dense")
 
 
-@pytest.mark.parametrize("num_micro_batches", [1, 2])
-def test_modules_after_the_pooling_are_trained_as_plain_autograd_does(tmp_path, num_micro_batches):
-    plain, encoder = (Encoder.load(dense_model(tmp_path), dtype="float32", device="cpu") for _ in range(2))
-    objective, target = Classification(24, 3), torch.tensor([0, 2, 1])
+CASES = [
+    *product(["bert"], ["mean", "max", "cls"], [1, 3]),
+    *product([*ARCHITECTURES][1:], ["mean"], [2]),
+    *product(["dense"], ["mean"], [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "num_micro_batches"), CASES)
+def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches, tmp_path):
+    if architecture == "dense":
+        folder = dense_model(tmp_path)
+    else:
+        folder = str(make_model(tmp_path / architecture, architecture, initializer_range=0.2))
+    plain, encoder = (Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2))
+    objective, target = Classification(encoder.dimension, 3), torch.tensor([0, 2, 1])
     model = TrainingModel(
         encoder, copy.deepcopy(objective), used(encoder, UNEQUAL), num_micro_batches=num_micro_batches
     )
@@ -159,6 +147,7 @@ def test_modules_after_the_pooling_are_trained_as_plain_autograd_does(tmp_path, 
         assert torch.allclose(model.head.get_parameter(name).grad, weight.grad, atol=1e-6), name
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert norm.item() == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
+    assert torch.allclose(model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
 
 
 def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_path):
@@ -227,17 +216,6 @@ def test_lora_is_refused_for_word_vectors(tmp_path):
         TrainingModel(encoder, Regression(), rank=4)
 
 
-@pytest.mark.parametrize("architecture", ["modernbert", "t5", "qwen3", "gemma3"])
-def test_lora_adapts_every_architecture(tmp_path, architecture):
-    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
-    before = encoder.encode(SENTENCES)
-    model = TrainingModel(encoder, Regression(), rank=4)
-    train_steps(model)
-    with model.export_encoder() as exported:
-        assert not np.allclose(exported.encode(SENTENCES), before, atol=1e-4)
-        exported.save(tmp_path / "saved")
-
-
 def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):
     plain = load()
     encoder.dtype = torch.bfloat16
@@ -264,16 +242,6 @@ def test_a_bfloat16_replica_follows_the_master_weights(encoder):
         assert torch.equal(weight.bfloat16(), replica)
 
 
-@pytest.mark.parametrize("rank", [0, 4])
-@pytest.mark.parametrize("num_micro_batches", [1, 2])
-def test_the_norm_is_that_of_all_gradients_together(encoder, num_micro_batches, rank):
-    model = TrainingModel(encoder, Classification(32, 3), used(encoder), rank=rank, num_micro_batches=num_micro_batches)
-    for step in range(2):  # the second replaces the gradients of the first
-        _, norm = model.forward_backward(model.collate(columns(encoder), torch.tensor([0, 2]), step))
-        gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-        assert norm.item() == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
-
-
 def test_gradients_of_a_step_do_not_depend_on_the_step_before(encoder):
     model = without_dropout(TrainingModel(encoder, Regression(), used(encoder)))
     ids = encoder.tokenize(SENTENCES)
@@ -288,22 +256,6 @@ def test_gradients_of_a_step_do_not_depend_on_the_step_before(encoder):
     assert {token for token, is_touched in zip(used(encoder), touched, strict=True) if is_touched} == {
         token for row in ids[2:] for token in row
     }
-
-
-def test_what_is_dropped_carries_no_gradient(tmp_path):
-    """With nearly all of the attention's output dropped, most of its projection gets a gradient of zero."""
-
-    def zeros(p: float) -> float:
-        folder = make_model(
-            tmp_path / f"bert{p}", "bert", initializer_range=0.2, hidden_dropout_prob=p, attention_probs_dropout_prob=0
-        )
-        encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
-        model = TrainingModel(encoder, Regression(), used(encoder, UNEQUAL), seed=3, num_micro_batches=2)
-        forward_backward(model, columns(encoder, UNEQUAL), torch.tensor([0.1, 0.9, 0.4]))
-        gradient = model.backbone.get_parameter("encoder.layer.0.output.dense.weight").grad
-        return (gradient == 0).float().mean().item()
-
-    assert zeros(0.999) > 0.5 > zeros(0.0)
 
 
 def test_dropout_is_a_function_of_seed_step_and_micro_batch(encoder):
@@ -342,17 +294,6 @@ def test_micro_batches_hold_every_row_once_sorted_by_length(lengths, parts):
     assert all(lengths[a] >= lengths[b] for a, b in pairwise(rows))
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12))
-def test_the_largest_of_two_micro_batches_is_as_small_as_can_be(lengths):
-    def largest(cut: int) -> int:
-        return max(cut * ordered[0], (len(ordered) - cut) * ordered[cut] if cut < len(ordered) else 0)
-
-    ordered = sorted(lengths, reverse=True)
-    groups = split_by_length(lengths, 2)
-    tokens = max(len(group) * max(lengths[row] for row in group) for group in groups)
-    assert tokens == min(largest(cut) for cut in range(1, len(ordered) + 1))
-
-
 def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     monkeypatch.setattr(parallel, "num_threads", lambda: 8)
     cpu = torch.device("cpu")
@@ -374,17 +315,6 @@ def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encod
     assert changed.tolist() == used(encoder)
 
 
-def test_encoding_between_steps_sees_the_weights_of_that_moment(encoder):
-    model = TrainingModel(encoder, Regression(), used(encoder))
-    with model.export_encoder() as exported:
-        assert not exported.backbone.training
-        before = exported.encode(SENTENCES)
-        assert np.array_equal(before, exported.encode(SENTENCES))
-    train_steps(model)
-    with model.export_encoder() as exported:
-        assert not np.allclose(before, exported.encode(SENTENCES), atol=1e-4)
-
-
 def test_encoding_between_steps_does_not_change_training():
     def losses(encodes: bool) -> list[float]:
         model = TrainingModel(encoder := load(), Regression(), used(encoder), num_micro_batches=2)
@@ -396,11 +326,13 @@ def test_encoding_between_steps_does_not_change_training():
     assert losses(encodes=True) == losses(encodes=False)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_trains_and_is_saved(architecture, tmp_path):
+@pytest.mark.parametrize(
+    ("architecture", "rank"), [("bert", 0), ("modernbert", 4), ("t5", 0), ("t5", 4), ("qwen3", 0), ("gemma3", 4)]
+)
+def test_an_architecture_trains_and_is_saved(architecture, rank, tmp_path):
     encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
     before = evaluation_loss(encoder)
-    model = TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2)
+    model = TrainingModel(encoder, Regression(), used(encoder), rank=rank, num_micro_batches=2)
     train_steps(model, 24)
     with model.export_encoder() as exported:
         assert evaluation_loss(exported) < before
@@ -481,10 +413,8 @@ def test_no_more_tokens_than_asked_for_are_computed_at_a_time(encoder):
 @pytest.mark.parametrize(
     ("options", "num_micro_batches", "rank"),
     [
-        ({"mini_batch_size": 1}, 1, 0),
         ({"mini_batch_size": 3}, 2, 0),
         ({"mini_batch_size": 5}, 1, 4),
-        ({"mini_batch_size": 100}, 2, 0),
         ({"max_tokens": 64}, 2, 0),
     ],
 )
