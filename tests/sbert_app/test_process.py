@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+from sbert_app.__main__ import without_option
 from sbert_app.process import ENVIRONMENT
 
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
@@ -69,9 +70,8 @@ print(settings() == before)"""
     assert output.splitlines()[-1] == "True", errors
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["-m", "sbert_app", "--help"], 0), (["app.py", "--nonsense"], 2)])
-def test_the_exit_code_is_that_of_the_command(arguments: list[str], code: int) -> None:
-    assert python(*arguments)[0] == code
+def test_the_exit_code_is_that_of_the_command() -> None:
+    assert python("app.py", "--nonsense")[0] == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -83,3 +83,18 @@ def test_lost_output_is_no_success() -> None:
     assert code != 0
     assert "No space left on device" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rest", "value"),
+    [
+        (["python", "app.py", "--port", "1"], ["python", "app.py", "--port", "1"], None),
+        (["python", "app.py", "--auth", "a:b c", "--mcp"], ["python", "app.py", "--mcp"], "a:b c"),
+        (["python", "-m", "sbert_app", "serve", "--auth=a:b=c"], ["python", "-m", "sbert_app", "serve"], "a:b=c"),
+        (["x", "--auth-file", "f"], ["x", "--auth-file", "f"], None),
+        (["x", "--auth"], ["x", "--auth"], None),
+        (["x", "--auth", "a:1", "--auth", "a:2"], ["x"], "a:2"),
+    ],
+)
+def test_the_password_leaves_the_command_line_and_nothing_else_does(arguments, rest, value):
+    assert without_option(arguments, "--auth") == (rest, value)
