@@ -152,19 +152,6 @@ def test_the_table_of_settings_is_complete():
     assert set(re.findall(r"`(SBERT_\w+)`", table)) == read
 
 
-def test_what_many_sentences_cost_follows_from_the_rates_that_are_stated():
-    """The hours in the table of docs/scale.md."""
-    text = (ROOT / "docs/scale.md").read_text().partition("## What it costs")[2]
-    rate = float(re.findall(r"([\d,]+) sentences/s", text)[0].replace(",", ""))
-    efficiency = float(re.findall(r"efficiency of ([\d.]+)", text)[0])
-    rows = re.findall(r"^\| 10([⁶⁸⁹]) \| ([\d.]+) h \| ([\d.]+) h \|", text, re.MULTILINE)
-    assert len(rows) == 3
-    for power, server, servers in rows:
-        sentences = 10.0 ** "⁰¹²³⁴⁵⁶⁷⁸⁹".index(power)
-        assert float(server) == pytest.approx(sentences / rate / 3600, rel=0.03)
-        assert float(servers) == pytest.approx(sentences / (8 * efficiency * rate) / 3600, rel=0.03)
-
-
 def test_the_version_stands_in_one_place():
     """CITATION.cff repeats it, as the format wants; the changelog has its release."""
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -141,7 +141,7 @@ def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
     assert "a gold score of at least 3 (of 5) is a match" in text
 
 
-def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
+def test_evaluate_measures_retrieval(run: Run, folder: Path):
     (folder / "set/qrels").mkdir(parents=True)
     for name, texts in {"corpus": ["the man", "a cat", "a dog"], "queries": ["cat", "dog", "food"]}.items():
         rows = [json.dumps({"_id": f"{name[0]}{i}", "text": text}) for i, text in enumerate(texts)]
@@ -151,11 +151,9 @@ def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
     assert (said.json["ndcg@10"], said.json["mrr@10"], said.json["recall@10"]) == (1.0, 1.0, 1.0)
     assert said.json["intervals"]["ndcg@10"] == {"low": 1.0, "high": 1.0}
     assert "set: 1 queries without a relevant document are left out" in said.err
-    both = run("evaluate", "--data", "beir:set:test", "--model", f"{model}+bm25", "--pooling", "max")
-    assert f"{model}+bm25 on beir:set:test: 2 queries, 3 documents" in both.out
-    assert "recall@100    100.00   (95% 100.00 to 100.00)" in both.out
+    assert "recall@100    100.00   (95% 100.00 to 100.00)" in run("evaluate", "beir:set:test", "--model", "bm25").out
     for wrong in (("--threshold", "best-f1"), ("--model", "minilm-stsb"), ("--data", "beir:no")):
-        assert run("evaluate", "--data", "beir:set", *wrong).code == 2
+        assert run("evaluate", "--data", "beir:set", *wrong).code == cli.WRONG_INPUT
 
 
 def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
@@ -169,7 +167,6 @@ def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
     best = [100 * each["best"]["spearman"] for each in runs]
     assert said["best"]["mean"] == pytest.approx(sum(best) / 2)
     assert (said["state"], said["best"]["n"], said["test"]) == ("finished", 2, None)
-    assert "best     spearman" in run("train", "--resume", said["id"], *at).out
     assert "leave out --seed" in run("train", *what, "--seeds", "0-1", "--seed", 1, *at).complaint
     assert "such as 0-4" in run("train", *what, *more, "--seeds", "many", *at).complaint
 
@@ -188,7 +185,6 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     assert (listed["id"], listed["state"], listed["config"]["base"]) == (name, "finished", "scratch:1x32")
     assert run("runs", *at, "--json").json == run("runs", "list", *at, "--json").json
     assert name in run("runs", "list", *at).out
-    assert run("runs", "rename", name, "my first", *at, "--json").json["name"] == "my first"
     assert "scratch:1x32" in run("runs", "show", name, *at).out
 
     assert run("runs", "export", name, "exported", *at, "--json").json["path"] == str(folder / "exported")
@@ -381,14 +377,10 @@ def test_the_traceback_is_there_for_those_who_ask(run: Run, folder: Path, monkey
     assert answer.err.splitlines()[-1] == "error: ZeroDivisionError: division by zero"
 
 
-def test_without_arguments_it_says_what_it_can_do_and_app_py_is_serve(run: Run):
+def test_without_arguments_it_says_what_it_can_do(run: Run):
     answer = run()
     assert answer.code == cli.GOOD
     assert all(command in answer.out for command in ("serve", "encode", "score", "evaluate", "train", "runs"))
-    # In a process of its own, which it ends.
-    helped = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert helped.returncode == cli.GOOD
-    assert "--upload-limit-mb" in helped.stdout
 
 
 def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):

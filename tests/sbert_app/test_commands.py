@@ -188,13 +188,6 @@ def test_nothing_is_deleted_where_nobody_can_be_asked(run: Run, tmp_path: Path, 
     assert not made.folder.exists()
 
 
-def test_a_run_whose_data_cannot_be_fetched_is_not_left_behind(run: Run, folder: Path):
-    at = ("--home", folder / "home", "--base", "scratch:1x32", "--eval-data", "none", "--offline")
-    said = run("train", "--objective", "classification", "--train-data", "snli", *at)
-    assert (said.code, "snli" in said.complaint) == (cli.WRONG_INPUT, True)
-    assert run("runs", "list", "--home", folder / "home", "--json").json == {"runs": []}
-
-
 def test_options_of_the_whole_line_may_stand_anywhere(run: Run, folder: Path, model: Path):
     verbose = run("encode", "sentences.jsonl", "out.npy", "--model", model, "-v")
     assert "local folder" in verbose.err

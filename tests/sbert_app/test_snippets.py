@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -27,12 +26,11 @@ import pytest
 from command_line import Run
 from paths import ROOT
 from remote import NO_INDEX
-from running_app import RunningApp, free_port, running_app, wait_for_app
+from running_app import RunningApp, running_app
 
 from sbert_app.cli import GOOD
 from sbert_app.server import run as server
 from sbert_app.settings import Settings
-from scripts.running import end_workers
 from training.device import has_native_bfloat16
 from training.sources.resolve import EMBEDDED
 
@@ -184,9 +182,6 @@ def in_shell(line: str, folder: Path, address: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(folder), "SHELL": "/bin/bash"}
     environment |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    if "sbert-lab serve" in line:
-        _serve(line, folder, environment)
-        return
     # With a second command bash stays the parent, as it is for a user: a single one would take its place.
     command = ["bash", "-o", "pipefail", "-ec", f"{line}\n:"]
     done = subprocess.run(
@@ -197,28 +192,9 @@ def in_shell(line: str, folder: Path, address: str) -> None:
         assert "error" not in json.loads(done.stdout), done.stdout
 
 
-def _serve(line: str, folder: Path, environment: dict[str, str]) -> None:
-    """Until the app has started."""
-    port, printed = str(free_port()), folder / "served.txt"
-    with printed.open("w") as file:
-        app = subprocess.Popen(
-            ["bash", "-c", line.replace("7860", port)],
-            env={**environment, "SBERT_PORT": port},
-            cwd=folder,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        wait_for_app(app, printed)
-    finally:
-        os.killpg(app.pid, signal.SIGTERM)
-        app.wait(30)
-        end_workers(Path(os.environ["SBERT_HOME"]))
-
-
 def run_shell(code: str, folder: Path, address: str, run: Run, served: list[Settings]) -> None:
     for line in code.replace("\\\n", " ").splitlines():
+        line = re.sub(r"^SBERT_TOKEN=\$\(.*\) ", "", line)
         if not is_plain(line):
             in_shell(line, folder, address)
             continue
