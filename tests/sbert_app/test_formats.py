@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 
 import pytest
-from depth import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time, json_values
 
@@ -46,23 +42,6 @@ def test_counts_and_figures():
     assert format_count(2, "entry", "entries") == "2 entries"
     assert (format_number(None), format_number(84.967), format_number(1234.5, 0)) == ("–", "84.97", "1,234")
     assert (format_number(-0.001), format_number(-0.04, 1, "+"), format_number(-0.4, 1)) == ("0.00", "+0.0", "−0.4")
-
-
-json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@given(value=st.dictionaries(st.text(), json_like, max_size=4))
-@settings(max_examples=examples(40))
-def test_any_value_becomes_strict_json(value: dict[str, object]):
-    def no_constant(name: str) -> None:
-        raise AssertionError(name)
-
-    text = json.dumps(json_values(value), allow_nan=False)
-    assert set(json.loads(text, parse_constant=no_constant)) == set(value)
 
 
 def test_what_is_not_finite_is_null():

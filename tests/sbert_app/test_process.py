@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+import training
 from sbert_app.__main__ import without_option
 from sbert_app.process import ENVIRONMENT
 
@@ -98,3 +99,24 @@ def test_lost_output_is_no_success() -> None:
 )
 def test_the_password_leaves_the_command_line_and_nothing_else_does(arguments, rest, value):
     assert without_option(arguments, "--auth") == (rest, value)
+
+
+def test_wrong_files_are_named_and_the_pages_are_built_before_torch_is_imported(tmp_path: Path):
+    code = """
+import sys
+from pathlib import Path
+from sbert_app.cli import main
+slow = {"torch", "transformers", "scipy", "datasets", "umap"}
+print(main(["encode", "no-such-file.csv", "out.npy"]), slow & set(sys.modules))
+from sbert_app.server.app import create_app
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+create_app(Services.start(Settings(home=Path(sys.argv[1]))))
+print(slow & set(sys.modules))"""
+    _, output, errors = python("-c", code, str(tmp_path))
+    assert output == "2 set()\nset()\n", errors
+
+
+def test_the_public_names_are_those_of_the_core():
+    names = {"Encoder", "CrossEncoder", "RunConfig", "load_data", "evaluate", "train", "attribute", "InputError"}
+    assert set(training.__all__) >= names and set(dir(training)) >= names
