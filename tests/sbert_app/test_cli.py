@@ -42,14 +42,6 @@ def test_encode_writes_rows_in_input_order(run: Run, folder: Path, model: Path):
     assert left_over(folder) == {"out.npy"}
 
 
-def test_distill_makes_a_static_model_that_encode_opens(run: Run, folder: Path, model: Path):
-    found = run("distill", "static", "--model", model, "--dim", "8", "--data", "pairs.csv", "--json").json
-    assert (found["dimension"], found["teacher"]) == (8, str(model))
-    assert found["tokens"] > 50
-    run("encode", "pairs.csv", "static.npy", "--columns", "sentence1", "--model", folder / "static")
-    assert np.load(folder / "static.npy").shape[1] == 8
-
-
 def test_encode_takes_a_column_and_the_settings_of_a_model(run: Run, folder: Path, model: Path):
     from training.models.encoder import Encoder
 
@@ -85,18 +77,28 @@ def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Pa
     assert "3 rows: 3 scored" in in_words.out
 
 
-def test_score_with_a_threshold_finds_matches_and_groups(run: Run, folder: Path, model: Path):
+def test_score_and_evaluate_choose_a_threshold(run: Run, folder: Path, model: Path):
     rows = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
     (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{rows}")
-    asked = ("score", "labelled.csv", "matched.csv", "--model", model)
-    lists = ("--groups", "groups.csv", "--deduplicated", "kept.csv")
-    said = run(*asked, "--threshold", "best-f1", *lists, "--json").json
-    assert (said["matches"]["pairs"], said["matches"]["matches"]) == (16, 8)
-    assert said["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
+    score = ("score", "labelled.csv", "matched.csv", "--model", model)
+    lists = ("--groups", "groups.csv", "--deduplicated", "rest.csv")
+    scored = run(*score, "--threshold", "best-f1", *lists, "--json").json
+    assert (scored["matches"]["pairs"], scored["matches"]["matches"]) == (16, 8)
+    assert scored["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
     assert [row["match"] for row in read_csv(folder / "matched.csv")] == ["true", "false"] * 8
-    assert len(read_csv(folder / "kept.csv")) == said["matches"]["remaining"]
-    assert "of duplicates among" in run(*asked, "--threshold", "0.99").out
+    assert len(read_csv(folder / "rest.csv")) == scored["matches"]["remaining"]
+    assert "of duplicates among" in run(*score, "--threshold", "0.99").out
     assert not list(folder.glob(".sbert-lab-*")), "the scores in between"
+
+    evaluate = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
+    report = run(*evaluate, "--json").json
+    assert (report["n"], report["matches"], report["match"]) == (16, 8, "1 is a match, 0 is not")
+    assert [choice.get("criterion") for choice in report["choices"]][::3] == ["best-f1", "2"]
+    assert report["choices"][0]["f1"]["value"] == 1.0
+    assert "chosen on 8 pairs; on the other 8: precision" in run(*evaluate).out
+    match_from = ("--threshold", "best-f1", "--match-from", "3")
+    text = run("evaluate", "--data", "pairs.csv", "--model", model, *match_from).out
+    assert "a gold score of at least 3 (of 5) is a match" in text
 
 
 def test_evaluate_answers_in_json_or_words(run: Run, folder: Path, model: Path, home: Path):
@@ -125,20 +127,6 @@ def test_evaluate_calibrates_and_checks_on_other_pairs(run: Run, folder: Path, m
     assert list((tmp_path / "calibration" / "own").glob("*.json")) == [Path(said["file"])]
     again = run(*asked, "--calibrate", "fit.csv")
     assert (again.code, "has 0 pairs that the calibration was not fitted on" in again.err) == (2, True)
-
-
-def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
-    pairs = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
-    (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{pairs}")
-    asked = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
-    said = run(*asked, "--json").json
-    assert (said["n"], said["matches"], said["match"], said["held_out"]) == (16, 8, "1 is a match, 0 is not", True)
-    assert [choice.get("criterion") for choice in said["choices"]][::3] == ["best-f1", "2"]
-    assert said["choices"][0]["f1"]["value"] == 1.0
-    assert "chosen on 8 pairs; on the other 8: precision" in run(*asked).out
-    match_from = ("--threshold", "best-f1", "--match-from", "3")
-    text = run("evaluate", "--data", "pairs.csv", "--model", model, *match_from).out
-    assert "a gold score of at least 3 (of 5) is a match" in text
 
 
 def test_evaluate_measures_retrieval(run: Run, folder: Path):
@@ -327,6 +315,7 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
 FAILURES = [
     (RuntimeError("boom\nand more"), cli.BROKEN, "error: RuntimeError: boom and more"),
     (FileNotFoundError(2, "No such file or directory", "x.csv"), cli.WRONG_INPUT, "error: x.csv: No such file or"),
+    (PermissionError(13, "Permission denied", "x.csv"), cli.WRONG_INPUT, "error: x.csv: Permission denied"),
     (OSError(5, "Input/output error"), cli.BROKEN, "error: a file: Input/output error"),
     (Stopped(), cli.INTERRUPTED, "stopped"),
     (KeyboardInterrupt(), cli.INTERRUPTED, "stopped"),
