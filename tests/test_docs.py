@@ -68,22 +68,14 @@ def test_every_relative_link_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), link
 
 
-@each_page
-def test_the_site_shows_no_backslash_of_an_escape(page: Path):
-    """Python-Markdown leaves the backslash before any other character than these."""
-    text = re.sub(r"`[^`\n]+`", "", FENCED.sub("", page.read_text()))
-    assert not re.findall(r"\\[^\s\w\\`*_{}\[\]()>#+\-.!|]", text)
-
-
-def test_every_lesson_is_in_the_table_of_lessons():
-    table = (ROOT / "docs/learn.md").read_text()
+def test_every_lesson_page_and_command_is_in_its_table():
+    learn, cli_page = ((ROOT / f"docs/{name}.md").read_text() for name in ("learn", "cli"))
     for lesson in (ROOT / "assets/lessons").glob("*.json"):
-        assert f"learn?lesson={lesson.stem})" in table
-
-
-def test_every_page_is_in_the_navigation_of_the_site():
+        assert f"learn?lesson={lesson.stem})" in learn
     pages = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {page.name for page in (ROOT / "docs").glob("*.md")} <= pages
+    for name in typer.main.get_command(cli.app).commands:  # type: ignore[attr-defined]
+        assert re.search(rf"^\| `{name}\b", cli_page, re.MULTILINE), name
 
 
 @each_page
@@ -100,28 +92,14 @@ def test_every_command_and_option_shown_exists(page: Path):
                 assert not hasattr(command, "commands"), f"there is no command {' '.join(words)}"
 
 
-def test_the_table_of_commands_is_complete():
-    text = (ROOT / "docs" / "cli.md").read_text()
-    for name in typer.main.get_command(cli.app).commands:  # type: ignore[attr-defined]
-        assert re.search(rf"^\| `{name}\b", text, re.MULTILINE), name
-
-
 @each_page
-def test_every_make_target_benchmark_and_script_shown_exists(page: Path):
+def test_every_make_target_benchmark_script_and_file_shown_exists(page: Path):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for line in shell_lines(page):
-        for target in re.findall(r"\bmake ([a-z-]+)", line):
-            assert target in targets, line
-        for name in re.findall(r"python -m benchmarks ([a-z-]+)", line):
-            assert name in BENCHMARKS, line
-        for module in re.findall(r"python -m ((?:scripts|benchmarks)\.\w+)", line):
-            assert find_spec(module), line
-
-
-@each_page
-def test_every_file_of_the_code_that_is_named_exists(page: Path):
-    named = re.findall(r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text())
-    for path in named:
+        assert targets.issuperset(re.findall(r"\bmake ([a-z-]+)", line)), line
+        assert set(BENCHMARKS).issuperset(re.findall(r"python -m benchmarks ([a-z-]+)", line)), line
+        assert all(map(find_spec, re.findall(r"python -m ((?:scripts|benchmarks)\.\w+)", line))), line
+    for path in re.findall(r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text()):
         assert list(ROOT.glob(path)), path
 
 
@@ -172,19 +150,6 @@ def test_the_table_of_settings_is_complete():
     read = {f"SBERT_{name.upper()}" for name in Settings.model_fields} | {"SBERT_AUTH_FILE", "SBERT_DEBUG", KEY}
     table = (ROOT / "docs" / "settings.md").read_text().partition("\n\n`HF_ENDPOINT`")[0]
     assert set(re.findall(r"`(SBERT_\w+)`", table)) == read
-
-
-def test_what_many_sentences_cost_follows_from_the_rates_that_are_stated():
-    """The hours in the table of docs/scale.md."""
-    text = (ROOT / "docs/scale.md").read_text().partition("## What it costs")[2]
-    rate = float(re.findall(r"([\d,]+) sentences/s", text)[0].replace(",", ""))
-    efficiency = float(re.findall(r"efficiency of ([\d.]+)", text)[0])
-    rows = re.findall(r"^\| 10([⁶⁸⁹]) \| ([\d.]+) h \| ([\d.]+) h \|", text, re.MULTILINE)
-    assert len(rows) == 3
-    for power, server, servers in rows:
-        sentences = 10.0 ** "⁰¹²³⁴⁵⁶⁷⁸⁹".index(power)
-        assert float(server) == pytest.approx(sentences / rate / 3600, rel=0.03)
-        assert float(servers) == pytest.approx(sentences / (8 * efficiency * rate) / 3600, rel=0.03)
 
 
 def test_the_version_stands_in_one_place():

@@ -1,6 +1,5 @@
 """The wheel, installed into an environment of its own and used from a folder that has nothing to do with the clone."""
 
-import csv
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from command_line import read_csv
 from paths import ROOT
 
 from hatch_build import for_pypi
@@ -18,18 +18,13 @@ from sbert_app import __version__
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
+import subprocess, sys
 import sbert_app, training
-from training import Encoder
+from sbert_app.process import child_environment
 from training.catalogue import asset
 
-vectors = Encoder.load("all-MiniLM-L6-v2").encode(["A man plays the guitar.", "Someone is playing music."])
-print(vectors.shape, training.__file__, sbert_app.__file__, asset("examples/corpus.csv").is_file(), sep="\\n")
-"""
-
-WORKER_HELP = """
-import subprocess, sys
-from sbert_app.process import child_environment
-
+print(training.__file__, sbert_app.__file__, asset("examples/corpus.csv").is_file(), sep="\\n")
+# As the queue starts a worker and the maps start their compiler.
 command = [sys.executable, "-P", "-m", "sbert_app", "worker", "--help"]
 print(subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True).stdout)
 """
@@ -100,23 +95,22 @@ def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_nam
     assert f"https://example.org/lab/raw/v{__version__}/assets/screenshots/compare.png" in links
     assert "pip install 'sbert-lab[app]'" in readme and "clone" not in readme
     assert "Project-URL: Repository, https://example.org/lab" in head
-
-
-def test_without_an_address_the_links_of_the_readme_are_text():
     text = "A [page](docs/a.md), ![a picture](a.png)and [PyPI](https://pypi.org)."
-    assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org)."
+    assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org).", "without an address links are text"
 
 
-def test_a_script_in_another_folder_imports_the_installed_package(installed: Path, elsewhere: Path, home: Path):
+def test_a_script_in_another_folder_and_its_child_import_the_installed_package(
+    installed: Path, elsewhere: Path, home: Path
+):
     script = elsewhere / "script.py"
     script.write_text(SCRIPT)
     done = run([installed / "bin" / "python", "-P", script], elsewhere, home)
     assert done.returncode == 0, done.stderr
-    shape, training_file, app_file, has_asset = done.stdout.splitlines()
-    assert shape == "(2, 384)"
+    training_file, app_file, has_asset, *child = done.stdout.splitlines()
     assert Path(training_file).is_relative_to(installed)
     assert Path(app_file).is_relative_to(installed)
     assert has_asset == "True"
+    assert "Execute queued runs" in "".join(child)
 
 
 def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):
@@ -124,24 +118,5 @@ def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path)
     pairs.write_text("sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n")
     done = run([installed / "bin" / "sbert-lab", "score", pairs, scored], elsewhere, home)
     assert done.returncode == 0, done.stderr
-    with scored.open(newline="") as file:
-        first, second = (float(row["cosine"]) for row in csv.DictReader(file))
+    first, second = (float(row["cosine"]) for row in read_csv(scored))
     assert first > 0.7 > 0.2 > second
-
-
-def test_the_command_states_its_version(installed: Path, elsewhere: Path, home: Path):
-    done = run([installed / "bin" / "sbert-lab", "--version"], elsewhere, home)
-    assert (done.returncode, done.stdout) == (0, f"sbert-lab {__version__}\n")
-
-
-def test_benchmarks_need_a_clone(installed: Path, elsewhere: Path, home: Path):
-    done = run([installed / "bin" / "sbert-lab", "benchmark", "encode"], elsewhere, home)
-    assert done.returncode == 2
-    assert done.stderr.strip().endswith("run this command in a clone of SBERT Lab")
-
-
-def test_a_child_process_finds_the_installed_package(installed: Path, elsewhere: Path, home: Path):
-    """As the queue starts a worker and the maps start their compiler."""
-    done = run([installed / "bin" / "python", "-P", "-c", WORKER_HELP], elsewhere, home)
-    assert done.returncode == 0, done.stderr
-    assert "Execute queued runs" in done.stdout

@@ -7,16 +7,10 @@ from sbert_app.services.corpus.corpus import Corpus
 from training.data.dataset import Dataset
 from training.trainer.negatives import MinedNegatives
 
-ODD = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"]
 
-
-@pytest.mark.parametrize("odd", ODD)
-def test_mined_negatives_are_read_as_they_were_written(tmp_path, odd):
+@pytest.mark.parametrize("odd", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
+def test_a_pasted_sentence_stays_one_and_mined_negatives_are_read_as_they_were_written(tmp_path, odd):
+    assert Corpus.from_text(f"first{odd}half\nsecond\r\n").sentences == [f"first{odd}half", "second"]
     data = Dataset("mine", ([f"a{odd}b"], [f"c{odd}"], [f"{odd}d"]))
     MinedNegatives(data, np.array([[0.9, 0.5]])).write(tmp_path)
     assert MinedNegatives.read(tmp_path, data).data.columns == data.columns
-
-
-@pytest.mark.parametrize("odd", ODD)
-def test_a_pasted_sentence_stays_one(odd):
-    assert Corpus.from_text(f"first{odd}half\nsecond\r\n").sentences == [f"first{odd}half", "second"]

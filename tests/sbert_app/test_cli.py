@@ -1,6 +1,5 @@
 """The command line: what goes in, what comes out on which stream, and with which exit code."""
 
-import csv
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ from sbert_app import cli
 from sbert_app.commands import options
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
-from training.errors import InputError, Stopped
+from training.errors import Stopped
 
 
 def left_over(folder: Path) -> set[str]:
@@ -43,47 +42,14 @@ def test_encode_writes_rows_in_input_order(run: Run, folder: Path, model: Path):
     assert left_over(folder) == {"out.npy"}
 
 
-def test_encode_to_parquet_has_the_sentences_beside(run: Run, folder: Path, model: Path):
-    import pyarrow.parquet as pq
-
-    run("encode", "sentences.jsonl", "out.npy", "--model", model)
-    said = run("encode", "sentences.jsonl", "out.parquet", "--model", model)
-    assert "1 without text" in said.out
-    table = pq.read_table(folder / "out.parquet")
-    assert table.column_names == ["sentence", "embedding"]
-    assert table["sentence"].to_pylist() == [text or None for text in SENTENCES]
-    vectors = np.load(folder / "out.npy")
-    for vector, row in zip(vectors, table["embedding"].to_pylist(), strict=True):
-        assert row is None if np.isnan(vector).all() else row == vector.tolist()
-
-
-def test_distill_makes_a_static_model_that_encode_opens(run: Run, folder: Path, model: Path):
-    found = run("distill", "static", "--model", model, "--dim", "8", "--data", "pairs.csv", "--json").json
-    assert (found["dimension"], found["teacher"]) == (8, str(model))
-    assert found["tokens"] > 50
-    run("encode", "pairs.csv", "static.npy", "--columns", "sentence1", "--model", folder / "static")
-    assert np.load(folder / "static.npy").shape[1] == 8
-
-
-def test_encode_takes_a_dimension_and_a_prompt(run: Run, folder: Path, model: Path):
-    run("encode", "pairs.csv", "whole.npy", "--columns", "sentence1", "--model", model, "--prompt", "the ")
-    run("encode", "pairs.csv", "cut.npy", "--columns", "sentence1", "--model", f"{model}?dim=8&prompt=the+")
-    run("encode", "pairs.csv", "plain.npy", "--columns", "sentence1", "--model", model, "--dim", "8")
-    whole, cut, plain = (np.load(folder / f"{name}.npy") for name in ("whole", "cut", "plain"))
-    assert cut.shape[1] == plain.shape[1] == 8
-    expected = whole[:, :8] / np.linalg.norm(whole[:, :8], axis=1, keepdims=True)
-    np.testing.assert_allclose(cut, expected, atol=1e-2)
-    assert not np.allclose(plain, cut, atol=1e-3)
-
-
-def test_encode_takes_another_column_pooling_and_length(run: Run, folder: Path, model: Path):
+def test_encode_takes_a_column_and_the_settings_of_a_model(run: Run, folder: Path, model: Path):
     from training.models.encoder import Encoder
 
-    run(
-        "encode", "pairs.csv", "b.npy", "--columns", "sentence2", "--model", model, "--pooling", "max", "--no-normalize"
-    )
-    expected = Encoder.load(str(model), "max").encode(["a man", "a dog", "on a guitar"], normalize=False)
-    np.testing.assert_allclose(np.load(folder / "b.npy"), expected, rtol=0, atol=1e-5)
+    settings = ("--dim", "8", "--prompt", "the ", "--pooling", "max", "--no-normalize")
+    run("encode", "pairs.csv", "out.npy", "--columns", "sentence2", "--model", model, *settings)
+    encoder = Encoder.load(f"{model}?dim=8&prompt=the+", "max")
+    expected = encoder.encode(["a man", "a dog", "on a guitar"], normalize=False)
+    np.testing.assert_allclose(np.load(folder / "out.npy"), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 99, 20_000])
@@ -102,58 +68,51 @@ def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path
 def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Path):
     said = run("score", "pairs.csv", "scored.csv", "--model", model, "--json").json
     assert (said["rows"], said["scored"], said["report"]["cosine_gold"]["n"]) == (3, 3, 3)
-    with (folder / "scored.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "scored.csv")
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert [row["sentence1"] for row in rows] == ["the man", "the cat", "the cat is in the food"]
     assert all(-1 <= float(row["cosine"]) <= 1 for row in rows)
     assert left_over(folder) == {"scored.csv"}
+    in_words = run("score", "pairs.csv", "scored.parquet", "--model", model, "--columns", "sentence2,sentence1")
+    assert "3 rows: 3 scored" in in_words.out
 
 
-def test_score_says_in_words_how_it_went(run: Run, folder: Path, model: Path):
-    said = run("score", "pairs.csv", "scored.parquet", "--model", model, "--columns", "sentence2,sentence1")
-    assert said.code == cli.GOOD
-    assert "3 rows: 3 scored" in said.out
-
-
-def test_score_with_a_threshold_finds_matches_and_groups(run: Run, folder: Path, model: Path):
+def test_score_and_evaluate_choose_a_threshold(run: Run, folder: Path, model: Path):
     rows = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
     (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{rows}")
-    asked = ("score", "labelled.csv", "matched.csv", "--model", model)
-    lists = ("--groups", "groups.csv", "--deduplicated", "kept.csv")
-    said = run(*asked, "--threshold", "best-f1", *lists, "--json").json
-    assert (said["matches"]["pairs"], said["matches"]["matches"]) == (16, 8)
-    assert said["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
+    score = ("score", "labelled.csv", "matched.csv", "--model", model)
+    lists = ("--groups", "groups.csv", "--deduplicated", "rest.csv")
+    scored = run(*score, "--threshold", "best-f1", *lists, "--json").json
+    assert (scored["matches"]["pairs"], scored["matches"]["matches"]) == (16, 8)
+    assert scored["report"]["decision"]["choices"][0]["criterion"] == "best-f1"
     assert [row["match"] for row in read_csv(folder / "matched.csv")] == ["true", "false"] * 8
-    assert len(read_csv(folder / "kept.csv")) == said["matches"]["remaining"]
-    assert "of duplicates among" in run(*asked, "--threshold", "0.99").out
+    assert len(read_csv(folder / "rest.csv")) == scored["matches"]["remaining"]
+    assert "of duplicates among" in run(*score, "--threshold", "0.99").out
     assert not list(folder.glob(".sbert-lab-*")), "the scores in between"
 
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--groups", "groups.csv"), "need --threshold"),
-        (("--threshold", "f2"), "must be best-f1"),
-        (("--threshold", "0.8", "--groups", "groups.txt"), "groups.txt has to end with"),
-        (("--threshold", "0.8", "--groups", "out.csv"), "the same file"),
-        (("--threshold", "best-f1", "--columns", "sentence1,sentence2"), "no column of gold scores or labels"),
-    ],
-)
-def test_what_a_threshold_needs_is_said_before_anything_is_scored(run: Run, folder: Path, options, message):
-    (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\n")
-    said = run("score", "plain.csv", "out.csv", *options)
-    assert said.code == 2
-    assert message in said.err
-    assert not (folder / "out.csv").exists()
+    evaluate = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
+    report = run(*evaluate, "--json").json
+    assert (report["n"], report["matches"], report["match"]) == (16, 8, "1 is a match, 0 is not")
+    assert [choice.get("criterion") for choice in report["choices"]][::3] == ["best-f1", "2"]
+    assert report["choices"][0]["f1"]["value"] == 1.0
+    assert "chosen on 8 pairs; on the other 8: precision" in run(*evaluate).out
+    match_from = ("--threshold", "best-f1", "--match-from", "3")
+    text = run("evaluate", "--data", "pairs.csv", "--model", model, *match_from).out
+    assert "a gold score of at least 3 (of 5) is a match" in text
 
 
-def test_evaluate_prints_the_design_s_object(run: Run, folder: Path, model: Path):
+def test_evaluate_answers_in_json_or_words(run: Run, folder: Path, model: Path, home: Path):
     said = run("evaluate", "--data", "pairs.csv", "--model", model, "--pooling", "max", "--json").json
     assert {"model", "pooling", "data", "n", "spearman", "pearson", "seconds"} <= set(said)
     assert (said["pooling"], said["n"]) == ("max", 3)
     assert set(said["spearman"]) == set(said["pearson"]) == {"cosine", "dot", "euclidean", "manhattan"}
     assert all(-1 <= value <= 1 for value in said["spearman"].values())
+    words = run("evaluate", "--data", "pairs.csv", "--model", model).out
+    assert "Spearman ρ ×100" in words and "95% interval" in words
+    default = run("evaluate", "--data", "pairs.csv", "--home", home, "--json").json
+    assert (default["model"], default["pooling"], default["n"]) == ("all-MiniLM-L6-v2", "mean", 3)
+    (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
+    assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
 
 
 def test_evaluate_calibrates_and_checks_on_other_pairs(run: Run, folder: Path, model: Path, tmp_path: Path):
@@ -162,47 +121,15 @@ def test_evaluate_calibrates_and_checks_on_other_pairs(run: Run, folder: Path, m
         (folder / name).write_text(f"sentence1,sentence2,score\n{rows}")
     asked = ("evaluate", "--data", "fit.csv", "--model", model, "--home", tmp_path)
     said = run(*asked, "--calibrate", "other.csv", "--json").json
-    assert (said["n"], said["check"]["fitted_on"], said["check"]["pairs"], said["check"]["left_out"]) == (
-        *(60, "fit.csv"),
-        *(40, 20),
-    )
-    assert 0 <= said["check"]["interval"]["low"] <= said["check"]["coverage"] <= 1
+    check = said["check"]
+    assert (check["fitted_on"], check["pairs"], check["left_out"]) == ("fit.csv", 40, 20)
+    assert 0 <= check["interval"]["low"] <= check["coverage"] <= 1
     assert list((tmp_path / "calibration" / "own").glob("*.json")) == [Path(said["file"])]
     again = run(*asked, "--calibrate", "fit.csv")
     assert (again.code, "has 0 pairs that the calibration was not fitted on" in again.err) == (2, True)
-    baseline = run("evaluate", "--data", "fit.csv", "--model", "tfidf", "--calibrate", "other.csv")
-    assert (baseline.code, "is no bi-encoder" in baseline.err) == (2, True)
 
 
-def test_evaluate_takes_the_default_model_and_answers_in_words_or_json(run: Run, folder: Path, model: Path, home: Path):
-    said = run("evaluate", "--data", "pairs.csv", "--model", model).out
-    assert "Spearman ρ ×100" in said
-    assert "95% interval" in said
-    said = run("evaluate", "--data", "pairs.csv", "--home", home, "--json").json
-    assert (said["model"], said["pooling"], said["n"]) == ("all-MiniLM-L6-v2", "mean", 3)
-    (folder / "same.csv").write_text("sentence1,sentence2,score\nthe man,a man,3\nthe cat,a dog,3\n")
-    assert run("evaluate", "--data", "same.csv", "--model", model, "--json").json["spearman"]["cosine"] is None
-
-
-def test_evaluate_chooses_a_threshold(run: Run, folder: Path, model: Path):
-    pairs = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
-    (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{pairs}")
-    asked = ("evaluate", "--data", "labelled.csv", "--model", model, "--threshold", "best-f1,precision=0.9,2")
-    said = run(*asked, "--json").json
-    assert (said["n"], said["matches"], said["match"], said["held_out"]) == (16, 8, "1 is a match, 0 is not", True)
-    best, precise, here, given = said["choices"]
-    assert best["f1"]["value"] == 1.0
-    assert precise["why_none"].startswith("too few pairs to be sure of it: about")
-    assert (here["criterion"], here["is_guaranteed"], here["precision"]["value"]) == ("precision=0.9", False, 1.0)
-    assert (given["criterion"], given["precision"]["value"]) == ("2", None), "no cosine is 2"
-    assert "chosen on 8 pairs; on the other 8: precision" in run(*asked).out
-    assert run(*asked[:-1], "f2").code == 2
-    assert "a gold score of at least 3 (of 5) is a match" in run(
-        "evaluate", "--data", "pairs.csv", "--model", model, "--threshold", "best-f1", "--match-from", "3"
-    ).out  # fmt: skip
-
-
-def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
+def test_evaluate_measures_retrieval(run: Run, folder: Path):
     (folder / "set/qrels").mkdir(parents=True)
     for name, texts in {"corpus": ["the man", "a cat", "a dog"], "queries": ["cat", "dog", "food"]}.items():
         rows = [json.dumps({"_id": f"{name[0]}{i}", "text": text}) for i, text in enumerate(texts)]
@@ -212,26 +139,22 @@ def test_evaluate_measures_retrieval(run: Run, folder: Path, model: Path):
     assert (said.json["ndcg@10"], said.json["mrr@10"], said.json["recall@10"]) == (1.0, 1.0, 1.0)
     assert said.json["intervals"]["ndcg@10"] == {"low": 1.0, "high": 1.0}
     assert "set: 1 queries without a relevant document are left out" in said.err
-    both = run("evaluate", "--data", "beir:set:test", "--model", f"{model}+bm25", "--pooling", "max")
-    assert f"{model}+bm25 on beir:set:test: 2 queries, 3 documents" in both.out
-    assert "recall@100    100.00   (95% 100.00 to 100.00)" in both.out
+    assert "recall@100    100.00   (95% 100.00 to 100.00)" in run("evaluate", "beir:set:test", "--model", "bm25").out
     for wrong in (("--threshold", "best-f1"), ("--model", "minilm-stsb"), ("--data", "beir:no")):
-        assert run("evaluate", "--data", "beir:set", *wrong).code == 2
+        assert run("evaluate", "--data", "beir:set", *wrong).code == cli.WRONG_INPUT
 
 
 def test_several_seeds_are_summed_up(run: Run, folder: Path, home: Path):
     at = ("--home", folder / "home")
-    (folder / "home").mkdir()
-    (folder / "home/models").symlink_to(home / "models")
+    linked_home(home, folder / "home")
     what = ("--objective", "regression", "--base", "scratch:1x32", "--train-data", "pairs.csv", "--name", "mine")
     more = ("--eval-data", "pairs.csv", "--max-steps", 1, "--batch-size", 2)
     said = run("train", *what, *more, "--seeds", "0-1", *at, "--json").json
-    runs = {seed: run("runs", "show", name, *at, "--json").json for seed, name in said["runs"].items()}
-    assert {seed: each["config"]["seed"] for seed, each in runs.items()} == {"0": 0, "1": 1}
-    best = [100 * each["best"]["spearman"] for each in runs.values()]
+    runs = [run("runs", "show", name, *at, "--json").json for name in said["runs"].values()]
+    assert [each["config"]["seed"] for each in runs] == [0, 1]
+    best = [100 * each["best"]["spearman"] for each in runs]
     assert said["best"]["mean"] == pytest.approx(sum(best) / 2)
     assert (said["state"], said["best"]["n"], said["test"]) == ("finished", 2, None)
-    assert "best     spearman" in run("train", "--resume", said["id"], *at).out
     assert "leave out --seed" in run("train", *what, "--seeds", "0-1", "--seed", 1, *at).complaint
     assert "such as 0-4" in run("train", *what, *more, "--seeds", "many", *at).complaint
 
@@ -250,7 +173,6 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     assert (listed["id"], listed["state"], listed["config"]["base"]) == (name, "finished", "scratch:1x32")
     assert run("runs", *at, "--json").json == run("runs", "list", *at, "--json").json
     assert name in run("runs", "list", *at).out
-    assert run("runs", "rename", name, "my first", *at, "--json").json["name"] == "my first"
     assert "scratch:1x32" in run("runs", "show", name, *at).out
 
     assert run("runs", "export", name, "exported", *at, "--json").json["path"] == str(folder / "exported")
@@ -282,29 +204,12 @@ def test_home_and_json_before_a_command_of_runs_hold_for_the_command(run: Run, t
         assert [one["id"] for one in both["runs"]] == [elsewhere.id], "the option nearest to the command counts"
 
 
-@pytest.fixture
-def koi8(folder: Path) -> Path:
-    """Scored pairs of Russian sentences in KOI8-R, too few to be certain of it."""
+def test_evaluate_says_how_a_file_was_understood(run: Run, folder: Path):
     rows = "".join(f"Кот номер {i} спит.,Кошка {i} дремлет.,{i % 6}\n" for i in range(12))
-    path = folder / "old.csv"
-    path.write_text("sentence1,sentence2,score\n" + rows, encoding="koi8-r")
-    return path
-
-
-@pytest.mark.parametrize("command", ["evaluate --data", "distill out --data", "ablate --preset pooling --train-data"])
-def test_an_encoding_needs_a_file(run: Run, folder: Path, command: str):
-    said = run(*command.split(), "stsb:dev", "--encoding", "koi8-r")
-    assert said.code == cli.WRONG_INPUT
-    assert "--encoding is that of a file; name one with --" in said.complaint
-
-
-def test_evaluate_says_how_a_file_was_understood(run: Run, koi8: Path):
-    guessed = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--json")
-    assert "old.csv: The text is not UTF-8; it is read as" in guessed.err
-    named = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--encoding", "koi8-r", "--json")
-    assert "not UTF-8" not in named.err
-    wrong = run("evaluate", "--data", "old.csv", "--model", "tfidf", "--encoding", "utf-16-le", "--json")
-    assert wrong.code == cli.WRONG_INPUT or wrong.json["n"] != named.json["n"]
+    (folder / "old.csv").write_text("sentence1,sentence2,score\n" + rows, encoding="koi8-r")
+    asked = ("evaluate", "--data", "old.csv", "--model", "tfidf", "--json")
+    assert "old.csv: The text is not UTF-8; it is read as" in run(*asked).err
+    assert "not UTF-8" not in run(*asked, "--encoding", "koi8-r").err
 
 
 def test_training_that_cannot_work_leaves_no_run_and_resume_takes_no_settings(run: Run, folder: Path):
@@ -331,18 +236,10 @@ def test_mined_negatives_are_shown_without_or_before_training(run: Run, folder: 
     assert len(found["triplets"]) == 12
     assert all(each["negative_cosine"] <= 0.95 * each["positive_cosine"] + 1e-6 for each in found["triplets"])
     assert found["rows"] <= 80
-    said = run("train", "--objective", "mnrl", "--mine-negatives", "--preview", *at).out
-    assert "hard negatives are mined among" in said
     assert run("runs", "list", "--home", folder / "home", "--json").json == {"runs": []}
-    refused = run("train", "--objective", "mnrl", "--preview", *at)
-    assert (refused.code, "add --mine-negatives" in refused.complaint) == (cli.WRONG_INPUT, True)
-
-    settings = ("--matryoshka-dims", "16,8", "--mini-batch-size", "4", "--max-steps", 2)
-    trained = run("train", "--objective", "mnrl", "--mine-negatives", *settings, *at, "--json")
+    trained = run("train", "--objective", "mnrl", "--mine-negatives", "--max-steps", 2, *at, "--json")
     assert trained.json["status"] == "finished"
     assert trained.err.count("negative  ") == 5
-    config = json.loads((folder / "home/runs" / trained.json["id"] / "config.json").read_text())
-    assert (config["matryoshka_dims"], config["mini_batch_size"], config["mine_negatives"]) == ([16, 8], 4, True)
 
 
 def test_several_data_sets_are_named_with_an_objective_each(run: Run, folder: Path):
@@ -353,8 +250,6 @@ def test_several_data_sets_are_named_with_an_objective_each(run: Run, folder: Pa
     file = folder / "pairs.csv"
     assert (config["objective"], config["mix"]) == ("cosent", "round-robin")
     assert config["train_data"] == f"{file}=cosent+{file}=regression"
-    said = run("train", "--train-data", "pairs.csv=cosin", *at)
-    assert (said.code, "'cosin' is unknown" in said.complaint) == (cli.WRONG_INPUT, True)
 
 
 def test_a_run_that_fails_is_exit_1_with_its_reason(
@@ -376,88 +271,38 @@ def test_a_run_that_fails_is_exit_1_with_its_reason(
 
 WRONG: dict[str, tuple[str, str]] = {
     "no such command": ("frobnicate", "No such command"),
-    "no such option": ("encode a b --frobnicate", "No such option"),
     "an argument is missing": ("encode pairs.csv", "Missing argument 'OUT'"),
-    "an option is missing": ("evaluate", "--data"),
-    "an option without its value": ("evaluate --data", "--data"),
-    "one argument too many": ("encode a b c", "unexpected extra argument"),
     "no such file": ("encode no.csv out.npy", "no.csv"),
     "a folder in place of a file": ("encode . out.npy", "not a file"),
-    "an empty file": ("encode empty.csv out.npy", "empty.csv"),
     "no column of sentences": ("encode pairs3.csv out.npy", "a, b, c"),
-    "no such column": ("encode pairs.csv out.npy --columns zork", "zork"),
     "an output of no known kind": ("encode pairs.csv out.txt --columns score", ".npy, .jsonl, .parquet"),
-    "an output without an ending": ("encode pairs.csv out --columns score", ".npy, .jsonl, .parquet"),
-    "an output in no folder": ("encode pairs.csv no/such/out.npy --columns score", "no folder"),
-    "an output that may not be written": ("encode sentences.jsonl /proc/out.npy --model MODEL", "/proc"),
-    "an output that is a folder": ("encode pairs.csv folder.npy --columns score", "is a folder"),
     "an output that is the input": ("encode in.parquet in.parquet", "in.parquet"),
-    "no such pooling": ("encode sentences.jsonl out.npy --pooling sum", "choose mean, max, cls"),
-    "distil to too many dimensions": ("distill static --model MODEL --dim 33", "keep 2 to 32"),
-    "distil onto a file": ("distill pairs.csv --model MODEL", "is a file"),
-    "no such dimension": ("encode sentences.jsonl out.npy --model MODEL --dim 33", "keep 1 to 32"),
-    "no such prompt": ("encode sentences.jsonl out.npy --model MODEL --prompt-name query", "no prompt named 'query'"),
-    "a prompt and its name": ("encode sentences.jsonl out.npy --model MODEL --prompt a --prompt-name b", "not both"),
-    "a dimension of words": ("evaluate --data sentences.jsonl --model tfidf --dim 8", ""),
-    "no such setting": ("encode sentences.jsonl out.npy --model MODEL?zork=1", "'zork' is no setting"),
-    "no such dtype": ("encode sentences.jsonl out.npy --dtype int4", "choose auto, float32, bfloat16, int8"),
     "no such device": ("encode sentences.jsonl out.npy --device abacus", "cannot be used"),
     "no such model": ("encode sentences.jsonl out.npy --model no-such-model", "no-such-model"),
-    "a folder without a model": ("encode sentences.jsonl out.npy --model .", "holds no model"),
-    "an empty model": ("encode sentences.jsonl out.npy --model=", "names no model"),
-    "no such run as a model": ("encode sentences.jsonl out.npy --model run:nobody", "nobody"),
-    "a shape out of range": ("encode sentences.jsonl out.npy --model scratch:99x64", "out of range"),
     "a home that is a file": ("encode sentences.jsonl out.npy --home pairs.csv", "is a file"),
-    "score without pairs": ("score sentences.jsonl out.csv", "two with sentences"),
-    "score to a known input only": ("score pairs.csv out.npy --model MODEL", "out.npy"),
     "score onto itself": ("score pairs.csv pairs.csv --model MODEL", "the input itself"),
-    "score with no such columns": ("score pairs.csv out.csv --columns a,b", "'a'"),
-    "score with one column": ("score pairs.csv out.csv --columns sentence1", "two columns"),
-    "no such cross-encoder": ("score pairs.csv out.csv --model MODEL --cross-encoder no-such", "no-such"),
     "no such data": ("evaluate --data zork", "the sets are stsb"),
-    "no such split": ("evaluate --data stsb:zork", "choose train, dev, test"),
-    "data that is a folder": ("evaluate --data .", ". is a folder; name a file in it"),
-    "data without scores": ("evaluate --data plain.csv --model MODEL", "needs scored pairs"),
-    "scores that are no numbers": ("evaluate --data words.csv --model MODEL", "row 1"),
     "train without an objective": ("train", "needs an objective"),
     "no such objective": ("train --objective zork", "choose classification, regression, cosent, angle"),
-    "no such concatenation": ("train --objective classification --concat u+v", "uv+diff"),
-    "a learning rate out of range": ("train --objective regression --lr 7", "learning_rate is 7.0"),
-    "a number that is none": ("train --objective regression --batch-size many", "--batch-size"),
-    "no steps": ("train --objective regression --max-steps 0", "max_steps is 0"),
     "no such run to resume": ("train --resume nobody", "there is no run 'nobody'"),
-    "no such run": ("runs show nobody", "there is no run 'nobody'"),
     "a run outside the home": ("runs delete ../../etc --yes", "there is no run"),
-    "no such run to export": ("runs export nobody out", "there is no run"),
-    "no such verb for runs": ("runs frobnicate", "No such command"),
     "export to no known kind": ("export sentences.jsonl out.csv", "has to end with .parquet"),
-    "export no such column": ("export pairs.csv out.parquet --columns zork", "zork"),
-    "export into no folder": ("export sentences.jsonl no/such/out.parquet", "no folder no"),
-    "export onto itself": ("export in.parquet in.parquet", "in.parquet"),
-    "export a map of a few points": ("export sentences.jsonl out.parquet --map-points 5", "--map-points"),
     "export fewer than no clusters": ("export sentences.jsonl out.parquet --clusters -1", "--clusters"),
-    "export too few sentences": (
-        "export pairs.csv out.parquet --columns sentence1 --model MODEL",
-        "5 different sentences",
-    ),
+    "groups without a threshold": ("score plain.csv out.csv --groups groups.csv", "need --threshold"),
+    "no such threshold": ("score plain.csv out.csv --threshold f2", "must be best-f1"),
+    "an encoding of no file": ("evaluate --data stsb:dev --encoding koi8-r", "--encoding is that of a file"),
+    "a preview of no negatives": ("train --objective mnrl --preview", "add --mine-negatives"),
+    "a calibration of words": ("evaluate --data pairs.csv --model tfidf --calibrate pairs.csv", "is no bi-encoder"),
     "parts from nowhere": ("score nosuch://bucket/x.csv out/", "Protocol not known"),
-    "parts by no engine": ("score pairs.csv out/ --engine spark", "choose local or ray"),
-    "parts into a file": ("score pairs.csv out.csv --engine local", "name a folder"),
     "parts of an address without Ray": ("score pairs.csv out/ --address auto", "options of --engine ray"),
-    "a port that is none": ("serve --port http", "--port"),
-    "a port out of range": ("serve --port 99999", "port is '99999'"),
     "a password without a name": ("serve --auth secret", "USER:PASSWORD"),
-    "no room for uploads": ("serve --upload-limit-mb 0", "upload_limit_mb"),
 }
 
 
 @pytest.mark.parametrize(("command", "said"), WRONG.values(), ids=WRONG.keys())
 def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, model: Path, command: str, said: str):
-    (folder / "empty.csv").touch()
-    (folder / "folder.npy").mkdir()
     (folder / "plain.csv").write_text("sentence1,sentence2\nthe man,a man\nthe cat,a dog\n")
     (folder / "pairs3.csv").write_text("a,b,c\n1,2,3\n")
-    (folder / "words.csv").write_text("sentence1,sentence2,score\nthe man,a man,much\nthe cat,a dog,little\n")
     (folder / "in.parquet").write_bytes(b"PAR1")
     there = left_over(folder)
     answer = run(*(str(model) if word == "MODEL" else word for word in command.split()))
@@ -469,10 +314,9 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
 
 FAILURES = [
     (RuntimeError("boom\nand more"), cli.BROKEN, "error: RuntimeError: boom and more"),
-    (InputError("wrong,\nand why"), cli.WRONG_INPUT, "error: wrong, and why"),
     (FileNotFoundError(2, "No such file or directory", "x.csv"), cli.WRONG_INPUT, "error: x.csv: No such file or"),
+    (PermissionError(13, "Permission denied", "x.csv"), cli.WRONG_INPUT, "error: x.csv: Permission denied"),
     (OSError(5, "Input/output error"), cli.BROKEN, "error: a file: Input/output error"),
-    (MemoryError(), cli.BROKEN, "error: MemoryError"),
     (Stopped(), cli.INTERRUPTED, "stopped"),
     (KeyboardInterrupt(), cli.INTERRUPTED, "stopped"),
 ]
@@ -500,14 +344,10 @@ def test_the_traceback_is_there_for_those_who_ask(run: Run, folder: Path, monkey
     assert answer.err.splitlines()[-1] == "error: ZeroDivisionError: division by zero"
 
 
-def test_without_arguments_it_says_what_it_can_do_and_app_py_is_serve(run: Run):
+def test_without_arguments_it_says_what_it_can_do(run: Run):
     answer = run()
     assert answer.code == cli.GOOD
     assert all(command in answer.out for command in ("serve", "encode", "score", "evaluate", "train", "runs"))
-    # In a process of its own, which it ends.
-    helped = subprocess.run([sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert helped.returncode == cli.GOOD
-    assert "--upload-limit-mb" in helped.stdout
 
 
 def test_offline_is_for_this_process_and_its_children(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -548,10 +388,10 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, cal
 def test_ctrl_c_keeps_the_rows_that_are_scored(run: Run, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch):
     from sbert_app.services.files.writers import DelimitedWriter
 
-    total = 20_000
-    rows = "".join(f"the cat is number {i},a dog {'and so on ' * (i % 30)}\n" for i in range(total))
+    total = 9_000
+    rows = "".join(f"the cat {i},a dog\n" for i in range(total))
     (folder / "many.csv").write_text("sentence1,sentence2\n" + rows)
-    interrupt_after(monkeypatch, DelimitedWriter, "write", 2)
+    interrupt_after(monkeypatch, DelimitedWriter, "write", 1)
     answer = run("score", "many.csv", "out.csv", "--model", model)
     scored = len((folder / "out.csv").read_text().splitlines()) - 1
     assert 0 < scored < total

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 
 import pytest
-from depth import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time, json_values
 
@@ -19,17 +15,13 @@ from sbert_app.formats import format_count, format_duration, format_estimate, fo
     [
         (0, "0 s"),
         (0.0123, "12.3 ms"),
-        (0.9994, "999 ms"),
         (0.9996, "1.0 s"),
-        (9.94, "9.9 s"),
         (9.96, "10 s"),
         (59.6, "1 min"),
         (200.4, "3 min 20 s"),
         (3_599.6, "1 h"),
         (7_500, "2 h 5 min"),
         (2 * 86_400 - 20, "2.0 days"),
-        (65 * 3600, "2.7 days"),
-        (200 * 86_400, "200 days"),
         (1e10, "317 years"),
     ],
 )
@@ -45,32 +37,11 @@ def test_estimates_are_rounded_to_what_a_prediction_can_know(seconds: float, tex
     assert format_estimate(seconds) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 pairs"), (1, "1 pair"), (2_000, "2,000 pairs")])
-def test_counts_agree_with_their_noun(count: int, text: str):
-    assert format_count(count, "pair") == text
-
-
-def test_missing_figures_are_a_dash_and_an_irregular_plural_is_given():
+def test_counts_and_figures():
+    assert [format_count(count, "pair") for count in (0, 1, 2_000)] == ["0 pairs", "1 pair", "2,000 pairs"]
     assert format_count(2, "entry", "entries") == "2 entries"
     assert (format_number(None), format_number(84.967), format_number(1234.5, 0)) == ("–", "84.97", "1,234")
     assert (format_number(-0.001), format_number(-0.04, 1, "+"), format_number(-0.4, 1)) == ("0.00", "+0.0", "−0.4")
-
-
-json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@given(value=st.dictionaries(st.text(), json_like, max_size=4))
-@settings(max_examples=examples(40))
-def test_any_value_becomes_strict_json(value: dict[str, object]):
-    def no_constant(name: str) -> None:
-        raise AssertionError(name)
-
-    text = json.dumps(json_values(value), allow_nan=False)
-    assert set(json.loads(text, parse_constant=no_constant)) == set(value)
 
 
 def test_what_is_not_finite_is_null():

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+import training
+from sbert_app.__main__ import without_option
 from sbert_app.process import ENVIRONMENT
 
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
@@ -69,9 +71,8 @@ print(settings() == before)"""
     assert output.splitlines()[-1] == "True", errors
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["-m", "sbert_app", "--help"], 0), (["app.py", "--nonsense"], 2)])
-def test_the_exit_code_is_that_of_the_command(arguments: list[str], code: int) -> None:
-    assert python(*arguments)[0] == code
+def test_the_exit_code_is_that_of_the_command() -> None:
+    assert python("app.py", "--nonsense")[0] == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -83,3 +84,39 @@ def test_lost_output_is_no_success() -> None:
     assert code != 0
     assert "No space left on device" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rest", "value"),
+    [
+        (["python", "app.py", "--port", "1"], ["python", "app.py", "--port", "1"], None),
+        (["python", "app.py", "--auth", "a:b c", "--mcp"], ["python", "app.py", "--mcp"], "a:b c"),
+        (["python", "-m", "sbert_app", "serve", "--auth=a:b=c"], ["python", "-m", "sbert_app", "serve"], "a:b=c"),
+        (["x", "--auth-file", "f"], ["x", "--auth-file", "f"], None),
+        (["x", "--auth"], ["x", "--auth"], None),
+        (["x", "--auth", "a:1", "--auth", "a:2"], ["x"], "a:2"),
+    ],
+)
+def test_the_password_leaves_the_command_line_and_nothing_else_does(arguments, rest, value):
+    assert without_option(arguments, "--auth") == (rest, value)
+
+
+def test_wrong_files_are_named_and_the_pages_are_built_before_torch_is_imported(tmp_path: Path):
+    code = """
+import sys
+from pathlib import Path
+from sbert_app.cli import main
+slow = {"torch", "transformers", "scipy", "datasets", "umap"}
+print(main(["encode", "no-such-file.csv", "out.npy"]), slow & set(sys.modules))
+from sbert_app.server.app import create_app
+from sbert_app.services.container import Services
+from sbert_app.settings import Settings
+create_app(Services.start(Settings(home=Path(sys.argv[1]))))
+print(slow & set(sys.modules))"""
+    _, output, errors = python("-c", code, str(tmp_path))
+    assert output == "2 set()\nset()\n", errors
+
+
+def test_the_public_names_are_those_of_the_core():
+    names = {"Encoder", "CrossEncoder", "RunConfig", "load_data", "evaluate", "train", "attribute", "InputError"}
+    assert set(training.__all__) >= names and set(dir(training)) >= names

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from depth import first
 from paths import ROOT
 from started import StartedProcesses
 from waiting import wait_until
@@ -23,6 +22,7 @@ from sbert_app.cli import main
 from sbert_app.commands import doctor, options
 from sbert_app.process import ENDING, interrupt, on_ending_signal
 from sbert_app.services.runs import on_ray
+from training.errors import InputError
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -40,13 +40,6 @@ def as_in_a_terminal() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-@pytest.fixture(scope="module")
-def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("signals") / "in.txt"
-    file.write_text("".join(SLOW.format(i=i) for i in range(100_000)))
-    return file
 
 
 def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -89,8 +82,9 @@ def test_a_signal_while_the_commands_are_imported_is_one_line(monkeypatch, capsy
     assert capsys.readouterr().err == "stopped\n"
 
 
-@pytest.mark.parametrize("number", first(1, ENDING))
-def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
+def test_a_half_written_output_is_removed(tmp_path, home):
+    lines = tmp_path / "in.txt"
+    lines.write_text("".join(SLOW.format(i=i) for i in range(100_000)))
     options = ["--home", str(home), "--model", "scratch:1x32"]
     command = [sys.executable, "-m", "sbert_app", "encode", *options, str(lines), str(tmp_path / "out.npy")]
     with subprocess.Popen(
@@ -98,20 +92,21 @@ def test_a_half_written_output_is_removed(tmp_path, home, lines, number):
     ) as process:
         wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
         assert process.poll() is None, process.stderr.read()
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         errors = process.communicate()[1]
     assert process.returncode == 130
     assert errors.strip().splitlines()[-1] == "stopped"
     assert "Traceback" not in errors
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [lines]
 
 
-@pytest.mark.parametrize("number", first(1, ENDING))
-def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_path):
-    """Not what it has started either: a benchmark starts apps."""
+def test_a_benchmark_that_is_stopped_leaves_no_process(monkeypatch, tmp_path):
+    """Not what it has started either: a benchmark starts apps. Without a clone there is none."""
     script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
     started, children, ours = tmp_path / "started", [], StartedProcesses()
     monkeypatch.setattr(doctor, "CLONE", tmp_path)
+    with pytest.raises(InputError, match="run this command in a clone of SBERT Lab"):
+        doctor.benchmark("encode")
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "__main__.py").write_text(script)
@@ -120,22 +115,23 @@ def test_a_benchmark_that_is_stopped_leaves_no_process(number, monkeypatch, tmp_
         while not started.exists():
             time.sleep(0.05)
         children.extend(ours.there())
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
         doctor.benchmark("encode")
     assert len(children) == 2
     gone, alive = psutil.wait_procs(children, timeout=60)
-    assert not alive
-    assert len(gone) == 2
+    assert (len(gone), alive) == (2, [])
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_each_interrupts_a_command(number):
+def test_each_interrupts_a_command_and_afterwards_the_handlers_are_those_of_before(number):
+    before = [signal.getsignal(number) for number in ENDING]
     with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
         os.kill(os.getpid(), number)
         time.sleep(1)
+    assert [signal.getsignal(number) for number in ENDING] == before
 
 
 SWALLOWED = """
@@ -170,12 +166,3 @@ def test_what_is_ignored_stays_ignored_as_under_nohup():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_afterwards_the_handlers_are_those_of_before():
-    before = [signal.getsignal(number) for number in ENDING]
-    with on_ending_signal(interrupt):
-        assert [signal.getsignal(number) for number in ENDING] != before
-        with pytest.raises(KeyboardInterrupt):
-            interrupt()
-    assert [signal.getsignal(number) for number in ENDING] == before

@@ -1,8 +1,8 @@
 """Every shell and Python block of README and docs is executed, in a folder with the files of docs/examples.
 
 What is not executed is marked in the page, by ``<!-- not run: REASON -->`` before the block. A home folder of its own
-has the default model, small cuts of the data sets that are named, and random ones under the names of large models. A
-training by a command takes two steps, from random weights unless the page says from what.
+has the default model, small cuts of the data sets that are named, and tiny random models under the names of others. A
+training takes two steps, and one by a command starts from random weights unless the page says from what.
 """
 
 import io
@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -27,10 +26,10 @@ import pytest
 from command_line import Run
 from paths import ROOT
 from remote import NO_INDEX
-from running_app import RunningApp, free_port, running_app, wait_for_app
+from running_app import RunningApp, running_app
 
 from sbert_app.cli import GOOD
-from scripts.running import end_workers
+from sbert_app.server import run as server
 from training.device import has_native_bfloat16
 from training.sources.resolve import EMBEDDED
 
@@ -41,10 +40,11 @@ MOST_MARKED = 9
 PROMISED = re.compile(r"^print\(.*#.*?\b(\d+\.(\d+))", re.MULTILINE)
 USUAL_APP = "127.0.0.1:7860"
 ROWS = {"train": 120, "dev": 500, "test": 120}  # of a cut of the STS benchmark; a threshold needs many
-SMALL = {  # what is added to a command that would train for long
+SMALL = {  # what replaces the options of a command that would train for long
     "train": {"--max-steps": "2", "--base": "scratch:1x128"},
-    "ablate": {"--max-steps": "1", "--base": "scratch:1x128"},
+    "ablate": {"--max-steps": "1", "--base": "scratch:1x128", "--seeds": "1"},
 }
+ENCODERS = ("all-mpnet-base-v2", "Qwen/Qwen3-Embedding-0.6B")
 
 
 class Block(NamedTuple):
@@ -82,40 +82,36 @@ def test_few_blocks_are_marked_as_not_run_and_none_is_forgotten():
 @pytest.fixture(scope="module")
 def own_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home folder with small things under the names that the pages use."""
+    from tiny_models import make_model
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
     from training import Encoder
 
     own = tmp_path_factory.mktemp("home")
-    (own / "models").mkdir()
-    for model in (home / "models").iterdir():
-        (own / "models" / model.name).symlink_to(model)
     (own / "numba").symlink_to(home / "numba")
     (own / "data/stsb").mkdir(parents=True)
     for split, rows in ROWS.items():
         lines = (home / f"data/stsb/sts-{split}.csv").read_text(encoding="utf-8").split("\n")
         (own / f"data/stsb/sts-{split}.csv").write_text("\n".join(lines[:: len(lines) // rows]), encoding="utf-8")
-    small = Encoder.load("scratch:1x256", home=own)
-    for name in ("all-mpnet-base-v2", "Qwen/Qwen3-Embedding-0.6B"):
-        if not (own / "models" / name).exists():
-            small.save(own / "models" / name)
-            for file in EMBEDDED["all-mpnet-base-v2"].files:  # without one of them it is not taken for whole
-                if not (own / "models" / name / file).exists():
-                    shutil.copy(home / "models/all-MiniLM-L6-v2" / file, own / "models" / name / file)
+    default = own / "models/all-MiniLM-L6-v2"
+    default.parent.mkdir()
+    default.symlink_to(home / "models/all-MiniLM-L6-v2")
+    encoder = Encoder.load(str(make_model(own / "tiny", hidden_size=256)))
+    for name in ENCODERS:
+        encoder.save(own / "models" / name)
+        for file in EMBEDDED["all-mpnet-base-v2"].files:  # without one of them it is not taken for whole
+            if not (own / "models" / name / file).exists():
+                shutil.copy(default / file, own / "models" / name / file)
     settings = own / "models/Qwen/Qwen3-Embedding-0.6B/config_sentence_transformers.json"
     settings.write_text(json.dumps({"prompts": {"query": "Query:"}}), encoding="utf-8")
-    _small_cross_encoder(own / "models/cross-encoder/ms-marco-MiniLM-L6-v2")
+    folder = make_model(own / "models/cross-encoder/ms-marco-MiniLM-L6-v2")
+    shape = AutoConfig.from_pretrained(folder, num_labels=1)
+    AutoModelForSequenceClassification.from_config(shape).save_pretrained(folder)
     _small_sets(own / "data")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**NO_INDEX, "SBERT_HOME": str(own), "HF_HUB_OFFLINE": "1"}.items():
             patch.setenv(name, value)
         yield own
-
-
-def _small_cross_encoder(folder: Path) -> None:
-    import transformers
-    from tiny_models import make_model
-
-    shape = transformers.AutoConfig.from_pretrained(make_model(folder), num_labels=1)
-    transformers.AutoModelForSequenceClassification.from_config(shape).save_pretrained(folder)
 
 
 def _small_sets(data: Path) -> None:
@@ -166,16 +162,17 @@ def app(own_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def small(line: str) -> str:
-    """A training of a few steps, from random weights unless the line itself says from what."""
-    added = SMALL.get(line.split()[1], {})
-    line = re.sub(r" --max-steps \d+", "", line) if added else line
-    return " ".join([line, *(f"{name} {value}" for name, value in added.items() if name not in line)])
+    """A training of a few steps from random weights, unless the line itself names other weights."""
+    for name, value in SMALL.get(line.split()[1], {}).items():
+        line = re.sub(rf" {name} (scratch:)?\d\S*", "", line)
+        line += "" if name in line else f" {name} {value}"
+    return line
 
 
 def is_plain(line: str) -> bool:
     """Whether it is one command of ours, with nothing that a shell would have to do."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
-    is_ours = line.startswith("sbert-lab ") and not line.startswith(("sbert-lab --", "sbert-lab serve"))
+    is_ours = line.startswith("sbert-lab ") and not line.startswith("sbert-lab --")
     return is_ours and "$" not in line and not any(set(word) <= set("();<>|&") for word in words)
 
 
@@ -185,9 +182,6 @@ def in_shell(line: str, folder: Path, address: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(folder), "SHELL": "/bin/bash"}
     environment |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    if "sbert-lab serve" in line:
-        _serve(line, folder, environment)
-        return
     # With a second command bash stays the parent, as it is for a user: a single one would take its place.
     command = ["bash", "-o", "pipefail", "-ec", f"{line}\n:"]
     done = subprocess.run(
@@ -198,28 +192,9 @@ def in_shell(line: str, folder: Path, address: str) -> None:
         assert "error" not in json.loads(done.stdout), done.stdout
 
 
-def _serve(line: str, folder: Path, environment: dict[str, str]) -> None:
-    """Until the app has started."""
-    port, printed = str(free_port()), folder / "served.txt"
-    with printed.open("w") as file:
-        app = subprocess.Popen(
-            ["bash", "-c", line.replace("7860", port)],
-            env={**environment, "SBERT_PORT": port},
-            cwd=folder,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        wait_for_app(app, printed)
-    finally:
-        os.killpg(app.pid, signal.SIGTERM)
-        app.wait(30)
-        end_workers(Path(os.environ["SBERT_HOME"]))
-
-
 def run_shell(code: str, folder: Path, address: str, run: Run) -> None:
     for line in code.replace("\\\n", " ").splitlines():
+        line = re.sub(r"^SBERT_TOKEN=\$\(.*\) ", "", line)
         if not is_plain(line):
             in_shell(line, folder, address)
             continue
@@ -240,11 +215,14 @@ def run_python(code: str, address: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
-def test_it_runs(block: Block, workplace: Path, run: Run, request: pytest.FixtureRequest):
+def test_it_runs(
+    block: Block, workplace: Path, run: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "serve", print)
     asks_app = USUAL_APP in block.code
     address = f"127.0.0.1:{request.getfixturevalue('app').port}" if asks_app else USUAL_APP
     if block.language == "python":
-        run_python(block.code, address)
+        run_python(re.sub(r"max_steps=\d+", "max_steps=2", block.code), address)
     else:
         run_shell(block.code, workplace, address, run)
 

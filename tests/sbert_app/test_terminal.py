@@ -5,7 +5,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -48,42 +47,31 @@ def visible(written: str) -> list[str]:
     return [line.strip() for line in re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "\n", written).split("\n") if line.strip()]
 
 
-@pytest.fixture
-def columns(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Sets the width of the terminal."""
+@pytest.fixture(autouse=True)
+def capable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a terminal it is known what it can do, and how wide it is."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    return lambda width: monkeypatch.setenv("COLUMNS", str(width))
 
 
-def test_a_terminal_shows_a_bar_in_one_line_and_removes_it(clock: list[float], columns: Callable[[int], None]):
+def test_a_terminal_shows_a_bar_in_one_line_and_removes_it_even_if_it_is_interrupted(clock: list[float]):
     stream = Terminal()
-    with ProgressBar("encoding", "sentences", stream) as bar:
-        for done in (0, 100, 200):
-            bar(done, 1_000)
-            clock[0] += 1
+
+    def interrupted() -> None:
+        with ProgressBar("encoding", "sentences", stream) as bar:
+            for done in (0, 100, 200):
+                bar(done, 1_000)
+                clock[0] += 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     written = stream.getvalue()
     text = " ".join(visible(written))
     assert "encoding" in text
     assert "20%  200 of 1,000 sentences  100.0/s  8 s left" in text
     assert "━" in text
     assert visible(written[written.rindex(ERASE_LINE) :]) == [], "the line is erased at the end"
-
-
-def test_an_interrupted_command_leaves_a_clean_line(clock: list[float], columns: Callable[[int], None]):
-    stream = Terminal()
-
-    def interrupted() -> None:
-        with ProgressBar("encoding", "sentences", stream) as bar:
-            bar(0, 10)
-            clock[0] += 1
-            bar(1, 10)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    written = stream.getvalue()
-    assert visible(written[written.rindex(ERASE_LINE) :]) == []
     assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l"), "the cursor is visible"
 
 
@@ -110,9 +98,7 @@ def test_the_rate_is_of_this_process_when_work_was_done_before(clock: list[float
     assert "10.0/s  1 min 30 s left" in stream.getvalue()
 
 
-def test_log_lines_are_printed_above_the_bar(
-    clock: list[float], columns: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-):
+def test_log_lines_are_printed_above_the_bar(clock: list[float], monkeypatch: pytest.MonkeyPatch):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     with ProgressBar("encoding", "sentences") as bar:

