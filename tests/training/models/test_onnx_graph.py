@@ -35,7 +35,7 @@ def test_the_graph_computes_the_vectors_of_the_encoder(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["mpnet", "modernbert", "qwen3"])
+@pytest.mark.parametrize("architecture", ["mpnet", "qwen3"])
 def test_other_networks_and_a_head(tmp_path: Path, architecture: str):
     plain = make_model(tmp_path / "plain", architecture, num_hidden_layers=1)
     folder = written(tmp_path / "model", plain, "mean", dense())
