@@ -138,6 +138,9 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
     ids = {token: tokenizer.token_to_id(token) for token in made.specials.values()}
     template = " ".join(made.specials.get(part, part) for part in made.template.split())
     second = template.replace("$A", "$B").removeprefix(f"{made.specials.get('cls')} ")
+    if architecture == "bert":
+        # The one that has a type of its own for the tokens of a second text.
+        second = " ".join(f"{part}:1" for part in second.split())
     tokenizer.post_processor = processors.TemplateProcessing(
         single=template, pair=f"{template} {second}", special_tokens=list(ids.items())
     )

@@ -9,6 +9,8 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import evaluation
+from sentence_transformers.sentence_transformer.modules import Normalize
+from test_reference import TEXTS, written
 from tiny_models import make_model
 
 from training import Encoder, InputError, evaluate, load_data
@@ -16,9 +18,7 @@ from training import Encoder, InputError, evaluate, load_data
 FIRST = ["A cat.", "A dog barks.", "Cars drive.", "He eats."]
 SECOND = ["A kitten.", "A dog.", "Trees grow.", "She sleeps."]
 EVALUATORS = [
-    evaluation.EmbeddingSimilarityEvaluator(FIRST, SECOND, [0.9, 0.8, 0.1, 0.2]),
     evaluation.EmbeddingSimilarityEvaluator(FIRST, SECOND, [0.9, 0.8, 0.1, 0.2], precision="int8", truncate_dim=16),
-    evaluation.TripletEvaluator(FIRST, SECOND, SECOND[::-1]),
     evaluation.InformationRetrievalEvaluator({"q": "pets"}, {"d": "A cat.", "e": "Cars."}, {"q": {"d"}}),
     evaluation.BinaryClassificationEvaluator(FIRST, SECOND, [1, 1, 0, 0]),
     evaluation.ParaphraseMiningEvaluator(dict(zip("abcd", FIRST, strict=True)), [("a", "b")]),
@@ -58,6 +58,23 @@ def test_the_names_of_sentence_transformers_mean_the_same(encoder: Encoder, fold
     np.testing.assert_array_equal(Encoder(tmp_path / "copy", dtype="float32").encode(FIRST), encoder.encode(FIRST))
     with pytest.raises(InputError, match="precision 'int4' is unknown; choose float32, int8"):
         encoder.encode(FIRST, precision="int4")
+
+
+@pytest.mark.parametrize("normalizes", [True, False])
+def test_the_options_of_encode_mean_the_same(folder: Path, tmp_path: Path, normalizes: bool):
+    made = written(tmp_path / "model", folder, "mean", *[Normalize()] * normalizes)
+    (made / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the question: ", "dog": "dog "}}')
+    ours, theirs = Encoder(made, dtype="float32", device="cpu"), SentenceTransformer(str(made), device="cpu")
+    for options in (
+        {"normalize_embeddings": False},
+        {"normalize_embeddings": True, "prompt_name": "query", "batch_size": 2},
+        {"normalize_embeddings": True, "prompt": "a man is ", "show_progress_bar": False},
+        {"normalize_embeddings": False, "prompt_name": "dog", "convert_to_tensor": True, "truncate_dim": 8},
+    ):
+        for texts in (TEXTS, TEXTS[0]):
+            vectors, expected = ours.encode(texts, **options), theirs.encode(texts, **options)
+            assert type(vectors) is type(expected) and vectors.shape == expected.shape
+            np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_name_or_a_path_does_where_a_model_or_data_is_expected(folder: Path, tmp_path: Path):

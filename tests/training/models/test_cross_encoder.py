@@ -1,15 +1,14 @@
 """What the cross-encoder promises: two sentences in, one score out, whatever the model and the batch."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from test_reference import change, classifier
 from tiny_models import make_model
 
 from training.catalogue import asset
@@ -46,45 +45,21 @@ def adapter():
     return CrossEncoder.load("minilm-stsb", dtype="float32")
 
 
-def make_cross_encoder(folder, architecture="bert", **config):
-    """A tiny sequence-classification model with random weights, as it lies on the Hub."""
-    make_model(folder, architecture)
-    if architecture == "bert":  # its tokenizer tells first from second
-        tokenizer = Encoder.load("all-MiniLM-L6-v2").tokenizer
-        tokenizer.model_max_length = 64
-        tokenizer.save_pretrained(folder)
-        config["vocab_size"] = len(tokenizer)
-    shape = transformers.AutoConfig.from_pretrained(folder)
-    for key, value in {"num_labels": 1, **config}.items():
-        setattr(shape, key, value)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = transformers.AutoModelForSequenceClassification.from_config(shape)
-    model.eval().save_pretrained(folder)
-    return folder
-
-
-def test_scores_are_float32_in_order_and_between_0_and_1(adapter):
-    together = adapter.predict(PAIRS)
-    assert together.dtype == np.float32
-    assert together.shape == (len(PAIRS),)
-    assert ((together >= 0) & (together <= 1)).all()
-    np.testing.assert_allclose(together, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
-
-
-def test_similar_pairs_score_above_unrelated_ones_the_same_each_time_and_none_for_none(adapter):
-    similar, unrelated = adapter.predict(PAIRS[:2])
-    assert similar > 0.7
-    assert unrelated < 0.2
-    np.testing.assert_array_equal(adapter.predict(PAIRS), adapter.predict(PAIRS))
+def test_scores_are_float32_between_0_and_1_in_order_the_same_each_time(adapter):
+    scores = adapter.predict(PAIRS)
+    assert (scores.dtype, scores.shape) == (np.float32, (len(PAIRS),))
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert scores[0] > 0.7 and scores[1] < 0.2
+    np.testing.assert_array_equal(adapter.predict(PAIRS), scores)
     assert adapter.predict([("\ud83d dogs", "a")])[0] == adapter.predict([("? dogs", "a")])[0]
     assert adapter.predict([]).shape == (0,)
+    assert repr(adapter) == f"CrossEncoder('minilm-stsb', 256 tokens, float32, {adapter.device})"
 
 
 words = st.lists(st.sampled_from(TOPICS), max_size=12).map(" ".join)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(words, words), max_size=12), st.randoms())
 def test_a_score_depends_on_its_pair_alone(adapter, pairs, chance):
     """Not on the batch it is in, nor on the order of the pairs."""
@@ -93,7 +68,7 @@ def test_a_score_depends_on_its_pair_alone(adapter, pairs, chance):
     np.testing.assert_allclose(adapter.predict([pairs[i] for i in order]), scores[order], atol=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second):
     scores = adapter.predict([(first, second), (second, first)])
@@ -101,22 +76,18 @@ def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second)
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_repeated_pairs_are_scored_once_and_progress_ends_at_all_of_them(adapter, monkeypatch):
+def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_be_stopped(adapter, monkeypatch):
     report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
     assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
     monkeypatch.setattr(module, "CHUNK", 3)
-    seen = []
-    whole = adapter.predict(PAIRS, on_progress=lambda done, total: seen.append((done, total)))
-    assert seen == sorted(seen)
-    assert seen[-1] == (len(PAIRS), len(PAIRS))
+    steps = []
+    whole = adapter.predict(PAIRS, on_progress=lambda done, total: steps.append((done, total)))
+    assert steps == sorted(steps)
+    assert steps[-1] == (len(PAIRS), len(PAIRS))
     np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
-
-
-def test_it_can_be_stopped_and_its_repr_is_one_line(adapter):
     with pytest.raises(Stopped):
         adapter.predict(PAIRS, should_stop=lambda: True)
-    assert repr(adapter) == f"CrossEncoder('minilm-stsb', 256 tokens, float32, {adapter.device})"
 
 
 @pytest.mark.parametrize("wrong", ["ab", ("one",), ("one", None), ("a", "b", "c")])
@@ -126,7 +97,7 @@ def test_what_is_not_a_pair_is_named_by_its_row(adapter, wrong):
 
 
 def test_bfloat16_agrees_with_float32_to_a_hundredth(adapter):
-    pairs = list(zip(*load_data("stsb:dev").select(range(0, 1500, 30)).columns, strict=True))
+    pairs = list(zip(*load_data("stsb:dev").select(range(0, 1500, 60)).columns, strict=True))
     low = CrossEncoder.load("minilm-stsb", dtype="bfloat16")
     assert low.dtype == torch.bfloat16
     difference = np.abs(low.predict(pairs) - adapter.predict(pairs))
@@ -137,7 +108,7 @@ def test_bfloat16_agrees_with_float32_to_a_hundredth(adapter):
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "mpnet", "distilbert", "modernbert"])
 def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     """Also of what ``save`` wrote, read by sentence-transformers."""
-    ours = CrossEncoder.load(str(make_cross_encoder(tmp_path / "theirs", architecture)), dtype="float32")
+    ours = CrossEncoder.load(str(classifier(tmp_path / "theirs", architecture)), dtype="float32")
     ours.save(tmp_path / "saved")
     assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedClassifierPairs)
     scores = ours.predict(PAIRS)
@@ -152,79 +123,48 @@ def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     np.testing.assert_array_equal(again.predict(PAIRS), scores)
 
 
-@pytest.mark.parametrize("options", [{}, {"top_k": 2, "return_documents": True, "batch_size": 1}], ids=str)
-def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path, options):
+def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
     from sentence_transformers import CrossEncoder as Theirs
 
-    folder = str(make_cross_encoder(tmp_path / "model"))
+    folder = str(classifier(tmp_path / "model"))
     query, documents = "A man is playing a guitar.", [second for _, second in PAIRS[:5]]
-    found = CrossEncoder.load(folder, dtype="float32").rank(query, documents, **options)
-    expected = Theirs(folder, device="cpu").rank(query, documents, **options)
-    assert [{**hit, "score": 0} for hit in found] == [{**hit, "score": 0} for hit in expected]
-    np.testing.assert_allclose([hit["score"] for hit in found], [hit["score"] for hit in expected], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}},
-        {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
-        {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}},
-    ],
-)
-def test_the_activation_that_the_configuration_states_is_used(tmp_path, stated):
-    folder = make_cross_encoder(tmp_path / "model", **stated)
-    from sentence_transformers import CrossEncoder as Theirs
-
-    theirs = Theirs(str(folder), device="cpu").predict(PAIRS)
-    np.testing.assert_allclose(CrossEncoder.load(str(folder), dtype="float32").predict(PAIRS), theirs, atol=1e-5)
+    ours, theirs = CrossEncoder.load(folder, dtype="float32"), Theirs(folder, device="cpu")
+    for options in ({}, {"top_k": 2, "return_documents": True, "batch_size": 1}):
+        hits, expected = ours.rank(query, documents, **options), theirs.rank(query, documents, **options)
+        assert [{**hit, "score": 0} for hit in hits] == [{**hit, "score": 0} for hit in expected]
+        np.testing.assert_allclose([hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5)
 
 
 def test_the_longer_sentence_of_a_pair_is_cut_first(tmp_path):
-    model = CrossEncoder.load(str(make_cross_encoder(tmp_path / "model")), dtype="float32")
-    kept = model.tokenizer([("dog " * 200, "cat food")])[0]
-    assert (len(kept.ids), len(kept.ids) - kept.split, kept.truncated) == (64, 3, True)
+    model = CrossEncoder.load(str(classifier(tmp_path / "model")), dtype="float32")
+    row = model.tokenizer([("dog " * 200, "cat food")])[0]
+    assert (len(row.ids), len(row.ids) - row.split, row.truncated) == (64, 3, True)
 
 
-@pytest.mark.parametrize(
-    ("config", "complaint"),
-    [
-        ({"num_labels": 3}, "returns 3 numbers for a pair"),
-        ({"sentence_transformers": {"activation_fn": "os.system"}}, "ends in os.system"),
-    ],
-)
-def test_a_model_that_gives_no_single_score_is_refused(tmp_path, config, complaint):
-    folder = make_cross_encoder(tmp_path / "model", **config)
-    with pytest.raises(InputError, match=complaint):
+def test_a_model_that_gives_no_single_score_is_refused(tmp_path):
+    with pytest.raises(InputError, match="returns 3 numbers for a pair"):
+        CrossEncoder.load(str(classifier(tmp_path / "three", num_labels=3)))
+    folder = classifier(tmp_path / "model")
+    change(folder / "config.json", sentence_transformers={"activation_fn": "os.system"})
+    with pytest.raises(InputError, match=r"ends in os\.system"):
         CrossEncoder.load(str(folder))
 
 
-def test_pickled_weights_are_refused(tmp_path):
-    folder = make_cross_encoder(tmp_path / "model")
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+def test_pickled_weights_and_a_head_without_weights_are_refused(tmp_path):
+    """Which transformers would open, and fill with random numbers."""
+    folder = classifier(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    body = {name: tensor for name, tensor in weights.items() if "classif" not in name}
+    save_file(body, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"lacks the weights classifier\.bias and 1 more"):
+        CrossEncoder.load(str(folder))
+    torch.save(weights, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="safetensors"):
         CrossEncoder.load(str(folder))
 
 
-def test_a_head_without_weights_is_refused(tmp_path):
-    """Which transformers would fill with random numbers."""
-    folder = make_cross_encoder(tmp_path / "model")
-    kept = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if "classif" not in name}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"lacks the weights classifier\.bias and 1 more"):
-        CrossEncoder.load(str(folder))
-
-
-def test_a_name_that_is_nothing_is_refused(alone):
-    with pytest.raises(InputError, match="no-such-model"):
-        CrossEncoder.load("no-such-model")
-
-
-SHIPPED = sorted(folder.name for folder in asset("cross-encoder").iterdir())
-
-
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", sorted(folder.name for folder in asset("cross-encoder").iterdir()))
 def test_an_adapter_is_small_safe_and_says_what_it_is(name):
     folder = asset("cross-encoder") / name
     files = {file.name for file in folder.iterdir()}
@@ -238,16 +178,9 @@ def test_an_adapter_is_small_safe_and_says_what_it_is(name):
     assert not any(source.startswith(("sts1", "stsb:dev", "stsb:test")) for source in card["pairs_from"])
 
 
-@pytest.mark.parametrize(
-    ("name", "every", "tolerance"),
-    [
-        ("minilm-stsb", 5, 0.5),
-        pytest.param("minilm-stsb", 1, 0.1, marks=pytest.mark.slow),
-        ("mpnet-stsb", 10, 3.0),
-    ],
-)
+@pytest.mark.parametrize(("name", "every", "tolerance"), [("minilm-stsb", 5, 0.5), ("mpnet-stsb", 10, 3.0)])
 def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
-    """On STSb dev, or on a part of it within what so few pairs can tell."""
+    """On a part of STSb dev, within what so few pairs can tell."""
     card = json.loads((asset("cross-encoder") / name / "card.json").read_text())
     if not (home / "models" / card["base"]).exists():
         pytest.skip(f"{card['base']} is fetched on demand")
@@ -269,18 +202,15 @@ def test_the_merged_weights_are_those_of_peft(adapter):
         torch.testing.assert_close(ours[key], value.float(), atol=1e-6, rtol=1e-4)
 
 
-def test_a_copied_adapter_opens_anywhere(adapter, tmp_path):
+def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(adapter, tmp_path):
     adapter.save(tmp_path / "copy")
     again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
     np.testing.assert_array_equal(again.predict(PAIRS), adapter.predict(PAIRS))
     assert again.card == adapter.card
 
-
-def test_a_head_of_another_size_is_refused(tmp_path):
-    folder = shutil.copytree(asset("cross-encoder") / "minilm-stsb", tmp_path / "copy")
-    (folder / "head.safetensors").write_bytes((folder / "adapter_model.safetensors").read_bytes())
+    (tmp_path / "copy/head.safetensors").write_bytes((tmp_path / "copy/adapter_model.safetensors").read_bytes())
     with pytest.raises(InputError, match=r"head\.safetensors does not fit"):
-        CrossEncoder.load(str(folder))
+        CrossEncoder.load(str(tmp_path / "copy"))
 
 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
@@ -300,14 +230,10 @@ def test_without_attention_between_the_sentences_it_is_the_bi_encoder(tmp_path, 
     assert (opened - (6 * cosines - 3)).abs().max() > 1e-2
 
 
-def test_only_bert_and_mpnet_make_a_joint_pair_model(tmp_path):
-    encoder = Encoder.load(str(make_model(tmp_path / "base", "roberta")), dtype="float32")
-    with pytest.raises(InputError, match="architecture bert or mpnet"):
-        JointPairModel(encoder.backbone)
-
-
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
 def test_packed_pairs_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
+    with pytest.raises(InputError, match="architecture bert or mpnet"):
+        JointPairModel(Encoder.load(str(make_model(tmp_path / "other", "roberta")), dtype="float32").backbone)
     encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
     scorer = JointPairModel(encoder.backbone).requires_grad_(False).eval()
     scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))

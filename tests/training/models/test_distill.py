@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from tiny_models import make_model, module_names
+from tokenizers import Tokenizer
 
+from training.data.load import load_data
 from training.errors import InputError, Stopped
+from training.evaluation.scoring import evaluate
 from training.models.distill import distill
 from training.models.encoder import Encoder
 
@@ -21,7 +25,7 @@ def tiny(folder: Path, architecture: str = "bert") -> Encoder:
     return Encoder.load(str(make_model(folder / architecture, architecture)), dtype="float32", device="cpu")
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "t5", "qwen3"])
+@pytest.mark.parametrize("architecture", ["bert", "t5", "qwen3"])
 def test_it_opens_here_and_there_and_means_the_same(tmp_path: Path, architecture: str):
     from sentence_transformers import SentenceTransformer
 
@@ -74,15 +78,19 @@ def test_frequent_tokens_count_less(tmp_path: Path):
 
 @pytest.mark.slow
 def test_the_default_model_keeps_most_of_its_spearman():
-    """On a part of the STS benchmark, with the frequencies of its own words."""
-    from training.data.load import load_data
-    from training.evaluation.scoring import evaluate
-
-    data = load_data("stsb:dev").select(range(0, 1500, 5))
+    """On a part of the STS benchmark, of whose tokens alone the table is made."""
+    data = load_data("stsb:dev").select(range(0, 1500, 10))
     encoder = Encoder.load("all-MiniLM-L6-v2", device="cpu")
+    own = evaluate(encoder, data)["spearman"]["cosine"]
+    ids = {token for column in data.columns for row in encoder.tokenize(list(column)) for token in row}
+    tokenizer = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
+    vocabulary = tokenizer["model"]["vocab"].items()
+    tokenizer["model"]["vocab"] = {
+        word: token for word, token in vocabulary if token in ids or token in encoder.tokenizer.all_special_ids
+    }
+    encoder.tokenizer._tokenizer = Tokenizer.from_str(json.dumps(tokenizer))
     static = distill(encoder, 256)
-    ours = evaluate(static, data)["spearman"]["cosine"]
-    assert 0.6 < ours < evaluate(encoder, data)["spearman"]["cosine"]
+    assert 0.6 < evaluate(static, data)["spearman"]["cosine"] < own
 
 
 def test_progress_and_stop(tmp_path: Path):
@@ -95,14 +103,11 @@ def test_progress_and_stop(tmp_path: Path):
         distill(encoder, 8, should_stop=stop.is_set)
 
 
-@pytest.mark.parametrize("dimension", [1, 33])
-def test_dimensions_out_of_range_are_refused(tmp_path: Path, dimension: int):
-    with pytest.raises(InputError, match="keep 2 to 32"):
-        distill(tiny(tmp_path), dimension)
-
-
-def test_a_static_model_and_an_empty_corpus_are_refused(tmp_path: Path):
+def test_dimensions_out_of_range_a_static_model_and_an_empty_corpus_are_refused(tmp_path: Path):
     encoder = tiny(tmp_path)
+    for dimension in (1, 33):
+        with pytest.raises(InputError, match="keep 2 to 32"):
+            distill(encoder, dimension)
     with pytest.raises(InputError, match="static already"):
         distill(distill(encoder, 8), 4)
     with pytest.raises(InputError, match="no tokens"):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -15,6 +14,7 @@ from depth import examples
 from hub_server import HubServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_reference import BERT, make
 from tiny_models import make_model
 
 from training.errors import InputError, Stopped
@@ -35,21 +35,7 @@ def encoder(folder: Path) -> Encoder:
     return Encoder.load(str(folder), dtype="float32", device="cpu")
 
 
-def settle(folder: Path, **files: dict) -> Path:
-    """A sentence-transformers folder around ``folder``'s transformer, with these settings."""
-    modules = [
-        {"path": "", "type": "sentence_transformers.models.Transformer"},
-        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    (folder / "1_Pooling").mkdir()
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    for name, value in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(value))
-    return folder
-
-
-def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encoder: Encoder):
+def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encoder: Encoder, folder: Path):
     vectors = encoder.encode(SENTENCES)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
@@ -59,6 +45,7 @@ def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encod
     assert list(encoder.encode_stream(iter(()))) == []
     assert encoder.tokenize([]) == []
     assert encoder.token_vectors([]) == []
+    assert repr(encoder) == f"Encoder('{folder}', mean, 32 dimensions, float32, cpu)"
 
 
 @given(sentences=st.lists(ANY_TEXT, max_size=12))
@@ -69,19 +56,19 @@ def test_each_row_is_its_own_sentence_whatever_stands_beside_it(encoder: Encoder
         np.testing.assert_allclose(row, encoder.encode([sentence])[0], **SAME)
 
 
-@given(order=st.permutations(SENTENCES + SENTENCES[:2]))
-@settings(max_examples=20)
-def test_the_callers_order_is_kept(encoder: Encoder, order: list[str]):
-    alone = dict(zip(SENTENCES, encoder.encode(SENTENCES), strict=True))
-    np.testing.assert_allclose(encoder.encode(order), np.stack([alone[sentence] for sentence in order]), **SAME)
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 7, 1_000])
-def test_the_size_of_the_chunks_changes_nothing(encoder: Encoder, chunk: int):
-    sentences = [f"the dog is number {i % 9} {'and so on ' * (i % 5)}" for i in range(20)]
-    streamed = list(encoder.encode_stream(iter(sentences), chunk=chunk))
+@pytest.mark.parametrize("chunk", [1, 7, 1_000])
+def test_the_size_of_the_chunks_changes_nothing_and_progress_rises_to_all(encoder: Encoder, chunk: int):
+    sentences = [f"the dog is number {i % 9} {'and so on ' * (i % 5)}" for i in range(50)]
+    steps: list[tuple[int, int | None]] = []
+    report = ReadReport(inputs=5_000)  # of an earlier call
+    streamed = list(
+        encoder.encode_stream(iter(sentences), chunk, on_progress=lambda *step: steps.append(step), report=report)
+    )
     assert [len(part) for part in streamed[:-1]] == [chunk] * (len(streamed) - 1)
     np.testing.assert_allclose(np.concatenate(streamed), encoder.encode(sentences), **SAME)
+    done = [step for step, _ in steps]
+    assert done == sorted(done)
+    assert done[-1] == 50
 
 
 def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(encoder: Encoder, monkeypatch):
@@ -134,24 +121,13 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(tmp_path: Path, archite
 
 
 def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(encoder: Encoder, capsys):
-    seen = []
-    encoder.encode(SENTENCES, on_progress=lambda *figures: seen.append(figures), show_progress_bar=True)
+    steps: list[tuple[int, int | None]] = []
+    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: steps.append(step), show_progress_bar=True)
     assert "Encoding: 100%" in capsys.readouterr().err
-    assert seen[-1] == (len(SENTENCES), len(SENTENCES))
+    assert steps[-1] == (4, 4)
+    assert {total for _, total in steps} == {4}
     encoder.encode(SENTENCES)
     assert capsys.readouterr().err == ""
-    seen: list[tuple[int, int | None]] = []
-    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: seen.append(step))
-    assert seen[-1] == (4, 4)
-    assert {total for _, total in seen} == {4}
-
-
-def test_its_repr_says_which_model_and_how_it_is_used(encoder: Encoder, folder: Path):
-    expected = f"Encoder('{folder}', mean, 32 dimensions, float32, cpu)"
-    assert repr(encoder) == expected
-    assert repr(encoder.with_prompt("query: ").with_pooling("cls")).endswith(
-        "cls, 32 dimensions, float32, cpu, prompt 'query: ')"
-    )
 
 
 def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(encoder: Encoder, tmp_path: Path, monkeypatch):
@@ -175,31 +151,27 @@ def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(encoder: Encoder, t
         encoder.push_to_hub("tiny", token="hf_s3cret")
 
 
-AWKWARD = {
-    "empty": "",
-    "white space": " \t\r\n\u00a0\u2003",
-    "emoji": "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
-    "right to left": "שלום \u202eabc\u202c العربية",
-    "controls": "".join(map(chr, range(32))) + "\x7f\x9b",
-    "a NUL": "the\0cat",
-    "lone surrogates": "the \ud83d cat \ude00",
-    "beyond the basic plane": "𝕊𝔹𝔼ℝ𝕋 𒀀𒁀 \U0010ffff",
-    "combining": "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́O",
-    "a special token": "[CLS] [SEP] [MASK] [PAD] </s>",
-    "one long word": "x" * 20_000,
-    "markup": "<script>alert(1)</script>&amp;",
-}
+AWKWARD = [
+    "",
+    " \t\r\n\u00a0\u2003",
+    "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽",
+    "שלום \u202eabc\u202c العربية",
+    "".join(map(chr, range(32))) + "\x7f\x9b",
+    "the \ud83d cat \ude00",
+    "𝕊𝔹𝔼ℝ𝕋 𒀀𒁀 \U0010ffff",
+    "Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́O",
+    "[CLS] [SEP] [MASK] [PAD] </s>",
+    "x" * 20_000,
+]
 
 
-@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD.keys())
-def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder, text: str):
-    plain, vector = encoder.encode(["the cat", text])
-    assert np.isfinite(vector).all()
-    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(plain, encoder.encode(["the cat"])[0], **SAME)
+def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder):
+    vectors = encoder.encode(["the cat", *AWKWARD])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, **SAME)
+    np.testing.assert_allclose(vectors, np.stack([encoder.encode(text) for text in ["the cat", *AWKWARD]]), **SAME)
 
 
-@pytest.mark.parametrize("bad", [None, 3, float("nan"), b"bytes", ["nested"], np.str_], ids=str)
+@pytest.mark.parametrize("bad", [None, float("nan"), b"bytes", np.str_], ids=str)
 def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
     with pytest.raises(InputError, match=r"^sentence 4 is \w+, not text$"):
         encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
@@ -217,22 +189,19 @@ def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path:
     assert bare.token_vectors([""])[0].hidden.shape == (0, bare.dimension)
 
 
-def test_what_is_too_long_is_cut_counted_and_logged(encoder: Encoder, caplog: pytest.LogCaptureFixture):
-    words = "the cat " * 5_000
-    report = ReadReport()
+def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
+    encoder: Encoder, caplog: pytest.LogCaptureFixture
+):
+    words, report = "the cat " * 5_000, ReadReport()
+    encoder.encode(["the " * (encoder.max_length - 2)], report=report)
+    assert report.truncated == 0
+    assert not caplog.records
     with caplog.at_level(logging.WARNING, logger="sbert_lab"):
         vectors = encoder.encode([words, "the cat", words + "dog"], report=report)
     assert report.truncated == 2
     assert "2 sentences were cut at 64 tokens" in caplog.text
     np.testing.assert_allclose(vectors[0], encoder.encode(["the cat " * 31])[0], **SAME)
     assert {len(ids) for ids in encoder.tokenize([words])} == {encoder.max_length}
-
-
-def test_a_sentence_that_just_fits_is_not_cut_and_the_report_counts(encoder: Encoder, caplog: pytest.LogCaptureFixture):
-    report = ReadReport()
-    encoder.encode(["the " * (encoder.max_length - 2)], report=report)
-    assert report.truncated == 0
-    assert not caplog.records
     report = ReadReport()
     encoder.encode(["the cat", "the cat", "dog"], report=report)
     assert (report.inputs, report.unique, report.tokens) == (3, 2, 4 + 3)
@@ -241,33 +210,18 @@ def test_a_sentence_that_just_fits_is_not_cut_and_the_report_counts(encoder: Enc
     assert report.seconds > 0
 
 
-@pytest.mark.parametrize("chunk", [3, 50, 1_000])
-def test_progress_rises_and_ends_at_all(encoder: Encoder, chunk: int):
-    sentences = [f"{'the cat is ' * (i % 9)}{i % 70}" for i in range(101)]
-    seen: list[tuple[int, int | None]] = []
-    report = ReadReport(inputs=5_000)  # of an earlier call
-    stream = encoder.encode_stream(sentences, chunk, on_progress=lambda *step: seen.append(step), report=report)
-    assert sum(map(len, stream)) == 101
-    done = [step for step, _ in seen]
-    assert done == sorted(done)
-    assert done[-1] == 101
-
-
-def test_stop_is_asked_before_each_batch_and_obeyed(encoder: Encoder):
+def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
+    steps: list[int] = []
     answers = iter([False, True])
-    seen: list[int] = []
     with pytest.raises(Stopped):
         encoder.encode(
             ["the cat " * 30 + str(i) for i in range(60)],
-            on_progress=lambda done, _: seen.append(done),
+            on_progress=lambda done, _: steps.append(done),
             should_stop=lambda: next(answers),
         )
-    assert len(seen) == 1
-
-
-def test_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
-    asked = count()
-    stream = encoder.encode_stream(iter(SENTENCES), chunk=2, should_stop=lambda: next(asked) >= 1)
+    assert len(steps) == 1
+    questions = count()
+    stream = encoder.encode_stream(iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1)
     assert next(stream).shape == (2, encoder.dimension)
     with pytest.raises(Stopped):
         next(stream)
@@ -297,15 +251,8 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 
-def test_the_models_own_prompt_comes_first(encoder: Encoder, tmp_path: Path):
-    general = {"prompts": {"query": "the dog: "}, "default_prompt_name": "query"}
-    folder = settle(make_model(tmp_path / "prompted"), config_sentence_transformers=general)
-    prompted = Encoder.load(str(folder), dtype="float32").encode(SENTENCES)
-    np.testing.assert_allclose(prompted, encoder.encode(["the dog: " + text for text in SENTENCES]), **SAME)
-
-
 def test_lower_case_where_the_model_asks_for_it(tmp_path: Path):
-    folder = settle(make_model(tmp_path / "lower", "roberta"), sentence_bert_config={"do_lower_case": True})
+    folder = make(BERT, "roberta", do_lower_case=True)(tmp_path)
     lower = Encoder.load(str(folder), dtype="float32")
     shout, speak, mask, word = lower.tokenize(["THE CAT", "the cat", "<mask>", "<MASK>"])
     assert shout == speak
@@ -314,47 +261,21 @@ def test_lower_case_where_the_model_asks_for_it(tmp_path: Path):
 
 
 def test_poolings_of_an_encoder_share_the_weights(folder: Path, encoder: Encoder):
-    loaded = Encoder.load(str(folder), pooling="max", dtype="float32")
     pooled = encoder.with_pooling("max")
-    assert (loaded.pooling, pooled.pooling, encoder.pooling) == ("max", "max", "mean")
+    assert (pooled.pooling, encoder.pooling) == ("max", "mean")
     assert pooled.backbone is encoder.backbone
-    np.testing.assert_allclose(pooled.encode(SENTENCES), loaded.encode(SENTENCES), **SAME)
+    expected = Encoder.load(str(folder), pooling="max", dtype="float32").encode(SENTENCES)
+    np.testing.assert_allclose(pooled.encode(SENTENCES), expected, **SAME)
     assert encoder.with_pooling(None) is encoder
     assert encoder.with_pooling("mean") is encoder
     with pytest.raises(InputError, match="choose mean, max, cls"):
         encoder.with_pooling("sum")
 
 
-def test_bfloat16_is_close(folder: Path, encoder: Encoder):
-    half = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
-    assert half.encode(SENTENCES).dtype == np.float32
-    assert (half.encode(SENTENCES) * encoder.encode(SENTENCES)).sum(axis=1).min() > 0.995
-    assert next(half.backbone.parameters()).dtype == torch.float32  # the truth stays whole
-
-
-def test_tokens_are_those_of_transformers_and_pool_to_the_sentence_vector(encoder: Encoder):
-    texts = [*SENTENCES, "naïve café 北京", "the " * 200]
-    theirs = encoder.tokenizer(texts, truncation=True, max_length=encoder.max_length)["input_ids"]
-    assert encoder.tokenize(texts) == theirs
-    texts = [*SENTENCES, "the " * 200]
-    vectors = encoder.encode(texts, normalize=False)
-    for found, vector in zip(encoder.token_vectors(texts), vectors, strict=True):
-        assert found.hidden.dtype == np.float32
-        assert len(found.tokens) == len(found.words) == len(found.offsets) == len(found.hidden)
-        np.testing.assert_allclose(found.hidden.mean(axis=0), vector, **SAME)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_embed_is_encode_with_a_gradient(encoder: Encoder, pooling: str):
-    other = encoder.with_pooling(pooling)
-    pooled = other.embed(other.tokenize(SENTENCES))
-    assert (pooled.dtype, pooled.requires_grad) == (torch.float32, True)
-    np.testing.assert_allclose(pooled.detach(), other.encode(SENTENCES, normalize=False), **SAME)
-
-
 def test_gradients_reach_every_layer(folder: Path):
     encoder = Encoder.load(str(folder), dtype="bfloat16", device="cpu")
     encoder.encode(SENTENCES)  # what encode prepares must not get in the way
+    assert next(encoder.backbone.parameters()).dtype == torch.float32
     encoder.embed(encoder.tokenize(SENTENCES)).square().sum().backward()
     reached = {name for name, weight in encoder.backbone.named_parameters() if weight.grad is not None}
     missed = {name for name, _ in encoder.backbone.named_parameters()} - reached
@@ -404,38 +325,20 @@ WRONG = [
     ({"name": ""}, "names no model"),
     ({"name": "a\0b"}, "neither"),
     ({"name": "/no/such/folder"}, "/no/such/folder"),
-    ({"name": "../" * 40 + "etc/passwd"}, "neither"),
     ({"name": "scratch:2x65"}, "out of range"),
-    ({"name": "scratch:99x64"}, "out of range"),
     ({"name": "scratch:2x64", "pooling": "sum"}, "choose mean, max, cls"),
     ({"name": "scratch:2x64", "dtype": "float8"}, "choose auto, float32, bfloat16"),
     ({"name": "scratch:2x64", "device": "abacus"}, "cannot be used on this machine"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
-def test_a_wrong_name_is_one_clear_line(alone: Path, home: Path, arguments: dict[str, str], said: str):
+@pytest.mark.parametrize(("arguments", "complaint"), WRONG, ids=str)
+def test_a_wrong_name_is_one_clear_line(alone: Path, home: Path, arguments: dict[str, str], complaint: str):
     where = home if arguments["name"].startswith("scratch:") else alone
     with pytest.raises(InputError) as caught:
         Encoder.load(**arguments, home=where)
-    assert said in str(caught.value)
+    assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_loading_leaves_no_model_code_behind(folder: Path):
-    before = set(sys.modules)
-    Encoder.load(str(folder))
-    assert not {name for name in set(sys.modules) - before if name.startswith("transformers_modules")}
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_a_saved_encoder_comes_back_the_same(folder: Path, tmp_path: Path, pooling: str):
-    encoder = Encoder.load(str(folder), pooling=pooling, dtype="float32")
-    encoder.save(tmp_path / "saved")
-    again = Encoder.load(str(tmp_path / "saved"), dtype="float32")
-    assert (again.pooling, again.max_length, again.normalizes) == (pooling, encoder.max_length, False)
-    np.testing.assert_array_equal(again.encode(SENTENCES), encoder.encode(SENTENCES))
-    assert not list((tmp_path / "saved").rglob("*.bin"))
 
 
 def test_saving_replaces_a_model_but_never_other_files(encoder: Encoder, tmp_path: Path):

@@ -1,6 +1,7 @@
 """Opening a transformer: a damaged or incomplete folder is one clear line, never a model that answers nonsense."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,35 +51,30 @@ def refusal(opener: Callable[[Path], object], folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{nonsense", "{}", "[]"])
-def test_a_damaged_tokenizer(folder: Path, text: str):
-    (folder / "tokenizer.json").write_text(text)
-    assert "tokenizer" in refusal(open_tokenizer, folder)
-
-
-@pytest.mark.parametrize("keep", [0, 7, 5_000])
-def test_weights_that_broke_off(folder: Path, keep: int):
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:keep])
-    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
-
-
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "complaint"),
     [
         (
             lambda folder: (folder / "model.safetensors").write_bytes(b"<html>log in</html>" * 40),
             "cannot be opened as a",
         ),
+        (lambda folder: os.truncate(folder / "model.safetensors", 5_000), "cannot be opened as a transformer"),
         (lambda folder: without(folder, "layer.1."), "lacks the weights encoder.layer.1"),
         (lambda folder: configure(folder, hidden_size=64), "do not fit its config.json"),
         (lambda folder: configure(folder, model_type="zork", architectures=["ZorkModel"]), "cannot be opened as a"),
     ],
-    ids=["something else", "missing weights", "another shape", "an unknown architecture"],
+    ids=["something else", "broken off", "missing weights", "another shape", "an unknown architecture"],
 )
-def test_what_is_no_whole_transformer_is_refused(folder: Path, damage: Callable[[Path], object], said: str):
+def test_what_is_no_whole_transformer_is_refused(folder: Path, damage: Callable[[Path], object], complaint: str):
     damage(folder)
-    assert said in refusal(open_backbone, folder)
+    assert complaint in refusal(open_backbone, folder)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..\\x", 5])
+def test_an_index_of_weights_names_files_of_the_folder_alone(folder: Path, name: object):
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": name}}))
+    assert "outside of it" in refusal(lambda path: Encoder.load(str(path)), folder)
 
 
 def test_a_tokenizer_is_needed_and_the_head_that_nobody_reads_is_not(folder: Path):
@@ -102,12 +98,6 @@ def test_a_lack_of_memory_is_called_that(folder: Path, monkeypatch: pytest.Monke
     assert refusal(open_backbone, folder).endswith("can't allocate memory")
 
 
-def test_code_that_comes_with_a_model_is_never_run(folder: Path):
-    (folder / "zork.py").write_text("raise SystemExit('the model ran its code')")
-    configure(folder, model_type="zork", auto_map={"AutoConfig": "zork.Config", "AutoModel": "zork.Model"})
-    assert "cannot be opened as a transformer" in refusal(open_backbone, folder)
-
-
 def test_an_encoder_decoder_is_refused(tmp_path: Path):
     from transformers import BartConfig, BartModel
 
@@ -127,26 +117,20 @@ def test_of_a_t5_the_encoder_alone_is_opened(tmp_path: Path):
     assert not [name for name, _ in opened.named_parameters() if "decoder" in name]
 
 
-def test_random_weights_have_the_shape_asked_for():
+@pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 33), (2, 1056)])
+def test_random_weights_have_the_shape_asked_for_and_one_out_of_range_is_refused(layers: int, dimension: int):
     config = random_backbone(2, 64, vocabulary=100, seed=0).config
     assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 64, 100)
-    assert config.hidden_size % config.num_attention_heads == 0
-
-
-@pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 0), (2, 33), (2, 1056)])
-def test_a_shape_out_of_range_is_refused_with_the_range(layers: int, dimension: int):
     with pytest.raises(InputError, match="1 to 24 layers, 32 to 1024 dimensions in steps of 32"):
         random_backbone(layers, dimension, vocabulary=100, seed=0)
 
 
-@pytest.mark.parametrize(("architecture", "longest"), [("bert", 64), ("roberta", 64), ("mpnet", 64)])
-def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
-    tmp_path: Path, architecture: str, longest: int
-):
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_the_longest_input_leaves_room_for_the_positions_before_the_first(tmp_path: Path, architecture: str):
     made = make_model(tmp_path / architecture, architecture)
     tokenizer = open_tokenizer(made)
     tokenizer.model_max_length = 10**30  # "no limit", as transformers says it
-    assert max_input_length(tokenizer, open_backbone(made)) == longest
+    assert max_input_length(tokenizer, open_backbone(made)) == 64
     tokenizer.model_max_length = 20
     assert max_input_length(tokenizer, open_backbone(made)) == 20
 
@@ -185,26 +169,22 @@ def test_a_model_that_names_code_opens_by_the_class_of_transformers(tmp_path: Pa
         expected = torch.nn.functional.normalize(hidden.mean(dim=1), dim=1)[0]
         assert torch.allclose(torch.from_numpy(vector), expected, atol=1e-5)
     encoder.save(tmp_path / "saved")
-    assert (
-        Encoder.load(str(tmp_path / "saved"), dtype="float32", device="cpu").encode(sentences)
-        == encoder.encode(sentences)
-    ).all()
+    again = Encoder.load(str(tmp_path / "saved"), dtype="float32", device="cpu")
+    assert (again.encode(sentences) == encoder.encode(sentences)).all()
 
 
-@pytest.mark.parametrize(("architecture", "kind"), [("gte", "new"), ("jina_embeddings_v3", "xlm-roberta")])
-def test_a_model_under_a_name_that_only_its_code_knows_is_refused(tmp_path: Path, architecture: str, kind: str):
-    folder = make_model(tmp_path / "tiny", architecture)
-    name_code(folder, model_type=kind)  # as Alibaba-NLP and jinaai publish them
-    refusal(lambda path: Encoder.load(str(path)), folder)
+def test_a_model_under_a_name_that_only_its_code_knows_is_refused_and_no_code_is_run(tmp_path: Path):
+    for architecture, kind in (("gte", "new"), ("jina_embeddings_v3", "xlm-roberta"), ("bert", "zork")):
+        folder = make_model(tmp_path / kind, architecture)
+        name_code(folder, model_type=kind)  # as Alibaba-NLP and jinaai publish them
+        refusal(lambda path: Encoder.load(str(path)), folder)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("n_layer", 24), ("n_head", 16), ("rotary_emb_base", 10_000)])
-def test_published_settings_that_transformers_does_not_read_have_to_be_its_own(
-    tmp_path: Path, setting: str, value: int
-):
+def test_published_settings_that_transformers_does_not_read_have_to_be_its_own(tmp_path: Path):
     own = {"n_layer": 2, "n_head": 2, "rotary_emb_base": 1000}
     folder = make_model(tmp_path / "tiny", "nomic_bert")
     name_code(folder, **own)
     assert Encoder.load(str(folder)).dimension == 32
-    configure(folder, **own | {setting: value})
-    assert f"{setting} {value}" in refusal(lambda path: Encoder.load(str(path)), folder)
+    for setting, value in (("n_layer", 24), ("n_head", 16), ("rotary_emb_base", 10_000)):
+        configure(folder, **own | {setting: value})
+        assert f"{setting} {value}" in refusal(lambda path: Encoder.load(str(path)), folder)

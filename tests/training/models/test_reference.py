@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import transformers
 from tiny_models import ARCHITECTURES, make_model
 
+from training.data.load import load_data
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
@@ -22,7 +24,7 @@ TEXTS = [
     "A man is playing a guitar.",
     "the cat",
     "",
-    "MiXeD case, ÀÉÎ 北京 😀",
+    "  MiXeD  case, ÀÉÎ ſΣİ 北京 😀 \u202eright to left\u202c \x00\x07\x7f \ufeff [CLS] <s> [MASK] <mask>",
     "the dog is eating food on the guitar " * 9,
 ]
 PAIRS = [
@@ -87,14 +89,13 @@ def written(folder: Path, plain: Path, pooling: Any = "mean", *after: Any, **set
     return folder
 
 
-def after(*names: str) -> list[Any]:
-    """Modules after the pooling, of 32 dimensions."""
-    from sentence_transformers.sentence_transformer import modules
+def dense() -> Any:
+    """A layer from 32 dimensions to 24, for after the pooling."""
+    from sentence_transformers.sentence_transformer.modules import Dense
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        made = {"Dense": (32, 24), "LayerNorm": (32,), "Normalize": ()}
-        return [getattr(modules, name)(*made[name]) for name in names]
+        return Dense(32, 24)
 
 
 def make(file: str = "", architecture: str = "bert", pooling: Any = "mean", **settings: Any) -> Callable[[Path], Path]:
@@ -113,32 +114,9 @@ BERT, GENERAL, POOLING = "sentence_bert_config.json", "config_sentence_transform
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 
 
-def tokenizer_side(path: Path) -> Path:
-    folder = make()(path)
-    change(folder / "tokenizer_config.json", truncation_side="left")
-    return folder
-
-
-def longer_than_the_tokenizer_says(path: Path) -> Path:
-    folder = make(BERT, max_seq_length=60)(path)
-    change(folder / "tokenizer_config.json", model_max_length=12)
-    return folder
-
-
-def gemma2(path: Path) -> Path:
-    text = {**SMALL, "head_dim": 16, "num_key_value_heads": 1, "max_position_embeddings": 96, "vocab_size": 260}
-    make_model(path / "plain", "gemma3")
-    config = transformers.EmbeddingGemma2TextConfig(**text)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        transformers.EmbeddingGemma2TextModel(config).eval().save_pretrained(path / "plain")
-    return path / "plain"
-
-
 def half(path: Path) -> Path:
-    folder = make()(path)
+    folder = make(BERT, model_kwargs={"dtype": "float32"})(path)
     transformers.AutoModel.from_pretrained(folder).half().save_pretrained(folder)
-    change(folder / BERT, model_kwargs={"dtype": "float32"})
     return folder
 
 
@@ -157,6 +135,8 @@ def decoder(template: str = FLAT, **settings: Any) -> Callable[[Path], Path]:
     )
 
 
+# The tokenizer's own side of truncation counts, whatever a call says.
+CALL = {"text": {"max_length": 8, "truncation": True, "truncation_side": "left"}}
 PROMPTS = {"prompts": {"query": "the question: ", "dog": "dog "}, "default_prompt_name": "query"}
 ENCODERS: dict[str, Callable[[Path], Path]] = {
     **{f"bare {name}": lambda path, name=name: make_model(path / "m", name) for name in ARCHITECTURES},
@@ -169,26 +149,19 @@ ENCODERS: dict[str, Callable[[Path], Path]] = {
     "bare opt, projected": lambda path: other(
         path, "OPT", word_embed_proj_dim=16, ffn_dim=48, max_position_embeddings=64, **SMALL
     ),
-    "bare embedding gemma 2": gemma2,
-    "bare decoder with a chat template": lambda path: chat(make_model(path, "qwen3"), FLAT),
-    **{f"pooling {name}": make(pooling=name) for name in ("max", "cls", "weightedmean", "mean_sqrt_len_tokens")},
-    "pooling of two": make(pooling=("cls", "mean")),
-    "pooling of the last token": make(architecture="qwen3", pooling="lasttoken"),
-    "pooling without the prompt": lambda path: (
-        change(make(GENERAL, **PROMPTS)(path) / POOLING, include_prompt=False) or path / "model"
-    ),
-    "a dense layer": lambda path: written(path / "m", make_model(path / "p"), "mean", *after("Dense", "Normalize")),
-    "a layer norm": lambda path: written(path / "m", make_model(path / "p"), "mean", *after("LayerNorm")),
-    "the first dimensions": make(GENERAL, truncate_dim=8),
-    "a default prompt": make(GENERAL, **PROMPTS),
+    "the greatest of each dimension": make(pooling="max"),
     "lower case": make(BERT, "roberta", do_lower_case=True),
     "max_seq_length": make(BERT, max_seq_length=8),
-    "max_seq_length above the tokenizer's": longer_than_the_tokenizer_says,
-    "processing_kwargs": make(BERT, processing_kwargs={"text": {"max_length": 8, "truncation": True}}),
+    "max_seq_length above the tokenizer's": lambda path: (
+        change(make(BERT, max_seq_length=60)(path) / "tokenizer_config.json", model_max_length=12) or path / "model"
+    ),
+    "processing_kwargs": make(BERT, processing_kwargs=CALL),
     "processing_kwargs for all": make(BERT, processing_kwargs={"common": {"max_length": 9}, "text": {"max_length": 8}}),
     "processor_kwargs": make(BERT, processor_kwargs={"model_max_length": 7, "truncation_side": "left"}),
     "tokenizer_args": make(BERT, tokenizer_args={"model_max_length": 7}, max_seq_length=20),
-    "the end of long texts": tokenizer_side,
+    "the end of long texts": lambda path: (
+        change(make()(path) / "tokenizer_config.json", truncation_side="left") or path / "model"
+    ),
     "half precision": half,
     "weights in several files": sharded,
     "a chat template": decoder(),
@@ -231,6 +204,22 @@ def test_the_vectors_are_those_of_the_reference(tmp_path: Path, kind: str):
     ):
         again = np.concatenate([opened.encode([text], normalize_embeddings=False) for text in TEXTS])
         np.testing.assert_allclose(again, expected, **TOLERANCE)
+
+
+def test_the_default_model_is_that_of_the_reference_and_saved_here_opens_there(home: Path, tmp_path: Path):
+    """Which lies in the layout of sentence-transformers 2."""
+    from sentence_transformers import SentenceTransformer
+
+    texts = [*TEXTS, "word " * 300, *load_data("stsb:test", home).columns[0][::60]]
+    ours = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu")
+    theirs = SentenceTransformer(str((home / "models" / ours.name).resolve()), device="cpu")
+    expected = theirs.encode(texts)
+    assert (ours.pooling, ours.normalizes, ours.max_length) == ("mean", True, theirs.max_seq_length)
+    np.testing.assert_allclose(ours.encode(texts), expected, **TOLERANCE)
+    ours.save(tmp_path / "saved")
+    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert [type(module).__name__ for module in saved] == ["Transformer", "Pooling", "Normalize"]
+    np.testing.assert_allclose(saved.encode(texts), expected, **TOLERANCE)
 
 
 def adapter(path: Path, model_class: str, **settings: Any) -> tuple[Path, Path]:
@@ -302,12 +291,12 @@ def assert_equal_scores(folder: Path, referee: Path | None = None) -> None:
     np.testing.assert_allclose(again.predict(PAIRS), expected, **TOLERANCE)
 
 
-def classifier(path: Path, architecture: str = "bert") -> Path:
-    """A plain sequence classifier with one label."""
+def classifier(path: Path, architecture: str = "bert", num_labels: int = 1) -> Path:
+    """A plain sequence classifier."""
     folder = make_model(path, architecture)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=num_labels)
         model.save_pretrained(folder)
     return folder
 
@@ -352,7 +341,7 @@ QUERY = (
     "{% if add_generation_prompt %}<|assistant|><think></think>{% endif %}"
 )
 CROSS_ENCODERS: dict[str, Callable[[Path], Path]] = {
-    **{f"bare {name}": lambda path, name=name: classifier(path / "m", name) for name in ("bert", "roberta", "qwen3")},
+    "bare": lambda path: classifier(path / "m", "qwen3"),
     "as saved": pairs(),
     "of an older version": lambda path: (
         change(
@@ -366,7 +355,7 @@ CROSS_ENCODERS: dict[str, Callable[[Path], Path]] = {
         for name in ("linear.Identity", "activation.ReLU", "activation.Tanh", "activation.Softmax")
     },
     "max_seq_length": pairs(BERT, max_seq_length=8),
-    "processing_kwargs": pairs(BERT, processing_kwargs={"text": {"max_length": 9, "truncation": True}}),
+    "processing_kwargs": pairs(BERT, processing_kwargs=CALL),
     "the end of long texts": lambda path: (
         change(pairs()(path) / "tokenizer_config.json", truncation_side="left") or path / "model"
     ),
@@ -392,85 +381,76 @@ def test_the_scores_are_those_of_the_reference(tmp_path: Path, kind: str):
 # ---------------------------------------------------------------- what is refused
 
 
-UNSUPPORTED = [
-    (BERT, {"zork": 3}, "sets zork to '3'"),
-    (BERT, {"query_length": 32}, "sets query_length"),
-    (BERT, {"tokenizer_name_or_path": "other"}, "sets tokenizer_name_or_path"),
-    (BERT, {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "sets add_special_tokens"),
-    (BERT, {"processing_kwargs": {"zork": {"a": 1}}}, "sets zork"),
-    (BERT, {"processing_kwargs": {"text": {"max_length": "8"}}}, "is cut at '8' tokens"),
-    (BERT, {"processing_kwargs": {"text": {"truncation": "only_third"}}}, "sets truncation"),
-    (BERT, {"processing_kwargs": ["text"]}, "which are no settings"),
-    (BERT, {"processing_kwargs": {"text": ["max_length"]}}, "which are no settings"),
-    (BERT, {"processor_kwargs": {"truncation_side": "middle"}}, "truncation_side must be left or right"),
-    (BERT, {"processor_kwargs": {"add_prefix_space": True}}, "sets add_prefix_space"),
-    (BERT, {"model_kwargs": {"num_hidden_layers": 1}}, "sets num_hidden_layers"),
-    (BERT, {"modality_config": {"text": {**TEXT, "method_output_name": "pooler_output"}}}, "reads pooler_output"),
-    (BERT, {"modality_config": {"image": TEXT}}, "reads image"),
-    (BERT, {"transformer_task": "fill-mask"}, "whose transformer does fill-mask"),
-    (GENERAL, {"zork": "a"}, "sets zork"),
-    (GENERAL, {"default_prompt_name": "zork"}, "zork"),
-    (POOLING, {"zork": 1}, "sets zork"),
-]
-
-
-@pytest.mark.parametrize(("file", "settings", "reason"), UNSUPPORTED)
-def test_a_setting_that_nobody_reads_is_refused_by_its_name(tmp_path: Path, file: str, settings: Any, reason: str):
-    folder = make(file, **settings)(tmp_path)
-    with pytest.raises(InputError, match=reason):
-        Encoder.load(str(folder))
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
+    """A bi-encoder and a cross-encoder as sentence-transformers writes them, copied by tests that change them."""
+    folder = tmp_path_factory.mktemp("folders")
+    return {Encoder: make()(folder / "encoder"), CrossEncoder: pairs()(folder / "cross-encoder")}
 
 
 @pytest.mark.parametrize(
-    ("file", "settings", "reason"),
+    ("opener", "file", "settings", "reason"),
     [
-        (GENERAL, {"activation_fn": "os.system"}, "ends in os.system"),
-        (GENERAL, {"activation_fn": named("activation", "GLU")}, "ends in torch.nn.modules.activation.GLU"),
-        (GENERAL, {"truncate_dims": 3}, "sets truncate_dims"),
-        (BERT, {"unknown": 1}, "sets unknown"),
-        (BERT, {"processing_kwargs": {"text": {"truncation": "only_first"}}}, "sets truncation"),
+        (Encoder, BERT, {"zork": 3}, "sets zork to '3'"),
+        (Encoder, BERT, {"query_length": 32}, "sets query_length"),
+        (Encoder, BERT, {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "sets add_special_tokens"),
+        (Encoder, BERT, {"processing_kwargs": {"zork": {"a": 1}}}, "sets zork"),
+        (Encoder, BERT, {"processing_kwargs": {"text": {"max_length": "8"}}}, "is cut at '8' tokens"),
+        (Encoder, BERT, {"processing_kwargs": {"text": {"truncation": "only_third"}}}, "sets truncation"),
+        (Encoder, BERT, {"processing_kwargs": {"text": ["max_length"]}}, "which are no settings"),
+        (Encoder, BERT, {"processor_kwargs": {"truncation_side": "middle"}}, "truncation_side must be left or right"),
+        (Encoder, BERT, {"processor_kwargs": {"add_prefix_space": True}}, "sets add_prefix_space"),
+        (Encoder, BERT, {"model_kwargs": {"num_hidden_layers": 1}}, "sets num_hidden_layers"),
+        (Encoder, BERT, {"modality_config": {"text": TEXT | {"method_output_name": "a"}}}, "reads a"),
+        (Encoder, BERT, {"modality_config": {"image": TEXT}}, "reads image"),
+        (Encoder, BERT, {"transformer_task": "fill-mask"}, "whose transformer does fill-mask"),
+        (Encoder, GENERAL, {"zork": "a"}, "sets zork"),
+        (Encoder, GENERAL, {"default_prompt_name": "zork"}, "zork"),
+        (Encoder, POOLING, {"zork": 1}, "sets zork"),
+        (CrossEncoder, GENERAL, {"activation_fn": "os.system"}, "ends in os.system"),
+        (CrossEncoder, GENERAL, {"activation_fn": named("activation", "GLU")}, "ends in torch.nn.modules.activation"),
+        (CrossEncoder, GENERAL, {"truncate_dims": 3}, "sets truncate_dims"),
+        (CrossEncoder, BERT, {"unknown": 1}, "sets unknown"),
+        (CrossEncoder, BERT, {"processing_kwargs": {"text": {"truncation": "only_first"}}}, "sets truncation"),
     ],
 )
-def test_a_setting_of_a_cross_encoder_too(tmp_path: Path, file: str, settings: Any, reason: str):
-    folder = pairs(file, **settings)(tmp_path)
+def test_a_setting_that_nobody_reads_is_refused_by_its_name(
+    folders: dict[Any, Path], tmp_path: Path, opener: Any, file: str, settings: Any, reason: str
+):
+    folder = shutil.copytree(folders[opener], tmp_path / "model")
+    change(folder / file, **settings)
     with pytest.raises(InputError, match=reason):
-        CrossEncoder.load(str(folder))
+        opener.load(str(folder))
 
 
-def test_a_module_with_settings_that_nobody_reads_is_refused(tmp_path: Path):
-    folder = make()(tmp_path)
+def test_a_module_with_settings_that_nobody_reads_is_refused(folders: dict[Any, Path], tmp_path: Path):
+    folder = shutil.copytree(folders[Encoder], tmp_path / "model")
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([{**modules[0], "revision": "v2"}, *modules[1:]]))
     with pytest.raises(InputError, match="sets revision"):
         Encoder.load(str(folder))
 
 
-@pytest.mark.parametrize("template", ["{{ messages[9].content }}", "{{ zork() }}", "nothing"])
-def test_a_chat_template_that_leaves_the_text_out_is_refused(tmp_path: Path, template: str):
-    with pytest.raises(InputError, match="leaves out messages of the role user"):
-        Encoder.load(str(chat(make_model(tmp_path, "qwen3"), template)))
-
-
-def test_a_pair_needs_a_template_with_its_roles(tmp_path: Path):
+def test_a_chat_template_that_leaves_a_text_or_a_role_of_a_pair_out_is_refused(tmp_path: Path):
+    for template in ("{{ messages[9].content }}", "{{ zork() }}", "nothing"):
+        with pytest.raises(InputError, match="leaves out messages of the role user"):
+            Encoder.load(str(chat(make_model(tmp_path / "plain", "qwen3"), template)))
     of_users = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
     folder = yes_or_no(tmp_path, of_users)
     with pytest.raises(InputError, match="leaves out messages of the role query or document"):
         CrossEncoder.load(str(folder))
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_weights_that_are_no_numbers_are_refused_when_a_folder_is_opened(tmp_path: Path, number: float):
+def test_weights_that_are_no_numbers_and_tokens_without_embeddings_are_refused_at_opening(tmp_path: Path):
     folder = make_model(tmp_path)
     model = transformers.AutoModel.from_pretrained(folder)
-    with torch.no_grad():
-        model.encoder.layer[1].output.dense.weight[3, 4] = number
-    model.save_pretrained(folder)
-    with pytest.raises(InputError, match=r"encoder.layer.1.output.dense.weight in .* are not all numbers"):
-        Encoder.load(str(folder))
-
-
-def test_tokens_that_the_model_has_no_embeddings_for_are_refused_when_a_folder_is_opened(tmp_path: Path):
-    folder = make_model(tmp_path)
+    for number in (float("nan"), float("inf"), 0):
+        with torch.no_grad():
+            model.encoder.layer[1].output.dense.weight[3, 4] = number
+        model.save_pretrained(folder)
+        if number:
+            with pytest.raises(InputError, match=r"encoder.layer.1.output.dense.weight in .* are not all numbers"):
+                Encoder.load(str(folder))
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["okapi", "zebra"])
     tokenizer.save_pretrained(folder)
@@ -513,7 +493,7 @@ def cased(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", [pieces, cased, *ARCHITECTURES])
+@pytest.mark.parametrize("kind", [pieces, cased, "roberta", "t5", "qwen3", "gemma3"])
 def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path, kind: Any):
     from tokenizers import Tokenizer
 
@@ -529,12 +509,8 @@ def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path, kind: Any):
 UNKNOWN = ["\u1797\u17b6\u179f\u17b6", "\U0001f600 \U0001f600", "a cat \U0001f600", "the", "", "  "]
 
 
-@pytest.mark.parametrize("opener", [Encoder, CrossEncoder])
-def test_texts_of_unknown_tokens_alone_are_told(tmp_path: Path, opener: Any):
-    model = opener.load(str(classifier(tmp_path)))
-    assert model.is_unknown(UNKNOWN) == [True, True, False, False, False, False]
-
-
-def test_white_space_is_no_known_token_and_bytes_know_every_text(tmp_path: Path):
-    assert Encoder.load(str(pieces(tmp_path / "a"))).is_unknown(UNKNOWN) == [True, True, False, False, False, False]
-    assert not any(Encoder.load(str(make_model(tmp_path / "b", "qwen3"))).is_unknown(UNKNOWN))
+def test_texts_of_unknown_tokens_alone_are_told_white_space_is_none_and_bytes_know_every_text(tmp_path: Path):
+    bert, unigram = classifier(tmp_path / "bert"), pieces(tmp_path / "pieces")
+    for model in (Encoder.load(str(bert)), CrossEncoder.load(str(bert)), Encoder.load(str(unigram))):
+        assert model.is_unknown(UNKNOWN) == [True, True, False, False, False, False]
+    assert not any(Encoder.load(str(make_model(tmp_path / "bytes", "qwen3"))).is_unknown(UNKNOWN))

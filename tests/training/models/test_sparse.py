@@ -106,22 +106,25 @@ def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEnco
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 
 
-def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
+def test_it_is_evaluated_by_name_is_no_dense_encoder_and_a_dense_one_is_none(splade: Path, tmp_path: Path):
     data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
     assert evaluate(open_model(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
     with pytest.raises(InputError, match="SparseEncoder, not a model of sentence vectors"):
         Encoder.load(str(splade))
+    make_model(tmp_path)
+    write_json(tmp_path / "modules.json", [{"path": "", "type": "sentence_transformers.models.Transformer"}])
+    with pytest.raises(InputError, match="not made of a transformer and SpladePooling"):
+        SparseEncoder.load(str(tmp_path))
 
 
-@pytest.mark.parametrize("kind", ["SPLADE v2", "SPLADE"])  # the second has a prompt for queries
-def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, kind: str):
+def test_it_ranks_documents_as_sentence_transformers_does_with_a_prompt_for_queries(tmp_path: Path):
     from sentence_transformers.sparse_encoder.evaluation import SparseInformationRetrievalEvaluator
 
     random = np.random.default_rng(0)
     corpus = {f"d{i}": " ".join(random.choice(WORDS, 8)) for i in range(40)}
     queries = {f"q{i}": " ".join(random.choice(WORDS, 3)) for i in range(8)}
     judged = queries, corpus, {query: set(random.choice(list(corpus), 2)) for query in queries}
-    theirs = save(tmp_path, kind)
+    theirs = save(tmp_path, "SPLADE")
     expected = SparseInformationRetrievalEvaluator(*judged, name="x", write_csv=False)(theirs)
     loaded = open_model(str(tmp_path / "saved"), dtype="float32", device="cpu")
     found = evaluate_retrieval(loaded, RetrievalData.from_dicts(*judged))
@@ -140,10 +143,3 @@ def test_another_pooling_is_refused(splade: Path, tmp_path: Path, change: dict[s
     write_json(file, read_json(file) | change)
     with pytest.raises(InputError, match=complaint):
         SparseEncoder.load(str(folder))
-
-
-def test_a_dense_model_is_refused(tmp_path: Path):
-    make_model(tmp_path / "plain")
-    write_json(tmp_path / "plain/modules.json", [{"path": "", "type": "sentence_transformers.models.Transformer"}])
-    with pytest.raises(InputError, match="not made of a transformer and SpladePooling"):
-        SparseEncoder.load(str(tmp_path / "plain"))

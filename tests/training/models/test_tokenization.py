@@ -1,20 +1,23 @@
 """Long texts: cut before they are tokenised, with the same tokens as if they had not been."""
 
+import json
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from depth import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tiny_models import make_model
+from tokenizers import Tokenizer, pre_tokenizers
 
 from training.errors import InputError
 from training.models import tokenization
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.texts import ReadReport
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, SubwordTokenizer, WordRows, read_part
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, WordRows, read_part
 
 STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
 
@@ -71,15 +74,16 @@ class TestWordRows:
         rust.no_truncation()
         return rust
 
+    @settings(max_examples=examples(50))
     @given(
         st.lists(st.text(st.sampled_from("aé́Äß \t\n\x0b\u2003字,.[MASK]##ﬁ🙂\ud800") | st.characters(), max_size=30))
     )
-    def test_the_ids_are_those_of_the_tokenizer(self, rust, found):
-        rows = WordRows.of(rust, STATIC).rows(found)
-        whole = [text.encode("utf-8", "replace").decode() for text in found]
-        wanted = [each.ids for each in rust.encode_batch(whole, add_special_tokens=False)]
-        assert [row.tolist() for row in rows] == wanted
-        assert rows.lengths.tolist() == [len(ids) for ids in wanted]
+    def test_the_ids_are_those_of_the_tokenizer(self, rust, texts):
+        rows = WordRows.of(rust, STATIC).rows(texts)
+        whole = [text.encode("utf-8", "replace").decode() for text in texts]
+        expected = [encoding.ids for encoding in rust.encode_batch(whole, add_special_tokens=False)]
+        assert [row.tolist() for row in rows] == expected
+        assert rows.lengths.tolist() == [len(ids) for ids in expected]
 
     def test_what_is_remembered_is_bounded_and_other_tokenizers_are_left_to_themselves(self, rust, monkeypatch):
         assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
@@ -94,9 +98,26 @@ class TestWordRows:
         np.testing.assert_array_equal(words.rows(["one two three four", "two"]).flat, first.flat)
 
 
-def test_a_regular_expression_that_gives_up_is_one_sentence():
-    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
-    read = SubwordTokenizer(tokenizer, ModelFormat(Path()), 0, [], "right")
-    with pytest.raises(InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"):
-        read.ids(["a" * 500 + "!"])
+PADDING = {
+    "strategy": {"Fixed": 1_000_000_000},
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 0,
+    "pad_type_id": 0,
+    "pad_token": "[PAD]",
+}
+# A regular expression that takes exponential time, which the library gives up on.
+GIVES_UP = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
+    file = make_model(tmp_path) / "tokenizer.json"
+    settings, sentences = json.loads(file.read_text()), ["the cat", ""]
+    expected = Encoder.load(str(tmp_path)).tokenize(sentences)
+    file.write_text(json.dumps({**settings, "padding": PADDING}))
+    assert Encoder.load(str(tmp_path)).tokenize(sentences) == expected
+    file.write_text(json.dumps({**settings, "pre_tokenizer": GIVES_UP}))
+    encoder = Encoder.load(str(tmp_path))
+    for read in (encoder.encode, encoder.is_unknown, encoder.token_vectors):
+        with pytest.raises(InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"):
+            read(["a" * 20_000 + "!"])
