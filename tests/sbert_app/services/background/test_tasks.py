@@ -8,7 +8,7 @@ import pytest
 from sbert_app.services.background.tasks import Superseded, TaskProgress, TaskResult, TaskRunner, run_apart
 from sbert_app.services.background.watch import Watch
 from training import progress
-from training.errors import InputError, Stopped
+from training.errors import Stopped
 
 
 @pytest.fixture
@@ -140,14 +140,6 @@ def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_beg
     with pytest.raises(Stopped) as raised:
         list(stopped)
     assert not isinstance(raised.value, Superseded)
-
-
-def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
-    def work(watch):
-        raise InputError("too few sentences.")
-
-    with pytest.raises(InputError, match="too few sentences"):
-        list(tasks.run("me", "Computing", work))
 
 
 def test_the_rate_and_the_time_left_unless_it_is_too_early_and_more_than_was_expected_is_all_of_it():
