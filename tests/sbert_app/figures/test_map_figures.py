@@ -1,7 +1,5 @@
 """Figures of maps and the lists beside them: every point knows its row, colours tell groups apart, no text is HTML."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -79,15 +77,13 @@ class TestFigure:
         assert [trace.type for trace in figure.data] == [kind, kind]
 
     @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_a_point_knows_where_it_moves_to(self, dimensions):
-        drawn = picture(dimensions, maps=2)
+    def test_a_point_knows_where_it_moves_to_and_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
+        drawn = picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab")))
         trace = single_map(drawn).data[0]
-        np.testing.assert_allclose(trace.customdata[:, 1 : 1 + dimensions], drawn.maps[0], rtol=1e-6)
-        np.testing.assert_allclose(trace.customdata[:, 1 + dimensions :], drawn.maps[1], rtol=1e-6)
-
-    @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
-        figure = paired_maps(picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab"))))
+        rows = [0, 2, 3]
+        np.testing.assert_allclose(trace.customdata[:, 1 : 1 + dimensions], drawn.maps[0][rows], rtol=1e-6)
+        np.testing.assert_allclose(trace.customdata[:, 1 + dimensions :], drawn.maps[1][rows], rtol=1e-6)
+        figure = paired_maps(drawn)
         assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
         assert "after: &lt;i&gt;b&lt;/i&gt;" in [note.text for note in figure.layout.annotations]
 
@@ -103,21 +99,14 @@ class TestFigure:
         assert (strong.visible, faint.visible, points.mode) == (True, "legendonly", "markers")
         assert strong.customdata[:, 0].max() == -1  # no row: a click on a line is no click on a point
 
-    def test_it_is_plain_json(self):
-        lines = [PairLines("gold 4 or more", np.array([[0, 1]]), True)]
-        json.loads(single_map(picture(colouring=Scale("cosine", np.arange(5.0)), lines=lines)).to_json())
 
-
-class TestHover:
-    def test_html_is_harmless_and_long_text_is_cut(self):
-        assert hover_text("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
-        assert hover_text("word " * 200).count("<br>") == 2
-        assert hover_text("word " * 200).endswith(" …")
-        assert hover_text("x" * 500).replace("<br>", "").startswith("x" * 128) and hover_text("x" * 500).endswith("…")
-
-    @given(st.text())
-    def test_no_tag_but_our_own(self, sentence):
-        assert "<" not in hover_text(sentence).replace("<br>", "")
+@given(st.text())
+def test_a_hovered_text_has_no_tag_but_our_own_and_a_long_one_is_cut(sentence):
+    assert "<" not in hover_text(sentence).replace("<br>", "")
+    assert hover_text("<b>bold</b> & more") == "&lt;b&gt;bold&lt;/b&gt; &amp; more"
+    assert hover_text("word " * 200).count("<br>") == 2
+    assert hover_text("word " * 200).endswith(" …")
+    assert hover_text("x" * 500).replace("<br>", "").startswith("x" * 128)
 
 
 def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():

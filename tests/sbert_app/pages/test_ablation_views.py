@@ -1,25 +1,22 @@
-"""What the Ablation page shows: precomputed tables with their source, statistics, a sweep; and folds in its panel."""
+"""What the Ablation page shows: precomputed tables with their source, statistics, a sweep."""
 
 import json
 from pathlib import Path
 
-import gradio as gr
 import pytest
 from scipy.stats import ttest_rel
 
 from sbert_app.pages.ablation import page as views
-from sbert_app.pages.components.experiments import ExperimentPanel, name_of, status_of
+from sbert_app.pages.components.experiments import name_of, status_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
-from sbert_app.services.experiments import folds
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
-    precomputed,
     precomputed_tables,
     rank_variants,
     variant_rows,
 )
-from sbert_app.services.experiments.experiment import FOLDS, Experiments, new_sweep
+from sbert_app.services.experiments.experiment import Experiments, new_sweep
 from sbert_app.settings import Settings
 
 POOLING = ABLATIONS["pooling"]
@@ -43,33 +40,17 @@ def test_a_precomputed_table_says_where_it_comes_from(name):
         assert f"{len(table.runs)} runs" in html
         assert table.machine["device"] in html
         assert f"<code>{table.command}</code>" in html
+    if name == "base":
+        assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, DAN on NLI)" in html
 
 
-def test_a_setting_in_which_variants_differ_is_given_for_each():
-    base = precomputed("base")
-    assert {"train_data", "batch_size", "learning_rate"}.isdisjoint(base.settings)
-    html = views.source_of(base)
-    assert "stsb:train (pretrained, random weights); snli:dev+snli:test (InferSent on NLI, DAN on NLI)" in html
-    assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, DAN on NLI)" in html
-    assert "16 (pretrained, random weights); 64 (InferSent on NLI, DAN on NLI) rows" in html
-    pooling = views.source_of(precomputed("pooling"))
-    assert "stsb:train, 5,749 rows; a run saw 5,749 of them" in pooling
-    assert "360 steps of 16 rows, learning rate 2e-05" in pooling
-
-
-def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper():
+def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper_unless_there_is_one_variant():
     html = views.legend_of(POOLING, variant_rows(POOLING, AFTER), "all-MiniLM-L6-v2")
-    assert (
-        "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5 points apart"
-        in html
-    )
-    assert "bert-base-uncased" in html
-    assert not any(colour in html.lower() for colour in ("blue", "orange", "grey"))  # a mark is named as in the figure
+    assert "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5" in html
+    assert "Best:" not in views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}), "raw-bert-mini")
 
 
-def test_one_variant_is_no_comparison():
-    html = views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}), "raw-bert-mini")
-    assert "Best:" not in html
+def test_one_seed_is_no_comparison_and_what_is_not_precomputed_is_named():
     html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
     assert "told apart" not in html
     assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(variant_rows(POOLING, AFTER))
@@ -111,68 +92,23 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     assert "1–2" in html and "&gt; max" in html
 
 
-def test_with_one_seed_nothing_is_ranked():
-    html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
-    assert "told apart" not in html
-
-
-def test_variants_that_are_not_precomputed_are_named():
-    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(variant_rows(POOLING, AFTER))
-    assert views.not_precomputed(variant_rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
-
-
-def test_a_new_sweep_is_a_grid_of_links_to_its_runs(sweeps):
-    sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"}))
+def test_a_sweep_is_estimated_and_is_a_grid_of_links_to_its_runs(sweeps):
+    plan = new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
+    html = views.plan_of(sweeps.estimate(plan), None, unknown="measuring")
+    assert "3 variants × 2 seeds = 6 runs · 20 steps each · " in html
+    assert "measuring the speed" in html
+    sweep = sweeps.start(plan)
     html = views.grid_of(sweep)
     assert html.count('<a class="cell queued" href="train?run=') == 6
-    assert html.count("queued</a>") == 6
     assert "seed 1</th>" in html
     status = status_of(sweep)
     assert "0 of 6 runs finished" in status
     assert "scratch:1x32 · " in status
     assert "20 steps · batch 16" in status
     assert "2 seeds · 0/6" in name_of(sweep)
-
-
-def test_the_reason_of_a_failed_run_is_text(sweeps):
-    sweep = sweeps.start(new_sweep("pooling", 1, {"max_steps": 20, "base": "scratch:1x32"}))
-    run = sweep.cells[0].run
     record = {"state": "failed", "created": 1.0, "reason": '"><script>alert(1)</script>'}
-    (run.folder / "run.json").write_text(json.dumps(record))
+    (sweep.cells[0].run.folder / "run.json").write_text(json.dumps(record))
     sweep = sweeps.get(sweep.id)
     html = views.grid_of(sweep) + status_of(sweep)
     assert "<script" not in html
     assert 'class="cell failed"' in html
-
-
-def test_an_estimate_counts_variants_seeds_and_runs(sweeps):
-    estimate = sweeps.estimate(new_sweep("pooling", 1, {"max_steps": 200, "base": "scratch:1x32"}))
-    html = views.plan_of(estimate, None, unknown="measuring")
-    assert "3 variants × 1 seed = 3 runs · 200 steps each · " in html
-    assert "measuring the speed" in html
-
-
-def test_folds_are_stopped_resumed_and_deleted_as_sweeps_are(sweeps, tmp_path):
-    file = tmp_path / "mine.csv"
-    file.write_text("sentence1,sentence2,score\n" + "".join(f"a {i},b {i},{i % 6}\n" for i in range(40)))
-    experiment = folds.start(file, 2, sweeps, base="scratch:1x32", max_steps=2)
-    with gr.Blocks():
-        panel = ExperimentPanel(sweeps, FOLDS, "folds", "Experiment", watches_always=False)
-
-    def offered() -> list[bool]:
-        now = panel.look(lambda _: {}, experiment.id)
-        return [now[button].version["visible"] for button in (panel.stop, panel.resume, panel.delete)]
-
-    assert offered() == [True, False, False]
-    assert panel.look(lambda _: {}, None)[panel.timer].version, "while they are at work they are watched"
-    sweeps.stop(experiment.id)
-    assert offered() == [False, True, True]
-    assert not panel.look(lambda _: {}, None)[panel.timer].version
-    sweeps.resume(experiment.id)
-    assert offered() == [True, False, False]
-    sweeps.stop(experiment.id)
-    sweeps.delete(experiment.id)
-    assert offered() == [False, False, False]
-    status = status_of(experiment)
-    assert "0 of 2 runs finished" in status and "scratch:1x32 · regression · 2 steps · batch 16" in status
-    assert "mine.csv, 2 folds · 0/2" in name_of(experiment)

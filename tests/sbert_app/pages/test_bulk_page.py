@@ -45,14 +45,6 @@ def merged(updates):
     return {component: value for update in updates for component, value in update.items()}
 
 
-def test_it_opens_with_the_example_which_has_a_threshold_and_is_not_listed(page):
-    shown = merged(visit(page))
-    assert "58 of 60 pairs scored" in shown[page.status].replace("<b>", "").replace("</b>", "")
-    assert 'data-job=""' in shown[page.status]
-    assert shown[page.job_ids] == []
-    assert "is a match" in shown[page.duplicates.decision]
-
-
 def test_a_link_begins_no_download(page, monkeypatch):
     monkeypatch.setattr(page.jobs, "start", lambda *_: pytest.fail("it is scored"))
     for models, missing in ((("org/tiny", "mean", "none"), "org/tiny"), (("bag", "mean", "org/cross"), "org/cross")):
@@ -112,34 +104,6 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert all(button["visible"] for button in (applied[each] for each in page.duplicates.downloads.values()))
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
-
-
-def test_what_cannot_be_used_is_said_and_leaves_nothing_behind(page, tmp_path):
-    wrong = tmp_path / "photo.png"
-    wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
-    shown = page.open(str(wrong), [])
-    assert "photo.png is an image" in shown[page.status]
-    assert shown[page.job] is None
-    missing = merged(page.score(None, None, None, None, None, "", "bag", "mean", "none", None, [], None))
-    assert "Choose a file first." in missing[page.status]
-    same = merged(
-        page.score(
-            None,
-            page.open(None, [])[page.table],
-            "sentence1",
-            "sentence1",
-            "",
-            "",
-            "bag",
-            "mean",
-            "none",
-            None,
-            [],
-            None,
-        )
-    )
-    assert "two different columns" in same[page.status]
-    assert same[page.as_file]["visible"] is False
 
 
 def test_every_update_is_among_the_outputs_of_its_event(page, pairs):

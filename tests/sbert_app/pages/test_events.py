@@ -12,7 +12,7 @@ import gradio as gr
 import pytest
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import Output, ask, follow
+from sbert_app.pages.components.events import Output, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
@@ -64,14 +64,6 @@ def test_no_choice_is_dropped(app: gr.Blocks):
         if event == "input" and app.blocks[component] not in function.outputs
     ]
     assert dropped == []
-
-
-def test_a_question_is_the_newest_one_until_the_next_about_the_same():
-    asked: dict = {}
-    first, other = ask(asked, "lesson 5"), ask(asked, "lesson 6")
-    assert (first(), other()) == (True, True)
-    second = ask(asked, "lesson 5")
-    assert (first(), second(), other()) == (False, True, True)
 
 
 def follower(look: Callable[[gr.HTML], dict[gr.HTML, Output]]) -> Callable[[str], dict[str, Any]]:

@@ -46,12 +46,9 @@ def tab() -> Tab:
     return Tab()
 
 
-def handler_of(tab: Tab, component: Any, event: str) -> Any:
-    return next(fn.fn for fn in tab.blocks.fns.values() if (component._id, event) in fn.targets)
-
-
 def press(tab: Tab, text: str) -> list[dict]:
-    return list(handler_of(tab, tab.tab.start, "click")(REQUEST, text))
+    click = next(fn.fn for fn in tab.blocks.fns.values() if (tab.tab.start._id, "click") in fn.targets)
+    return list(click(REQUEST, text))
 
 
 def test_a_result_is_shown_and_start_can_be_pressed_again(tab: Tab):
@@ -64,17 +61,15 @@ def test_a_result_is_shown_and_start_can_be_pressed_again(tab: Tab):
     assert last[tab.tab.stop].visible is False
 
 
-def test_an_error_hides_the_last_result_and_stands_in_its_place(tab: Tab):
-    last = press(tab, "wrong")[-1]
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("wrong", "There is no such model"), ("long", "Stopped before there was a result.")],
+)
+def test_an_error_or_a_stop_hides_the_last_result_and_stands_in_its_place(tab: Tab, text: str, sentence: str):
+    last = press(tab, text)[-1]
     assert last[tab.result]["visible"] is False
-    assert "There is no such model" in last[tab.tab.status]
+    assert sentence in last[tab.tab.status]
     assert last[tab.tab.start].interactive is True
-
-
-def test_a_stop_says_so(tab: Tab):
-    last = press(tab, "long")[-1]
-    assert "Stopped before there was a result." in last[tab.tab.status]
-    assert last[tab.result]["visible"] is False
 
 
 def test_the_example_is_shown_once_when_the_tab_is_opened_and_nothing_is_measured():

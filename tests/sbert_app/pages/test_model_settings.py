@@ -13,7 +13,6 @@ from training.names import BY_ROLE, ModelName
         (ALL, AS_FOLDER, "m"),
         ("64", AS_FOLDER, "m?dim=64"),
         (ALL, NO_PROMPT, "m?prompt="),
-        (None, "name: query", "m?prompt_name=query"),
         ("8", "query: ", "m?dim=8&prompt=query%3A+"),
         (ALL, f"name: {BY_ROLE}", "m?prompt_name=query%7Cdocument"),
     ],
@@ -21,7 +20,7 @@ from training.names import BY_ROLE, ModelName
 def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
     assert _with_settings("m?dim=3&prompt=x", dimension, prompt, AUTO) == name
     stated = ModelName.parse(name)
-    assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension or ALL, prompt)
+    assert (str(stated.dimension or ALL), _prompt_value(stated)) == (dimension, prompt)
 
 
 def test_the_precision_is_part_of_the_name_unless_it_is_auto_and_dimensions_are_numbers():

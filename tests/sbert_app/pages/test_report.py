@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import gradio as gr
 import plotly.graph_objects as go
 import pytest
+import typer
 from markupsafe import Markup
 
 from sbert_app import cli
@@ -128,20 +129,16 @@ def test_an_experiment_has_its_statistics_and_its_runs(store):
 
 
 def test_the_command_of_a_run_gives_its_config_again():
-    config = RunConfig(
-        "mnrl", base="scratch:bilstm", train_data="a b.csv+stsb:train", eval_data=None, mine_negatives=False,
-        matryoshka_dims=(64, 32), mnrl_symmetric=True, max_steps=5, warmup=0.2, name="it's",
-    )  # fmt: skip
-    given = {}
+    settings = {"base": "scratch:bilstm", "train_data": "a b.csv+stsb:train", "eval_data": None, "name": "it's"}
+    settings |= {"matryoshka_dims": (64, 32), "mnrl_symmetric": True, "max_steps": 5, "warmup": 0.2}
+    config, values = RunConfig("mnrl", mine_negatives=False, **settings), {}
     words = shlex.split(command_of(config))
     assert words[:2] == ["sbert-lab", "train"]
-    import typer
-
     app = typer.Typer()
-    seen = lambda **values: given.update(values)  # noqa: E731
-    seen.__signature__ = train.__signature__
-    app.command()(seen)
+    command = lambda **options: values.update(options)  # noqa: E731
+    command.__signature__ = train.__signature__
+    app.command()(command)
     app(words[2:], standalone_mode=False)
-    fields = {name: given[name] for name in RunConfig.model_fields if given[name] is not None}
+    fields = {name: values[name] for name in RunConfig.model_fields if values[name] is not None}
     fields["train_data"] = "+".join(fields["train_data"])
     assert RunConfig(**fields) == config

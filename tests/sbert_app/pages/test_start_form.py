@@ -14,13 +14,15 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 
-def test_the_answer_to_older_values_is_not_shown(tmp_path: Path):
+def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its_place(tmp_path: Path):
     asked: dict = {}
     newer = []
 
     def estimate(steps: int):
         if steps == 100:  # while it is answered the form is filled with 12, which is answered at once
             newer.append(form._estimate("measuring", asked, 12))
+        if steps < 0:
+            raise InputError("max_steps is -1; it must be at least 1")
         run = RunEstimate(RunConfig("regression", base="no such model", max_steps=steps), 5_749, 2, "scored pairs")
         return run, lambda rate, unknown: f"{run.steps} steps"
 
@@ -30,15 +32,6 @@ def test_the_answer_to_older_values_is_not_shown(tmp_path: Path):
     assert form._estimate("measuring", asked, 100) == {planned: gr.skip()}
     assert newer == [{planned: "12 steps"}]
     assert form._estimate(None, asked, 12) == {planned: "12 steps"}
-
-
-def test_what_is_wrong_with_the_form_is_said_in_place_of_the_estimate(tmp_path: Path):
-    def estimate(steps: int):
-        raise InputError("max_steps is -1; it must be at least 1")
-
-    with gr.Blocks():
-        planned, field = gr.HTML(), gr.Number()
-        form = StartForm(RunStore(tmp_path), [field], planned, estimate)
     assert "must be at least 1" in form._estimate("measuring", {}, -1)[planned]
 
 

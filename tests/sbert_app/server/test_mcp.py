@@ -4,7 +4,7 @@ import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import gradio as gr
@@ -48,7 +48,6 @@ def ask() -> Iterator[Callable[..., Any]]:
             answer = client.post(f"{MCP}/", json=body, headers=ACCEPTED)
             return answer.json()["result"] if answer.status_code == 200 else answer
 
-        send.client = client  # type: ignore[attr-defined]
         yield send
 
 
@@ -119,9 +118,14 @@ def test_what_is_wrong_is_one_sentence(register, ask, name, arguments, sentence)
     assert sentence in answer["content"][0]["text"]
 
 
-@pytest.fixture
-def slow(register) -> Iterator[threading.Event]:
-    """A tool that answers when the event is set."""
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [
+        ("MOST_AT_ONCE", "1 such requests from your address"),
+        ("MOST_CONNECTIONS", "connections to the MCP server are open from your address"),
+    ],
+)
+def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, register, limit, sentence):
     release = threading.Event()
 
     def wait() -> dict[str, Any]:
@@ -129,30 +133,13 @@ def slow(register) -> Iterator[threading.Event]:
         return {}
 
     register(wait)
-    yield release
-    release.set()
-
-
-def test_an_agent_has_so_many_calls_at_once_of_all_tools_together(monkeypatch, slow):
-    monkeypatch.setattr(mcp, "MOST_AT_ONCE", 1)
-    assert "1 such requests from your address" in second_of_two(slow)["result"]["content"][0]["text"]
-
-
-def test_so_many_connections_are_open_from_one_address(monkeypatch, slow):
-    monkeypatch.setattr(mcp, "MOST_CONNECTIONS", 1)
-    assert "connections to the MCP server are open from your address" in second_of_two(slow)["error"]
-
-
-def second_of_two(release: threading.Event) -> Any:
-    """The answer to a call that comes while another one is carried out."""
+    monkeypatch.setattr(mcp, limit, 1)
     server = McpServer()
     app = Starlette(routes=server.routes(), lifespan=lambda _: server.manager.run())
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
     with TestClient(app) as client, ThreadPoolExecutor(2) as threads:
         both = [threads.submit(client.post, MCP, json=body, headers=ACCEPTED) for _ in range(2)]
-        while not any(each.done() for each in both):
-            pass
+        first = next(as_completed(both))
         release.set()
-        first = next(each for each in both if each.done()).result()
-        assert sum(each.result().json().get("result", {}).get("isError") is False for each in both) == 1
-        return first.json()
+        assert sum(answer.result().json().get("result", {}).get("isError") is False for answer in both) == 1
+        assert sentence in first.result().text

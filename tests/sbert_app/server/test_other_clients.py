@@ -54,19 +54,17 @@ def prompted(tmp_path_factory, services):
     folder = tmp_path_factory.mktemp("prompted") / "model"
     Encoder.load("scratch:1x32").save(folder)
     file = folder / "config_sentence_transformers.json"
-    prompts = {"query": "query: ", "document": "passage: ", "sts": "same? "}
+    prompts = {"query": "query: ", "document": "passage: "}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": prompts}))
     settings = services.settings.model_copy(update={"allow_paths": (folder.parent,)})
     with TestClient(app_of(Services.start(settings))) as http:
         yield http, str(folder)
 
 
-@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/rerank"])
+@pytest.mark.parametrize("path", ["/embed", "/v1/embeddings", "/v2/rerank"])
 def test_null_is_the_default_of_any_field(http, path):
     fields = {"input": "a"} if "embed" in path else {"query": "a", "documents": ["b"]}
-    nothing = dict.fromkeys(["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"]) | {
-        "late_chunking": False
-    }
+    nothing = dict.fromkeys(["encoding_format", "dimensions", "return_documents", "top_n", "user", "input_type"])
     answer = http.post(path, json={"model": MODEL, **fields, **nothing, "late_chunking": False})
     assert answer.status_code == 200, answer.text
 
@@ -79,7 +77,6 @@ def test_null_is_the_default_of_any_field(http, path):
         ("/v1/embeddings", {"input": ["a cat"], "output_dtype": "float", "truncation": True, "modality": "text"}),
         ("/embed", {"inputs": ["a cat"], "truncation_direction": "Right", "truncate": False, "normalize": True}),
         ("/v1/embed", {"texts": ["a cat"], "truncate": "END", "input_type": "search_document"}),
-        ("/v1/embed", {"texts": ["a cat"], "truncate": "NONE", "embedding_types": ["float"]}),
         ("/v2/embed", {"texts": ["a cat"], "truncate": "END", "embedding_types": ["float"]}),
         ("/api/embed", {"input": ["a cat"], "model": f"{MODEL}:latest"}),
         ("/api/embed", {"input": ["a cat"], "truncate": True, "keep_alive": "5m", "options": {"num_ctx": 2048}}),
@@ -138,37 +135,33 @@ def test_pairs_are_scored_as_at_vllm_and_text_embeddings_inference(http, model):
     listed = http.post("/similarity", json={"model": model, "inputs": inputs, "parameters": {"truncate": True}})
     assert listed.json() == pytest.approx(expected, abs=1e-5)
     names = {"model": model, "queries": "a sleeping cat", "items": texts}
-    assert [item["score"] for item in http.post("/score", json=names).json()["data"]] == pytest.approx(
-        expected, abs=1e-5
-    )
+    by_name = http.post("/score", json=names).json()["data"]
+    assert [item["score"] for item in by_name] == pytest.approx(expected, abs=1e-5)
     refused = http.post("/score", json=body | {"text_1": ["a"] * 3})
     assert refused.status_code == 400
     assert "text_1 has 3 texts and text_2 has 2" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v2/chat", "/predict"])
-def test_an_unknown_path_names_those_that_exist(http, path):
-    answer = http.post(path, json={})
+def test_an_unknown_path_names_those_that_exist(http):
+    answer = http.post("/v2/chat", json={})
     assert answer.status_code == 404
     paths = sentence_of(answer).partition("POST to ")[2].split(", ")
     assert {"/v1/embeddings", "/v2/embed", "/api/embed", "/score"} <= {*paths}
-    for known in paths:
-        assert http.post(known, json={}).status_code == 400
-        assert f'endpoint="{known}"' in http.get("/metrics").text
+    for path in paths:
+        assert http.post(path, json={}).status_code == 400
+        assert f'endpoint="{path}"' in http.get("/metrics").text
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
-@pytest.mark.parametrize("field", ["text", "content", "page_content"])
-def test_documents_are_texts_or_have_one(http, path, field):
-    documents = ["Prices rose.", {field: "A kitten is asleep.", "id": 7}]
-    body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "top_n": 1}
-    [best] = http.post(path, json=body).json()["results"]
-    assert best["index"] == 1
+def test_documents_are_texts_or_have_one(http, path):
+    body = {"model": MODEL, "query": "a sleeping cat", "top_n": 1}
+    for field in ("text", "content", "page_content"):
+        documents = ["Prices rose.", {field: "A kitten is asleep.", "id": 7}]
+        [best] = http.post(path, json=body | {"documents": documents}).json()["results"]
+        assert best["index"] == 1
     no_text = http.post(path, json=body | {"documents": [{"image": "x"}]})
-    assert (no_text.status_code, sentence_of(no_text)) == (
-        400,
-        "document 0 has no text in text or content or page_content",
-    )
+    assert no_text.status_code == 400
+    assert sentence_of(no_text) == "document 0 has no text in text or content or page_content"
     no_texts = sentence_of(http.post(path, json={"model": MODEL, "query": "a", "texts": []}))
     assert no_texts.startswith("texts: ") and "token ids" not in no_texts
 
@@ -190,7 +183,6 @@ def test_text_embeddings_inference_has_no_model_and_answers_with_lists(http):
     [
         ({"input_type": "search_query"}, "query: "),
         ({"task": "retrieval.passage"}, "passage: "),
-        ({"input_type": "sts"}, "same? "),
         ({"prompt_name": "document"}, "passage: "),
         ({}, ""),
     ],
@@ -207,7 +199,6 @@ def test_a_role_has_the_prompt_of_the_folder(prompted, fields, prompt):
     ("fields", "sentence"),
     [
         ({"prompt_name": "clustering"}, "clustering"),
-        ({"input_type": "clustering"}, "clustering"),
         ({"late_chunking": True}, "late_chunking can only be false here"),
         ({"stream": True}, "stream can only be false here"),
         ({"truncation_direction": "Left"}, "truncation_direction can only be right here"),
@@ -215,8 +206,6 @@ def test_a_role_has_the_prompt_of_the_folder(prompted, fields, prompt):
         ({"embedding_types": ["int8"]}, "embedding_types: input should be 'float' or 'base64'"),
         ({"temperature": 1}, "temperature is not known here, and may change what the answer means"),
         ({"truncate": "NONE", "inputs": "a " * 900}, "text 1 is longer than the"),
-        ({"options": {"num_ctx": 8}}, "cannot stop at fewer"),
-        ({"truncate": False, "inputs": "a " * 900}, "text 1 is longer than the"),
         ({"truncate_prompt_tokens": 8}, "cannot stop at fewer"),
     ],
 )
@@ -227,15 +216,14 @@ def test_what_would_change_the_vectors_is_named(prompted, fields, sentence):
     assert sentence in answer.json()["error"]
 
 
-@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
-def test_fields_of_documents_are_ranked_as_at_cohere_or_said_to_be_unread(http, path):
+def test_fields_of_documents_are_ranked_as_at_cohere_or_said_to_be_unread(http):
     documents = [{"id": "7", "title": "Cats", "text": "It is asleep.", "url": "u"}, "Prices rose."]
     body = {"model": MODEL, "query": "a sleeping cat", "documents": documents, "return_documents": True}
-    answer = http.post(path, json=body).json()
+    answer = http.post("/v2/rerank", json=body).json()
     assert answer["warnings"] == ["title, url of documents not read; rank_fields names the fields to read"]
-    ranked = http.post(path, json=body | {"rank_fields": ["title", "text"]}).json()
+    ranked = http.post("/v2/rerank", json=body | {"rank_fields": ["title", "text"]}).json()
     assert ranked["warnings"] == ["url of documents not read; rank_fields names the fields to read"]
-    joined = http.post(path, json=body | {"documents": ["Cats\nIt is asleep.", "Prices rose."]}).json()
+    joined = http.post("/v2/rerank", json=body | {"documents": ["Cats\nIt is asleep.", "Prices rose."]}).json()
     assert ranked["results"] == joined["results"] != answer["results"]
     assert joined["warnings"] == []
 
@@ -261,10 +249,11 @@ def test_errors_have_the_shape_of_the_paths_own_clients(http, path):
     assert sentence_of(refused) == f"{path} takes POST alone"
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings/", "//v1/embeddings", "/api/embed/", "//embed"])
-def test_a_slash_more_in_the_address_of_a_client_changes_nothing(http, path):
-    assert http.post(f"http://testserver{path}", json={"model": MODEL, "input": "a cat"}).status_code == 200
-    assert sentence_of(http.post(f"http://testserver{path}", content=b"{")) == "the request is not valid JSON"
+def test_a_slash_more_in_the_address_of_a_client_changes_nothing(http):
+    for path in ("/v1/embeddings/", "//embed"):
+        answer = http.post(f"http://testserver{path}", json={"model": MODEL, "input": "a cat"})
+        assert answer.status_code == 200
+        assert sentence_of(http.post(f"http://testserver{path}", content=b"{")) == "the request is not valid JSON"
 
 
 def test_infinitys_client_sends_0_for_all_dimensions(http):
@@ -280,23 +269,3 @@ def test_ollama_lists_the_models_and_says_its_version(http):
     assert all(set(model) == keys and len(model["digest"]) == 64 for model in models)
     assert set(http.get("/api/version").json()) == {"version"}
     assert http.head("/api/tags").status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("path", "fields", "sentence"),
-    [
-        (
-            "/v1/rerank",
-            {"query": "a", "documents": [["b"]]},
-            "documents must be a list of 1 to 2,048 texts of at most ",
-        ),
-        (
-            "/v1/score",
-            {"text_1": "a", "text_2": []},
-            "text_2 must be a text, or a list of 1 to 2,048 texts of at most ",
-        ),
-        ("/v1/embeddings", {"input": "a", "foo": 1}, "the request takes model, truncate, input, encoding_format, "),
-    ],
-)
-def test_what_a_field_must_be(http, path, fields, sentence):
-    assert sentence in sentence_of(http.post(path, json={"model": MODEL, **fields}))

@@ -42,16 +42,13 @@ def test_a_request_without_a_session_gets_the_shared_one_and_others_keep_theirs(
 
 @pytest.mark.parametrize(
     "body",
-    [
-        *(b"x" * 1000, b"", b"null", b"1", b"[1, 2]", b"{}", b'{"data": {"a": 1}}', b"\xff\xfe", b"9" * 5_000),
-        *(b'{"data":' + b"[" * 200_000, b'{"data":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
-    ],
+    [b"x" * 1000, b"", b"null", b"{}", b'{"data": {"a": 1}}', b"\xff", b"9" * 5_000, b'{"data":' + b"[" * 200_000],
 )
-@pytest.mark.parametrize("way", ["run", "call", "api"])
-def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(client, way, body):
-    answer = client.post(f"/gradio_api/{way}/compare", content=body)
-    assert answer.status_code == 400
-    assert len(answer.json()["error"]) < 200
+def test_what_is_no_call_is_one_sentence_and_never_an_internal_error(client, body):
+    for way in ("run", "call", "api"):
+        answer = client.post(f"/gradio_api/{way}/compare", content=body)
+        assert answer.status_code == 400
+        assert len(answer.json()["error"]) < 200
 
 
 def test_calls_by_names_and_other_paths_are_left_alone_and_large_bodies_arrive_whole(client):
@@ -81,20 +78,10 @@ def test_arguments_that_were_added_later_are_filled_in_for_everybody():
 
 
 @pytest.mark.usefixtures("_endpoints")
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"query": "cooking", "k": 3},
-        {"query": "cooking", "data": "stsb:dev", "k": 3},  # an argument that is called data
-        {"data": ["cooking", "stsb:dev", 3]},
-    ],
-)
-def test_named_and_listed_arguments_are_the_same(body):
-    assert completed(body, "search", None) == {"data": ["cooking", "stsb:dev", 3]}
-
-
-@pytest.mark.usefixtures("_endpoints")
-def test_what_is_left_out_has_its_default_and_the_rest_of_the_body_stays():
+def test_named_and_listed_arguments_are_the_same_and_what_is_left_out_has_its_default():
+    # An argument is called data.
+    for body in ({"query": "cooking", "k": 3}, {"query": "cooking", "data": "stsb:dev", "k": 3}):
+        assert completed(body, "search", None) == {"data": ["cooking", "stsb:dev", 3]}
     assert completed({"data": ["cooking"]}, "search", None) == {"data": ["cooking", "stsb:dev", 10]}
     body = {"data": ["cooking"], "event_data": None, "trigger_id": 4}
     assert completed(body, "search", None) == {**body, "data": ["cooking", "stsb:dev", 10]}

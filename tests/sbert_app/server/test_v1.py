@@ -25,6 +25,7 @@ from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.errors import Stopped
 from training.evaluation.mteb_tasks import find_task, give_data
+from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 
 MODEL = "all-MiniLM-L6-v2"
@@ -72,7 +73,7 @@ def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 6 + 2 + 7
 
 
-def test_token_ids_of_the_models_tokenizer_stand_for_their_text(client, home):
+def test_token_ids_fewer_dimensions_and_a_pooling_of_choice(client, home):
     encoder = Encoder.load(MODEL, home=home)
     texts = ["A cat sleeps.", "Prices rose in March."]
     ids = encoder.tokenize(texts)
@@ -82,16 +83,9 @@ def test_token_ids_of_the_models_tokenizer_stand_for_their_text(client, home):
     assert several.usage.prompt_tokens == 6 + 7
     first = np.array(several.data[0].embedding[:64])
     assert np.allclose(one.embedding, first / np.linalg.norm(first), atol=2e-3)
-
-
-def test_one_text_fewer_dimensions_and_a_pooling_of_choice(client):
-    [whole] = client.embeddings.create(model=MODEL, input="A cat sleeps.").data
-    [part] = client.embeddings.create(model=MODEL, input="A cat sleeps.", dimensions=64).data
-    [cls] = client.embeddings.create(model=f"{MODEL}:cls", input="A cat sleeps.").data
-    first = np.array(whole.embedding[:64])
-    assert np.allclose(part.embedding, first / np.linalg.norm(first), atol=1e-5)
+    [cls] = client.embeddings.create(model=f"{MODEL}:cls", input=texts[0]).data
     assert np.linalg.norm(cls.embedding) == pytest.approx(1, abs=1e-5)
-    assert cls.embedding != whole.embedding
+    assert cls.embedding != several.data[0].embedding
 
 
 def test_models_are_listed_and_found(client):
@@ -112,24 +106,14 @@ def test_models_are_listed_and_found(client):
         ({"model": MODEL, "input": ["a", None, "b"]}, "^Error code: 400.*input 2 is null; each must be a text"),
         ({"model": "minilm-stsb", "input": "x"}, "is a cross-encoder, .* has no vectors; ask /v1/rerank"),
         ({"model": MODEL, "input": [[101, -1]]}, "or token ids in their place"),
-        ({"model": MODEL, "input": [[]]}, "or token ids in their place"),
         ({"model": MODEL, "input": []}, "input must be a text, or a list of 1 to 2,048 texts"),
-        ({"model": MODEL, "input": "x", "encoding_format": "hex"}, "encoding_format: input should be"),
         ({"model": MODEL, "input": "x", "dimensions": True}, "dimensions: input should be a valid integer"),
-        ({"model": "", "input": "x"}, "model: string should have at least 1 character"),
     ],
 )
 def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
     with pytest.raises(openai.BadRequestError, match=sentence) as refused:
         client.embeddings.create(**request_)
     assert refused.value.type == "invalid_request_error"
-
-
-@pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff"])
-def test_what_is_no_request_is_refused(http, body):
-    answer = http.post("/v1/embeddings", content=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("model", ["minilm-stsb", MODEL])
@@ -203,18 +187,13 @@ def test_prometheus_reads_requests_latency_and_tokens(http, client):
     assert "some-name" not in http.get("/metrics").text, "labels are known names alone"
 
 
-def behind_a_login(services) -> FastAPI:
-    """The routes as the app serves them with --auth: the API key is the bearer token."""
-    return app_of(services, Middleware(LoginRequired, account=Account("teacher", "right", "the-token")))
-
-
 def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):
-    with TestClient(behind_a_login(services)) as http:
+    login = Middleware(LoginRequired, account=Account("teacher", "right", "the-token"))
+    with TestClient(app_of(services, login)) as http:
         headers = {"Authorization": "Bearer the-token"}
         answer = http.post("/v1/embeddings", headers=headers, json={"model": MODEL, "input": "A cat sleeps."})
         assert answer.status_code == 200 and len(answer.json()["data"][0]["embedding"]) == 384
         assert http.get("/v1/models", headers=headers).status_code == 200
-        assert http.get("/metrics", headers=headers).status_code == 200
 
 
 @pytest.fixture
@@ -270,15 +249,16 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
     mteb = pytest.importorskip("mteb")
     from mteb.models.openai_wrappers import OpenAIAPIEncodeWrapper
 
-    task = find_task("STSBenchmark")
-    give_data(task, load_data("stsb:test", home))
+    task, data = find_task("STSBenchmark"), load_data("stsb:test", home).select(range(0, 1_379, 10))
+    give_data(task, data)
     model = OpenAIAPIEncodeWrapper(address, MODEL, "any", max_length=256, modalities=["text"], use_chat_template=False)
-    found = mteb.evaluate(model, [task], cache=None, co2_tracker=False, show_progress_bar=False)
-    assert 100 * found.task_results[0].get_score() == pytest.approx(82.03, abs=0.02)
+    result = mteb.evaluate(model, [task], cache=None, co2_tracker=False, show_progress_bar=False)
+    expected = evaluate(Encoder.load(MODEL, home=home), data)["spearman"]["cosine"]
+    assert result.task_results[0].get_score() == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank"])
-@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"model": ' * 200_000, b"9" * 5_000, b"\xff", b""])
+@pytest.mark.parametrize("body", [b"{", b"[" * 200_000, b"9" * 5_000, b"\xff", b""])
 def test_what_is_no_json_is_a_400_whatever_its_type(http, path, body):
     answer = http.post(path, content=body, headers={"Content-Type": "text/plain"})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the request is not valid JSON")

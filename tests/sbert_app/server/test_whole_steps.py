@@ -88,9 +88,3 @@ def test_each_component_has_values_of_its_own_kind():
             call(*values)
     with pytest.raises(gr.Error, match="a is no group"):
         call("", "a", ["a"], 5, [])
-
-
-@pytest.mark.parametrize(("visitor", "run"), [(None, "run"), ("visitor", None)])
-def test_a_single_answer_is_left_alone(visitor: str | None, run: str | None):
-    event = SimpleNamespace(outputs=[object()])
-    assert WholeSteps().handle_streaming_diffs(event, ["answer"], visitor, run, False) == ["answer"]

@@ -2,6 +2,7 @@
 
 import threading
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 from urllib.parse import parse_qsl
 
 import gradio as gr
@@ -46,20 +47,9 @@ def test_a_link_is_read_back_and_what_it_leaves_out_is_the_lessons_own():
     ],
 )
 def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached):
-    class Probe:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def connect(self, _):
-            pass
-
-        def getsockname(self):
-            return "10.0.0.5", 40_000
-
-    monkeypatch.setattr(teacher.socket, "socket", lambda *_: Probe())
+    probe = MagicMock()
+    probe.__enter__.return_value.getsockname.return_value = ("10.0.0.5", 40_000)
+    monkeypatch.setattr(teacher.socket, "socket", lambda *_: probe)
     assert address_for_others(page, bound) == reached
     html = ClassLink("<b>A").links(page, Settings(host=bound, auth=("class", "secret")))
     assert f'href="{reached or page}?class=%3Cb%3EA"' in html and "&lt;b&gt;A" in html and "secret" not in html
@@ -69,16 +59,10 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
     assert "log in as <b>class</b>" in html
 
 
-def test_the_lessons_of_a_class_are_counted():
-    number, count, *_ = learn._show_lesson(8, ClassLink("A", selection=(4, 8)))
-    assert number == 8 and "Lesson 2 of 2" in count
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"seed": "x"}, "seed is 'x'"),
-        ({"seed": "-1"}, "whole number from 0"),
         ({"seed": "²"}, "whole number from 0"),
         ({"seed": str(2**32)}, "to 4,294,967,295"),
         ({"model": "/etc/passwd"}, "cannot be used here"),

@@ -1,14 +1,10 @@
 """The figures in the prose of the lessons: the paper's are those of its tables, the others follow from arithmetic."""
 
-import math
-
 import pytest
 
 from sbert_app.pages.learn.lesson import Lesson, lessons
-from sbert_app.pages.learn.samples import SIMILAR_FROM
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.results.precomputed import TABLE_1, TABLE_2
-from sbert_app.services.runs.record import PRESETS
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 POOLING, CONCATENATION = ABLATIONS["pooling"].variants, ABLATIONS["concat"].variants
@@ -50,33 +46,9 @@ def test_the_lessons_quote_the_figures_of_the_papers_and_of_the_app():
     assert on_stsb == {name: variant.paper for name, variant in POOLING.items()}
     mean, max_ = ([float(figure) for figure in figures] for figures in list(nli_and_stsb.values())[:2])
     assert f"loses {mean[1] - max_[1]:.1f} points" in lesson(2).question
-    assert mean[0] - max_[0] < 2 and "under 2 when trained by the NLI classifier" in lesson(2).question
-    figures = {name: variant.paper for name, variant in CONCATENATION.items()}
-    worst, best = min(figures, key=figures.get), max(figures, key=figures.get)
-    assert (worst, best) == ("uv", "uv+diff")
-    assert list(paper(3).values()) == [f"{figures[worst]:.2f}", f"{figures[best]:.2f}"]
+    assert list(paper(3).values()) == [f"{CONCATENATION[name].paper:.2f}" for name in ("uv", "uv+diff")]
     assert list(paper(4).values()) == [f"{POOLING['max'].paper:.2f} / {POOLING['mean'].paper:.2f}"]
     assert f"above a random cosine of {COLLAPSED_FROM:.2f}" in lesson(4).paper_note
-    assert SIMILAR_FROM == 4
     assert paper(5)["10,000 sentences, pairs"] == f"{10_000 * 9_999 // 2:,}"
-    assert f"√20 ≈ <b>{math.sqrt(20):.1f} times</b>" in lesson(5).answer
     gain = STSB["BERT-NLI-STSb-base (cross-encoder)"] - STSB["SBERT-NLI-STSb-base"]
     assert f"the cross-encoder is {gain:.0f} points better" in lesson(7).paper_note
-    assert abs(STSB["BERT-STSb-base (cross-encoder)"] - STSB["SBERT-STSb-base"]) < 0.5
-    text = " ".join(lesson(9).text)
-    assert "a gap of 0.05" in text
-    assert "e<sup>5</sup> ≈ 150" in text and 145 < math.exp(0.05 / 0.01) < 155
-    assert f"a factor of {math.exp(0.05 / 0.1):.1f}" in text
-    assert paper(9)["mnrl’s usual scale 20: temperature"] == f"{1 / 20:.2f}"
-
-
-def test_the_presets_quote_table_2():
-    gains = [
-        STSB[model.replace("-STSb", "-NLI-STSb")] - figure
-        for model, figure in STSB.items()
-        if "BERT" in model and "NLI" not in model and "STSb" in model and "cross" not in model
-    ]
-    assert len(gains) == 4
-    said = f"changes ρ by −{-min(gains):.2f} to +{max(gains):.2f} points"
-    assert said in PRESETS["two-stage"].lesson
-    assert f"reports ρ {STSB['SBERT-STSb-base']:.1f}" in PRESETS["stsb"].lesson

@@ -56,16 +56,12 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
         ({"model": "minilm-stsb"}, "cannot be trained later"),
         ({"count": 2}, "3 to 1,000 pairs"),
         ({"threshold": 2.0}, "a cosine from -1 to 1"),
+        ({}, r"two\.csv has 2 different pairs; at least 3 are needed"),
     ],
 )
-def test_what_cannot_be_used_is_said(models, home, changes, message):
-    values = {"name": "x", "data": "stsb:dev", "model": "all-MiniLM-L6-v2", "second_model": "minilm-stsb", **changes}
-    with pytest.raises(InputError, match=message):
-        choose_pairs(ProjectRequest(**values), models, home)
-
-
-def test_a_file_with_two_pairs_is_too_small(models, home, tmp_path):
+def test_what_cannot_be_used_is_said(models, home, tmp_path, changes, message):
     file = tmp_path / "two.csv"
     file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
-    with pytest.raises(InputError, match=r"two\.csv has 2 different pairs; at least 3 are needed"):
-        choose_pairs(ProjectRequest("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb"), models, home)
+    values = {"name": "x", "data": str(file), "model": "all-MiniLM-L6-v2", "second_model": "minilm-stsb", **changes}
+    with pytest.raises(InputError, match=message):
+        choose_pairs(ProjectRequest(**values), models, home)

@@ -8,7 +8,7 @@ import pytest
 from sbert_app.services.background.tasks import Superseded, TaskProgress, TaskResult, TaskRunner, run_apart
 from sbert_app.services.background.watch import Watch
 from training import progress
-from training.errors import InputError, Stopped
+from training.errors import Stopped
 
 
 @pytest.fixture
@@ -33,30 +33,22 @@ class Endless:
         return rounds
 
 
-def test_progress_is_reported_and_the_result_comes_last(tasks):
+def test_progress_is_reported_by_stages_with_their_own_time_and_the_result_comes_last(tasks):
     def work(watch):
-        watch.report(5, "Computing", 10)
-        time.sleep(0.6)
-        return 7
-
-    began = time.perf_counter()
-    *events, last = tasks.run("me", "Preparing", work)
-    assert isinstance(last, TaskResult)
-    assert last.value == 7
-    assert 0.6 <= last.seconds <= time.perf_counter() - began
-    assert {(event.description, event.done, event.total) for event in events} == {("Computing", 5, 10)}
-
-
-def test_a_new_description_begins_a_new_stage_with_its_own_time(tasks):
-    def work(watch):
-        watch.report(0.9)
+        watch.report(5, None, 10)
         time.sleep(0.4)
         watch.report(0.1, "Second stage")
         time.sleep(0.4)
+        return 7
 
     began = time.perf_counter()
-    *events, _ = tasks.run("me", "First stage", work)
-    assert (events[0].description, events[-1].description) == ("First stage", "Second stage")
+    *events, last = tasks.run("me", "First stage", work)
+    assert isinstance(last, TaskResult)
+    assert last.value == 7
+    assert 0.8 <= last.seconds <= time.perf_counter() - began
+    first = next(event for event in events if event.done)
+    assert (first.description, first.done, first.total) == ("First stage", 5, 10)
+    assert events[-1].description == "Second stage"
     assert events[-1].seconds < time.perf_counter() - began - 0.4
 
 
@@ -125,20 +117,15 @@ def test_leaving_stops_all_tasks_of_a_session_and_no_other(tasks):
     assert works["you map"].ended.wait(60)
 
 
-def test_a_new_task_stops_the_one_before_of_its_owner(tasks):
-    first = Endless()
-    next(tasks.run("me map", "first", first))
+def test_a_new_task_stops_the_one_before_of_its_owner_which_is_told_from_a_stopped_one(tasks):
+    work = Endless()
+    first = tasks.run("me map", "first", work)
+    next(first)
     [result] = tasks.run("me map", "second", lambda *_: 2)
     assert result.value == 2
-    assert first.ended.wait(60)
-
-
-def test_the_one_before_is_told_from_a_stopped_one_even_if_the_new_task_has_ended(tasks):
-    first = tasks.run("me map", "first", Endless())
-    next(first)
-    list(tasks.run("me map", "second", lambda *_: 2))
     with pytest.raises(Superseded):
         list(first)
+    assert work.ended.wait(60)
 
 
 def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_begins_one(tasks):
@@ -155,24 +142,13 @@ def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_beg
     assert not isinstance(raised.value, Superseded)
 
 
-def test_an_error_of_the_work_is_raised_in_the_iteration(tasks):
-    def work(watch):
-        raise InputError("too few sentences.")
-
-    with pytest.raises(InputError, match="too few sentences"):
-        list(tasks.run("me", "Computing", work))
-
-
-def test_the_rate_and_the_time_left_and_more_than_was_expected_is_all_of_it():
+def test_the_rate_and_the_time_left_unless_it_is_too_early_and_more_than_was_expected_is_all_of_it():
     progress = TaskProgress("Scoring", 250, 1_000, 2.0)
     assert (progress.fraction, progress.rate, progress.seconds_left) == (0.25, 125, 6.0)
     progress = TaskProgress("Scoring", 1_100, 1_000, 2.0)
     assert (progress.fraction, progress.seconds_left) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize(("done", "seconds"), [(0, 9.0), (250, 0.1)])
-def test_there_is_no_time_left_while_it_is_too_early_to_estimate(done, seconds):
-    assert TaskProgress("Scoring", done, 1_000, seconds).seconds_left is None
+    for done, seconds in ((0, 9.0), (250, 0.1)):
+        assert TaskProgress("Scoring", done, 1_000, seconds).seconds_left is None
 
 
 def test_closing_stops_all_tasks_and_waits_until_they_have_cleaned_up(tasks):

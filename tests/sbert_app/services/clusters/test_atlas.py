@@ -38,7 +38,9 @@ def export(home, tmp_path):
     return run
 
 
-def test_every_sentence_has_its_point_its_cluster_and_its_neighbours(export):
+def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is_stopped_leaves_nothing(
+    export, tmp_path
+):
     drawn, table = export()
     assert drawn == 90
     assert table.column_names == [
@@ -54,6 +56,16 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours(export):
     assert all(n not in row["ids"] for n, row in enumerate(neighbours))
     assert table["n"].to_pylist() == list(range(90))
     assert table["mixed"].to_pylist()[:3] == ["1", "a", None]
+    # The map is in the cache now.
+    begun = []
+    watch = Watch(lambda done, text=None, total=1.0, /: begun.append(text == "Writing"), lambda: any(begun))
+    with pytest.raises(Stopped):
+        export(tmp_path / "second.parquet", watch=watch)
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "atlas.parquet"}
+    with pytest.raises(InputError, match=r"has to end with \.parquet"):
+        export(tmp_path / "out.csv")
+    with pytest.raises(InputError, match="no folder"):
+        export(tmp_path / "nowhere" / "out.parquet")
 
 
 def test_of_many_sentences_a_sample_is_drawn_and_the_others_lie_with_their_neighbours(export):
@@ -63,15 +75,3 @@ def test_of_many_sentences_a_sample_is_drawn_and_the_others_lie_with_their_neigh
     middles = np.array([points[kind::3].mean(axis=0) for kind in range(3)])
     nearest = np.linalg.norm(points[:, None] - middles, axis=2).argmin(axis=1)
     assert (nearest == np.arange(90) % 3).mean() > 0.9
-
-
-def test_what_is_stopped_or_cannot_be_written_leaves_nothing(export, tmp_path):
-    begun = []
-    watch = Watch(lambda done, text=None, total=1.0, /: begun.append(text == "Writing"), lambda: any(begun))
-    with pytest.raises(Stopped):
-        export(watch=watch)
-    assert {path.name for path in tmp_path.iterdir()} == {"home"}
-    with pytest.raises(InputError, match=r"has to end with \.parquet"):
-        export(tmp_path / "out.csv")
-    with pytest.raises(InputError, match="no folder"):
-        export(tmp_path / "nowhere" / "out.parquet")

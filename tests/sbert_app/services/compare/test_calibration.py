@@ -32,7 +32,7 @@ def test_a_larger_cosine_never_means_a_lower_gold_score(points):
     assert 0 <= min(read) <= max(read) <= 5
 
 
-@pytest.mark.parametrize("pooling", first(1, ["mean", "max", "cls"]))
+@pytest.mark.parametrize("pooling", first(1, ["mean", "cls"]))
 def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on(pooling, tmp_path):
     curve = load_calibration("all-MiniLM-L6-v2", pooling, tmp_path)
     data = load_data("stsb:dev").select(range(400))
@@ -44,7 +44,7 @@ def test_the_shipped_curves_predict_gold_scores_of_pairs_they_were_not_fitted_on
     assert 0.72 <= np.mean((low <= gold) & (gold <= high)) <= 0.9
 
 
-def test_equal_sentences_score_5_and_a_band_holds_its_curve():
+def test_equal_sentences_score_5_whatever_annotators_say_and_a_band_holds_its_curve():
     random = np.random.default_rng(0)
     gold = random.uniform(0, 5, 2_000)
     curve = fit_isotonic(0.1 + 0.15 * gold + random.normal(0, 0.1, 2_000), gold)
@@ -52,24 +52,19 @@ def test_equal_sentences_score_5_and_a_band_holds_its_curve():
     assert curve.gold_score(curve.cosines[-1]) == pytest.approx(curve.gold[-1])
     assert all(a <= b <= c for a, b, c in zip(curve.low, curve.gold, curve.high, strict=True))
     assert curve.band(0.5)[1] - curve.band(0.5)[0] == pytest.approx(2 * 1.28 * 0.1 / 0.15, rel=0.15)
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"m|mean": 3}', b"\xff\xfe", b'{"m|mean": {"cosines": [0]}}'])
-def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path, content):
-    store, key = calibration.computed_curves(tmp_path), calibration.curve_key("m", "mean")
-    store.put(key, {"m|mean": CURVE})
-    assert load_calibration("m", "mean", tmp_path) == CURVE
-    store.path(key).write_bytes(content)
-    assert load_calibration("m", "mean", tmp_path) is None
-
-
-def test_equal_sentences_score_5_whatever_annotators_say_and_meanings_follow_the_scale():
-    assert meaning(5) == "the same meaning"
-    assert meaning(0) == "different topics"
-    assert len({meaning(gold) for gold in range(6)}) == 6
     curve = fit_isotonic(np.repeat([0.2, 0.6, 1.0], 40), np.repeat([1.0, 3.0, 4.2], 40))
     assert curve.gold_score(1.0) == curve.gold_score(1 - 1e-7) == 5
     assert curve.gold_score(0.6) == pytest.approx(3, abs=0.4)
+    assert (meaning(5), meaning(0)) == ("the same meaning", "different topics")
+
+
+def test_a_damaged_file_of_a_curve_is_fitted_anew(tmp_path):
+    store, key = calibration.computed_curves(tmp_path), calibration.curve_key("m", "mean")
+    store.put(key, {"m|mean": CURVE})
+    assert load_calibration("m", "mean", tmp_path) == CURVE
+    for content in (b"", b"[]", b'{"m|mean": {"cosines": [0]}}'):
+        store.path(key).write_bytes(content)
+        assert load_calibration("m", "mean", tmp_path) is None
 
 
 def test_a_fitted_curve_is_stored(tmp_path, monkeypatch):
@@ -155,13 +150,12 @@ class TestOwnCalibration:
         with pytest.raises(InputError, match="2 different scores"):
             calibration.fit_own("m", "mean", labels, cosines, tmp_path)
 
-    @pytest.mark.parametrize("n", first(1, [100, 60, 1_000]))
-    def test_its_band_holds_80_percent_of_new_pairs(self, n, tmp_path):
+    def test_its_band_holds_80_percent_of_new_pairs(self, tmp_path):
         held = [
-            reliability(calibration.fit_own("m", "mean", *rated(n, seed), tmp_path), *rated(500, 1_000), tmp_path)
+            reliability(calibration.fit_own("m", "mean", *rated(100, seed), tmp_path), *rated(500, 1_000), tmp_path)
             for seed in range(20)
         ]
-        assert np.mean([each.coverage for each in held]) == pytest.approx(0.8, abs=0.06)
+        assert np.mean([result.coverage for result in held]) == pytest.approx(0.8, abs=0.06)
 
 
 class TestReliability:

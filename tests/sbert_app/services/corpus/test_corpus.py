@@ -17,11 +17,6 @@ from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 
 
-def written(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def unit(n, dimension=16, seed=0):
     vectors = np.random.default_rng(seed).standard_normal((n, dimension)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -33,11 +28,8 @@ class TestText:
         corpus = Corpus.from_text("\n".join(map(str, range(1_005))), most=1_000)
         assert len(corpus) == 1_000
         assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
-
-    @pytest.mark.parametrize("text", ["", "  \n \t\n"])
-    def test_a_text_without_sentences_is_refused(self, text):
         with pytest.raises(InputError, match="contains no sentence"):
-            Corpus.from_text(text)
+            Corpus.from_text("  \n \t\n")
 
     @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
     def test_different_sentences_have_different_digests(self, first, second):
@@ -46,20 +38,26 @@ class TestText:
 
 class TestFile:
     def test_other_columns_stay_one_may_be_named_and_repetitions_stay_rows(self, tmp_path):
-        path = written(tmp_path / "mine.csv", 'sentence,kind\n"A man, asleep.",x\n,y\nA dog barks.,z\n')
+        path = tmp_path / "mine.csv"
+        path.write_text('sentence,kind\n"A man, asleep.",x\n,y\nA dog barks.,z\n', encoding="utf-8")
         corpus = Corpus.from_file(path)
         assert corpus.sentences == ["A man, asleep.", "A dog barks."]
         assert corpus.columns == {"kind": ["x", "z"]}
         assert "1 row without text in sentence left out." in corpus.notes
-        path = written(tmp_path / "mine.csv", "a,b\nfirst,second\n")
+        path = tmp_path / "mine.csv"
+        path.write_text("a,b\nfirst,second\n", encoding="utf-8")
         assert Corpus.from_file(path, "b").sentences == ["second"]
         with pytest.raises(InputError, match="a, b"):
             Corpus.from_file(path, "c")
-        path = written(tmp_path / "mine.csv", "sentence\nsame\nsame\n")
+        path.write_text("sentence\nsame\nsame\n", encoding="utf-8")
         assert Corpus.from_file(path).sentences == ["same", "same"]
+        path = tmp_path / "notes.txt"
+        path.write_text("A dog, asleep.\nA cat; awake.\n\nRain\n", encoding="utf-8")
+        assert Corpus.from_file(path).sentences == ["A dog, asleep.", "A cat; awake.", "Rain"]
 
     def test_a_file_of_pairs_gives_its_different_sentences_and_gold_pairs(self, tmp_path):
-        path = written(tmp_path / "p.csv", "sentence1,sentence2,score\na b,c d,5\nc d,e f,1\n")
+        path = tmp_path / "p.csv"
+        path.write_text("sentence1,sentence2,score\na b,c d,5\nc d,e f,1\n", encoding="utf-8")
         corpus = Corpus.from_file(path)
         assert corpus.sentences == ["a b", "c d", "e f"]
         assert corpus.columns["role"] == ["first sentence", "second sentence", "second sentence"]
@@ -75,10 +73,10 @@ class TestData:
         assert corpus.sentences[corpus.gold.rows[0, 1]] == "A man wearing a hard hat is dancing."
         assert Corpus.from_dataset(Dataset("mine", (["a", "a", "b"],))).sentences == ["a", "a", "b"]
 
-    @pytest.mark.parametrize("name", ["", "nonsense", "stsb:dev+nonsense", "/etc/passwd"])
-    def test_an_unknown_name_is_refused(self, name):
-        with pytest.raises(InputError, match="choose one of stsb"):
-            Corpus.from_data(name)
+    def test_an_unknown_name_is_refused(self):
+        for name in ("", "stsb:dev+nonsense"):
+            with pytest.raises(InputError, match="choose one of stsb"):
+                Corpus.from_data(name)
 
 
 class TestEncode:
@@ -128,9 +126,3 @@ class TestNeighbours:
         np.testing.assert_array_equal(found, again)
         hits = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
         assert hits > 0.5  # random vectors have no cells: real sentences are found far better
-
-
-def test_a_text_file_keeps_its_first_line_and_its_commas(tmp_path):
-    file = tmp_path / "notes.txt"
-    file.write_text("A dog, asleep.\nA cat; awake.\n\nRain\n", encoding="utf-8")
-    assert Corpus.from_file(file).sentences == ["A dog, asleep.", "A cat; awake.", "Rain"]

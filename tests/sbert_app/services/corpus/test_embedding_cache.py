@@ -62,21 +62,17 @@ class TestCorpora:
 
 
 class TestSpaces:
-    def test_a_corpus_is_encoded_once(self, embeddings):
-        key = embeddings.add(Corpus.from_text(TEXT))
-        told = []
-        first = embeddings.embed(key, "bag", watch=Watch.of(lambda done, of: told.append((done, of))))
-        assert told[-1] == (3, 3)
+    def test_a_corpus_is_encoded_once_and_not_again_after_a_restart(self, embeddings, tmp_path):
+        key, reports = embeddings.add(Corpus.from_text(TEXT)), []
+        first = embeddings.embed(key, "bag", watch=Watch.of(lambda done, of: reports.append((done, of))))
+        assert reports[-1] == (3, 3)
         assert embeddings.embed(key, "bag").vectors is first.vectors
         assert len(embeddings.models.one.seen) == 3
-
-    def test_and_not_again_after_a_restart(self, embeddings, tmp_path):
-        vectors = embeddings.embed(embeddings.add(Corpus.from_text(TEXT)), "bag").vectors
-        again = EmbeddingCache(AnyModel(), tmp_path)
-        found = again.embed(again.add(Corpus.from_text(TEXT)), "bag")
-        np.testing.assert_array_equal(found.vectors, vectors)
-        assert found.seconds == 0
-        assert again.models.one.seen == []
+        restarted = EmbeddingCache(AnyModel(), tmp_path)
+        again = restarted.embed(restarted.add(Corpus.from_text(TEXT)), "bag")
+        np.testing.assert_array_equal(again.vectors, first.vectors)
+        assert again.seconds == 0
+        assert restarted.models.one.seen == []
 
     def test_two_names_of_one_text_share_vectors_and_keep_their_names(self, embeddings):
         first = embeddings.embed(embeddings.add(Corpus.from_text(TEXT, "one")), "bag")

@@ -1,17 +1,13 @@
 """Corpora too large for the memory or a map, by small limits: files of vectors, samples, k-means, estimates."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from bag_encoder import AnyModel, BagEncoder
-from paths import ROOT
-from waiting import wait_until
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.clusters.clustering import K_MEANS, ClusterSettings, cluster, join_nearest, k_means
+from sbert_app.services.clusters.clustering import join_nearest, k_means
 from sbert_app.services.clusters.summary import keywords, keywords_of
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import (
@@ -25,63 +21,33 @@ from sbert_app.services.corpus.embedded import (
 )
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
-from sbert_app.services.store.cache import DiskCache, remove_least_used
+from sbert_app.services.store.cache import remove_least_used
 from training.errors import InputError, Stopped
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
 SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
 
 
-class StoppingEncoder(BagEncoder):
-    """Stops the encoding, as the user or a killed process would, after so many sentences."""
-
-    def __init__(self, most):
-        super().__init__()
-        self.most = most
-
-    def encode(self, sentences, normalize=True, on_progress=None, should_stop=None):
-        if len(self.seen) + len(sentences) > self.most:
-            raise Stopped
-        return super().encode(sentences)
-
-
-SLOWLY = """
-import sys, time
-from pathlib import Path
-from bag_encoder import AnyModel, BagEncoder
-from sbert_app.services.corpus.embedded import encode_to_file
-
-class SlowEncoder(BagEncoder):
-    def encode(self, sentences, **options):
-        time.sleep(0.1)
-        return super().encode(sentences)
-
-encode_to_file(Path(sys.argv[1]), sys.argv[2:], SlowEncoder(), chunk=2)
-"""
-
-
 class TestVectorFile:
-    def test_it_is_what_the_encoder_gives_mapped_into_memory(self, tmp_path):
-        progress = []
-        vectors = encode_to_file(
-            tmp_path / "v" / "k.f32", SENTENCES, BagEncoder(), Watch.of(lambda *done: progress.append(done)), chunk=30
-        )
+    def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(self, tmp_path):
+        progress, encoder = [], BagEncoder()
+        sentences = [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
+        watch = Watch.of(lambda *done: progress.append(done))
+        vectors = encode_to_file(tmp_path / "v" / "k.f32", sentences, encoder, watch, chunk=25)
         assert isinstance(vectors, np.memmap)
         assert not vectors.flags.writeable
-        np.testing.assert_array_equal(vectors, BagEncoder().encode(SENTENCES))
-        assert progress == [(0, 100), (30, 100), (60, 100), (90, 100), (100, 100)]
-
-    def test_equal_sentences_are_encoded_once_however_far_apart(self, tmp_path):
-        encoder, sentences = BagEncoder(), [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
-        vectors = encode_to_file(tmp_path / "k.f32", sentences, encoder, chunk=25)
-        assert encoder.seen == [*SENTENCES[:50], "new"]
         np.testing.assert_array_equal(vectors, BagEncoder().encode(sentences))
+        assert encoder.seen == [*SENTENCES[:50], "new"]
+        assert progress == [(0, 102), (25, 102), (50, 102), (75, 102), (100, 102), (102, 102)]
 
-    def test_after_a_stop_only_what_is_missing_is_encoded(self, tmp_path):
+    def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(self, tmp_path):
         path = tmp_path / "k.f32"
+        encoder = BagEncoder()
         with pytest.raises(Stopped):
-            encode_to_file(path, SENTENCES, StoppingEncoder(65), chunk=30)
+            encode_to_file(path, SENTENCES, encoder, Watch(should_stop=lambda: len(encoder.seen) > 60), chunk=30)
         assert (rows_done(path, 64), path.exists()) == (60, False)
+        part = path.with_name(path.name + INCOMPLETE)
+        part.write_bytes(part.read_bytes() + b"half a row")
         rest, progress = BagEncoder(), []
         vectors = encode_to_file(path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30)
         assert rest.seen == SENTENCES[60:]
@@ -97,29 +63,6 @@ class TestVectorFile:
         np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
         path.write_bytes(b"damaged")
         np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
-
-    def test_after_kill_9_another_process_goes_on_from_the_rows_that_are_there(self, tmp_path):
-        path = tmp_path / "k.f32"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
-        killed = subprocess.Popen([sys.executable, "-c", SLOWLY, str(path), *SENTENCES], env=environment)
-        wait_until(lambda: rows_done(path, 64) >= 10 or killed.poll() is not None)
-        killed.kill()
-        killed.wait()
-        done, rest = rows_done(path, 64), BagEncoder()
-        assert 10 <= done < 100
-        vectors = encode_to_file(path, SENTENCES, rest, chunk=30)
-        assert rest.seen == SENTENCES[done:]
-        np.testing.assert_array_equal(vectors, BagEncoder().encode(SENTENCES))
-
-    def test_a_row_that_was_half_written_is_written_again(self, tmp_path):
-        path = tmp_path / "k.f32"
-        with pytest.raises(Stopped):
-            encode_to_file(path, SENTENCES, StoppingEncoder(30), chunk=30)
-        part = path.with_name(path.name + INCOMPLETE)
-        part.write_bytes(part.read_bytes() + b"half a row")
-        np.testing.assert_array_equal(
-            encode_to_file(path, SENTENCES, BagEncoder(), chunk=30), BagEncoder().encode(SENTENCES)
-        )
 
     def test_a_file_of_another_shape_is_none_and_a_full_disk_is_said(self, tmp_path, monkeypatch):
         path = tmp_path / "k.f32"
@@ -202,11 +145,3 @@ class TestClusters:
         labels = np.arange(100) % 7
         assert keywords_of(SENTENCES, labels, 2) == keywords(SENTENCES, labels, 2)
         assert set(keywords_of(SENTENCES, labels, 2, most=20)) == set(range(7))
-
-    def test_they_are_clusters_like_any_other(self, blobs, tmp_path):
-        vectors, _ = blobs
-        corpus = Corpus("c", [f"sentence {n}" for n in range(600)])
-        embedded = EmbeddedCorpus(corpus, vectors, "m", "mean", "key", 0.0)
-        labels = cluster(embedded, ClusterSettings(K_MEANS, num_clusters=3), DiskCache(tmp_path), tmp_path)
-        assert np.bincount(labels).tolist() == sorted(np.bincount(labels).tolist(), reverse=True)
-        assert len(np.bincount(labels)) == 3

@@ -57,8 +57,3 @@ def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]
     assert [row["sentence (file)"] for row in rows] == ["a", "c", "d", "e", "f"]
-
-
-def test_without_pairs_the_file_has_only_a_header(embedded, tmp_path):
-    path = save_pairs(similar_pairs(embedded, 5, threshold=1.0), embedded.corpus, tmp_path)
-    assert path.read_text() == "cosine,row1,row2,sentence1,sentence2\n"

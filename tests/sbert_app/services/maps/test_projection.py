@@ -11,7 +11,7 @@ from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import projection
-from sbert_app.services.maps.corpus_map import MapRequest, MapResult, compute_map, pair_distances
+from sbert_app.services.maps.corpus_map import MapRequest, compute_map, pair_distances
 from sbert_app.services.maps.projection import (
     COMPILING,
     MapSettings,
@@ -56,34 +56,19 @@ def purity(points, group):
 
 
 class TestOneMap:
-    @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_neighbours_stay_close(self, home, dimensions):
+    def test_neighbours_stay_close_the_same_seed_gives_the_same_map_and_the_cache_keeps_it(
+        self, home, tmp_path, monkeypatch
+    ):
         vectors, group = clouds()
-        points = draw(vectors, MapSettings(dimensions=dimensions, epochs=100), home)
-        assert points.shape == (120, dimensions)
+        embedded, cache = make_embedded(vectors), DiskCache(tmp_path)
+        [points] = project([embedded], QUICK, cache, home)
+        assert points.shape == (120, 2)
         assert points.dtype == np.float32
         assert purity(points, group) > 0.95
-
-    @pytest.mark.slow
-    def test_a_large_corpus_starts_from_its_principal_components(self, home):
-        vectors, group = clouds(20_001)
-        points = draw(vectors, MapSettings(epochs=30), home)
-        assert purity(points[:1_000], group[:1_000]) > 0.95
-
-    def test_the_same_seed_gives_the_same_map_and_another_seed_another(self, home):
-        vectors, _ = clouds()
-        first, again = (draw(vectors, QUICK, home) for _ in range(2))
-        np.testing.assert_array_equal(first, again)
-        assert not np.array_equal(first, draw(vectors, MapSettings(epochs=50, seed=1), home))
-
-    def test_it_comes_from_the_cache_the_second_time(self, home, tmp_path, monkeypatch):
-        embedded, cache = make_embedded(clouds()[0]), DiskCache(tmp_path)
-        first = project([embedded], QUICK, cache, home)
-        monkeypatch.setattr("sbert_app.services.maps.projection._draw", None)
-        np.testing.assert_array_equal(project([embedded], QUICK, cache, home), first)
-
-    def test_every_setting_makes_another_key(self):
-        embedded = make_embedded(clouds()[0])
+        np.testing.assert_array_equal(points, draw(vectors, QUICK, home))
+        assert not np.array_equal(points, draw(vectors, MapSettings(epochs=50, seed=1), home))
+        monkeypatch.setattr(projection, "_draw", None)
+        np.testing.assert_array_equal(project([embedded], QUICK, cache, home), [points])
         changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
         assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
 
@@ -100,8 +85,7 @@ class TestOneMap:
         assert draw(vectors, QUICK, home).shape == (400, 2)
 
     def test_the_map_of_the_example_is_shipped(self, home):
-        embeddings = ModelCache(home)
-        embeddings = EmbeddingCache(embeddings, home)
+        embeddings = EmbeddingCache(ModelCache(home), home)
         embedded = embeddings.embed(embeddings.example(), DEFAULT_MODEL, "mean")
         shipped = DiskCache(SHIPPED).get(map_key(MapSettings(), embedded))
         assert shipped is not None, "run python -m scripts.measure_examples map"
@@ -109,106 +93,73 @@ class TestOneMap:
 
 
 class TestSmallAndOdd:
-    @pytest.mark.parametrize(
-        ("sentences", "words"),
-        [
-            (["one"], "there is one here"),
-            (["one", "two"], "there are 2 here"),
-            (["one", "two", "three"], "there are 3 here"),
-            (["same"] * 10, "all are the same here"),
-        ],
-    )
-    def test_too_few_distinct_sentences_are_refused(self, home, tmp_path, sentences, words):
-        embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
-        with pytest.raises(InputError, match=f"at least 5 different sentences; {words}"):
-            project([embedded], QUICK, DiskCache(tmp_path), home)
-        with pytest.raises(InputError, match="at least 5 different sentences"):
-            project([embedded, embedded], QUICK, DiskCache(tmp_path), home)
-
-    @pytest.mark.parametrize("dimensions", [2, 3])
-    @pytest.mark.parametrize("n", [5, 6, 10])
-    def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
-        embedded = make_embedded(clouds(n)[0])
-        settings = MapSettings(dimensions=dimensions, epochs=20)
-        (drawn,) = project([embedded], settings, DiskCache(tmp_path), home)
-        assert drawn.shape == (n, dimensions)
-        other = make_embedded(clouds(n, seed=1)[0])
-        before, after = project([embedded, other], settings, DiskCache(tmp_path), home)
-        assert before.shape == after.shape == (n, dimensions)
-
-    def test_a_few_sentences_many_times_over(self, home, tmp_path):
-        vectors = np.repeat(clouds(5)[0], 60, axis=0)
-        embedded = make_embedded(vectors, [f"sentence {n // 60}" for n in range(300)])
-        assert np.isfinite(project([embedded], QUICK, DiskCache(tmp_path), home)).all()
-        other = make_embedded(vectors[::-1], embedded.corpus.sentences)
-        both = project([embedded, other], QUICK, DiskCache(tmp_path), home)
-        assert np.isfinite(both).all()
-
-    def test_a_collapsed_model_is_refused(self, home, tmp_path):
+    def test_too_few_distinct_sentences_collapsed_models_and_two_corpora_are_refused(self, home, tmp_path):
+        for sentences, words in (
+            (["one", "two", "three"], "at least 5 different sentences; there are 3 here"),
+            (["same"] * 10, "at least 5 different sentences; all are the same here"),
+        ):
+            embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
+            for spaces in ([embedded], [embedded, embedded]):
+                with pytest.raises(InputError, match=words):
+                    project(spaces, QUICK, DiskCache(tmp_path), home)
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project([embedded], QUICK, DiskCache(tmp_path), home)
+        one, other = make_embedded(clouds(10)[0]), make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
+        with pytest.raises(InputError, match="the same sentences"):
+            project([one, other], QUICK, DiskCache(tmp_path), home)
 
-    def test_vectors_of_nothing_but_zeros(self, home, tmp_path):
+    @pytest.mark.parametrize(("n", "dimensions"), [(5, 2), (5, 3), (10, 3)])
+    def test_from_five_on_there_is_a_map(self, home, tmp_path, n, dimensions):
+        settings = MapSettings(dimensions=dimensions, epochs=20)
+        spaces = [make_embedded(clouds(n, seed=seed)[0]) for seed in range(2)]
+        for count in (1, 2):
+            maps = project(spaces[:count], settings, DiskCache(tmp_path), home)
+            assert [drawn.shape for drawn in maps] == [(n, dimensions)] * count
+
+    def test_a_few_sentences_many_times_over_and_vectors_of_nothing_but_zeros(self, home, tmp_path):
+        vectors = np.repeat(clouds(5)[0], 60, axis=0)
+        embedded = make_embedded(vectors, [f"sentence {n // 60}" for n in range(300)])
+        other = make_embedded(vectors[::-1], embedded.corpus.sentences)
+        assert np.isfinite(project([embedded, other], QUICK, DiskCache(tmp_path), home)).all()
         vectors = clouds(30)[0]
         vectors[:3] = 0
         assert np.isfinite(project([make_embedded(vectors)], QUICK, DiskCache(tmp_path), home)).all()
 
-    @pytest.mark.parametrize(
-        ("setting", "words"),
-        [
+    def test_invalid_settings_are_refused(self, home, tmp_path):
+        for setting, words in (
             ({"dimensions": 4}, "2 or 3 dimensions"),
-            ({"neighbours": 1}, "from 2 to 200"),
             ({"neighbours": 201}, "from 2 to 200"),
-            ({"min_dist": -0.1}, "0.99"),
             ({"min_dist": float("nan")}, "0.99"),
-            ({"seed": -1}, "the seed is -1"),
             ({"seed": 2**31}, "the seed is"),
-        ],
-    )
-    def test_invalid_settings_are_refused(self, home, tmp_path, setting, words):
-        with pytest.raises(InputError, match=words):
-            project([make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home)
+        ):
+            with pytest.raises(InputError, match=words):
+                project([make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home)
 
 
 class TestAlignedMaps:
-    def test_both_keep_neighbours_and_each_sentence_has_about_the_same_position(self, home):
-        vectors, group = clouds(200, groups=4)
-        after, _ = clouds(200, groups=4, seed=3)
-        before_map, after_map = draw_aligned(vectors, after, MapSettings(), home)
-        assert purity(before_map, group) > 0.95
-        assert purity(after_map, group) > 0.95
-        moved = np.linalg.norm(before_map - after_map, axis=1).mean()
-        strangers = np.linalg.norm(before_map - after_map[::-1], axis=1).mean()
+    def test_both_keep_neighbours_and_about_the_same_positions_and_the_cache_keeps_both_and_their_order(
+        self, home, tmp_path, monkeypatch
+    ):
+        (first, group), (second, _) = clouds(200, groups=4), clouds(200, groups=4, seed=3)
+        before, after = make_embedded(first, key="a"), make_embedded(second, key="b")
+        cache = DiskCache(tmp_path)
+        maps = project([before, after], MapSettings(), cache, home)
+        assert purity(maps[0], group) > 0.95
+        assert purity(maps[1], group) > 0.95
+        moved = np.linalg.norm(maps[0] - maps[1], axis=1).mean()
+        strangers = np.linalg.norm(maps[0] - maps[1][::-1], axis=1).mean()
         assert moved < strangers / 2
+        np.testing.assert_array_equal(maps, draw_aligned(first, second, MapSettings(), home))
+        assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
+        monkeypatch.setattr(projection, "_draw", None)
+        np.testing.assert_array_equal(project([before, after], MapSettings(), cache, home), maps)
 
     def test_of_the_same_vectors_are_almost_one(self, home):
         vectors, _ = clouds(200, spread=8)
         first, second = draw_aligned(vectors, vectors, MapSettings(), home)
         deviation = first.std(axis=0).max()
         assert np.median(np.linalg.norm(first - second, axis=1)) < 0.25 * deviation
-
-    def test_the_same_seed_gives_the_same_maps(self, home):
-        before, after = clouds()[0], clouds(seed=1)[0]
-        first, again = (draw_aligned(before, after, QUICK, home) for _ in range(2))
-        np.testing.assert_array_equal(first, again)
-
-    def test_the_cache_keeps_both_and_their_order(self, home, tmp_path, monkeypatch):
-        before, after = make_embedded(clouds()[0], key="a"), make_embedded(clouds(seed=1)[0], key="b")
-        cache = DiskCache(tmp_path)
-        drawn = project([before, after], QUICK, cache, home)
-        assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
-        monkeypatch.setattr("sbert_app.services.maps.projection._draw", None)
-        np.testing.assert_array_equal(project([before, after], QUICK, cache, home), drawn)
-
-    def test_two_corpora_cannot_be_aligned(self, home, tmp_path):
-        one, other = make_embedded(clouds(10)[0]), make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
-        with pytest.raises(InputError, match="the same sentences"):
-            project([one, other], QUICK, DiskCache(tmp_path), home)
-
-    def test_stop(self, home):
-        with pytest.raises(Stopped):
-            draw_aligned(*[clouds()[0]] * 2, MapSettings(epochs=100_000), home, Watch(should_stop=lambda: True))
 
     def test_sentences_with_the_same_neighbours_under_both_models_stay_together_best(self, home):
         before, _ = clouds(200, groups=4, spread=8)
@@ -218,33 +169,25 @@ class TestAlignedMaps:
         assert np.median(moved[:100]) < 0.5 * np.median(moved[100:])
 
 
-class TestCorpusMap:
-    @pytest.fixture
-    def embeddings(self, home):
-        return EmbeddingCache(ModelCache(home), home)
-
-    def test_two_poolings_of_stsb(self, embeddings):
-        """What people find similar is near on both maps, and random pairs are not."""
-        pairs = Corpus.from_data("stsb:dev")
-        rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
-        corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
-        messages = []
-        under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
-        wanted = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
-        drawn = compute_map(embeddings, wanted, Watch(lambda done, message=None, total=1.0: messages.append(message)))
-        assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
-        assert not drawn.from_cache
-        assert compute_map(embeddings, wanted).from_cache
-        assert messages[-1].startswith("Drawing the map of")
-        found = pair_distances(drawn, corpus.gold)
-        assert found.count == (gold >= 4).sum()
-        assert all(near > by_chance + 0.3 for near, by_chance in zip(found.cosines, found.random_cosines, strict=True))
-        assert all(distance < 0.5 for distance in found.on_map)
-
-    def test_without_similar_pairs_there_is_no_distance(self):
-        embedded = make_embedded(clouds(10)[0])
-        drawn = MapResult([embedded], [embedded.vectors[:, :2]], "key", True, 0.0)
-        assert pair_distances(drawn, GoldPairs(np.array([[0, 1]]), np.array([3.9]))) is None
+def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_are_not(home):
+    embeddings = EmbeddingCache(ModelCache(home), home)
+    pairs = Corpus.from_data("stsb:dev")
+    rows, gold = pairs.gold.rows[:150], pairs.gold.gold[:150]
+    corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
+    messages = []
+    under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
+    request = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
+    drawn = compute_map(embeddings, request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
+    assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
+    assert not drawn.from_cache
+    assert compute_map(embeddings, request).from_cache
+    assert messages[-1].startswith("Drawing the map of")
+    distances = pair_distances(drawn, corpus.gold)
+    assert distances.count == (gold >= 4).sum()
+    cosines = zip(distances.cosines, distances.random_cosines, strict=True)
+    assert all(near > by_chance + 0.3 for near, by_chance in cosines)
+    assert all(distance < 0.5 for distance in distances.on_map)
+    assert pair_distances(drawn, GoldPairs(np.array([[0, 1]]), np.array([3.9]))) is None
 
 
 class TestCompiling:

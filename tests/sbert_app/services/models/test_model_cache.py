@@ -70,6 +70,8 @@ def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads
     assert models.has("scratch:1x32?dim=4&dtype=float32")
     models.forget(ModelName("scratch:1x32"))
     assert not models.has("scratch:1x32?dtype=float32")
+    models.get("scratch:1x32", Encoder)
+    assert loads[2:] == ["scratch:1x32"]
 
 
 def test_what_nobody_asks_for_leaves_the_memory(home, monkeypatch):
@@ -113,14 +115,6 @@ def test_a_failed_load_is_tried_again_and_none_is_no_cross_encoder(home):
     assert ModelCache(home).cross_encoder_or_none("") is None
 
 
-def test_a_forgotten_model_is_loaded_anew(home, loads):
-    models = ModelCache(home)
-    models.get("scratch:1x32", Encoder)
-    models.forget(ModelName("scratch:1x32"))
-    models.get("scratch:1x32", Encoder)
-    assert loads == ["scratch:1x32"] * 2
-
-
 @pytest.mark.slow
 def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     small = model_bytes(Encoder.load("scratch:1x32", home=home))
@@ -128,12 +122,12 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     for layers in (1, 2, 1, 1):
         models.get(f"scratch:{layers}x32", Encoder)
     assert models.has("scratch:1x32")
-    models.get("scratch:12x256", Encoder)  # alone more than all may have together: the others go, it stays
-    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:12x256")] == [False, False, True]
+    models.get("scratch:1x128", Encoder)  # alone more than all may have together: the others go, it stays
+    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:1x128")] == [False, False, True]
 
 
 def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):
-    encoder = Encoder.load("scratch:4x128", home=home)
+    encoder = Encoder.load("scratch:2x64", home=home)
     weights = sum(parameter.nbytes for parameter in encoder.backbone.parameters())
     assert model_bytes(encoder) == pytest.approx(weights, rel=0.05)
     encoder.encode(["a sentence"])

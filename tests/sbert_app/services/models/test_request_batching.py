@@ -21,18 +21,6 @@ from training.errors import Stopped
 from training.inference.runner import InferenceRunner, build_runner
 
 
-def test_a_request_that_comes_alone_is_processed_at_once():
-    batches = []
-
-    def process(requests: list[int]) -> list[int]:
-        batches.append(requests)
-        return [2 * request for request in requests]
-
-    batcher = DynamicBatcher(process)
-    assert [batcher(request) for request in (1, 2)] == [2, 4]
-    assert batches == [[1], [2]]
-
-
 def test_requests_that_wait_are_processed_together_and_each_gets_its_response():
     batches: list[list[int]] = []
     first_is_processed, go_on = threading.Event(), threading.Event()

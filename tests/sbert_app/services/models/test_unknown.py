@@ -96,7 +96,7 @@ def overflowing(folder: Path, architecture: str) -> Encoder:
     return Encoder.load(str(folder), dtype="float32", device="cpu")
 
 
-@pytest.mark.parametrize("architecture", ["bert", "modernbert", "nomic_bert"])
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 @pytest.mark.parametrize("shares_batches", [False, True])
 def test_a_text_without_numbers_leaves_the_others_of_its_batch_as_they_are(
     tmp_path: Path, architecture: str, shares_batches: bool

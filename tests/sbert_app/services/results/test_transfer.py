@@ -64,18 +64,19 @@ def test_a_class_encoded_in_the_vectors_is_learned_and_noise_gives_chance():
 
 
 def test_pairs_are_classified_by_their_difference():
-    rows = [(f"{i}", f"{i if i % 2 else i + 500}", "same" if i % 2 else "other") for i in range(200)]
-    columns = ([a for a, _, _ in rows], [b for _, b, _ in rows])
-    data = ClassificationData("pairs", columns, [label for *_, label in rows])
+    columns = [f"{i}" for i in range(200)], [f"{i if i % 2 else i + 500}" for i in range(200)]
+    data = ClassificationData("pairs", columns, ["same" if i % 2 else "other" for i in range(200)])
     assert score_transfer(Fixed(noise), data).mean > 0.95
 
 
-def test_a_small_class_gives_fewer_folds_and_a_second_time_the_same_figures():
+def test_a_small_class_gives_fewer_folds_a_second_time_the_same_figures_and_a_stop_ends_it():
     sentences = [f"x {number}" for number in range(40)]
     data = ClassificationData("toy", (sentences,), ["rare"] * 3 + ["common"] * 37)
     first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
+    with pytest.raises(Stopped):
+        score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
 
 
 def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
@@ -98,12 +99,6 @@ def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
         classes = ["a", "a", "b", "b"][: len(texts)]
         with pytest.raises(InputError, match=f"two classes of two rows remain: 1 of {len(texts)} rows"):
             score_transfer(model, ClassificationData("toy", (texts,), classes))
-
-
-def test_it_can_be_stopped():
-    data = ClassificationData("toy", ([str(number) for number in range(40)],), ["a", "b"] * 20)
-    with pytest.raises(Stopped):
-        score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
 
 
 def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
