@@ -141,9 +141,10 @@ def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_st
 def axe_finds_nothing_serious(page: Page, path: str) -> None:
     page.add_style_tag(content="* { transition: none !important; animation: none !important; }")
     expect(page.get_by_label("Empty value")).to_have_count(0)  # Gradio's place of a figure until it is drawn
+    # What is out of date is dimmed on purpose.
     faults = [
         f"{fault['id']}: {node['html'][:200]}"
-        for fault in Axe().run(page).response["violations"]
+        for fault in Axe().run(page, {"exclude": [[".stale"]]}).response["violations"]
         if fault["impact"] in SERIOUS
         for node in fault["nodes"]
     ]
@@ -198,10 +199,11 @@ def folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames
 
 
 def every_tab_is_no_wider_than_the_screen(page: Page, path: str) -> None:
-    for tab in page.get_by_role("tab").all():
-        tab.scroll_into_view_if_needed()
-        tab.click()
-        expect(tab).to_have_attribute("aria-selected", "true")
+    tabs = page.get_by_role("tablist").first.get_by_role("tab")
+    for index in range(tabs.count()):
+        tabs.nth(index).scroll_into_view_if_needed()
+        tabs.nth(index).click()
+        expect(tabs.nth(index)).to_have_attribute("aria-selected", "true")
         page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
