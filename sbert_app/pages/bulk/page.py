@@ -117,7 +117,6 @@ class _Page:
         self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
         fields = [*self.columns.outputs, *self.doctor.outputs, *models, self.file_line, self.encoding]
         everything = [self.table, self.address_threshold, *fields, *started]
-        self.everything = everything
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
         uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
@@ -163,10 +162,8 @@ class _Page:
         listed |= {self.address_threshold: threshold}
         try:
             job = self.jobs.get(job_id) if job_id else None
-            if job is not None:
-                table = open_table(job.path, job.encoding, job.sheet)
-            else:
-                table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
+            example = self.services.shared_sentences.pairs(sent) if sent and job is None else EXAMPLE
+            table = open_table(example) if job is None else open_table(job.path, job.encoding, job.sheet)
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return

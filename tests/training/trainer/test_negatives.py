@@ -72,6 +72,11 @@ def test_they_are_read_as_they_were_written(tmp_path):
     assert (list(read.data.rows), read.data.notes) == (list(found.data.rows), found.data.notes)
     assert np.allclose(read.cosines, found.cosines)
     assert MinedNegatives.read(tmp_path / "other", found.data) is None
+    head, *rows = (tmp_path / "negatives.jsonl").read_bytes().split(b"\n")
+    for damaged in (b"", b"[]", head, b"\n".join([head, *rows[1:]]), b"\xff" + head, head + b"\nnull", bytes(300)):
+        (tmp_path / "negatives.jsonl").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"negatives\.jsonl .*damaged"):
+            MinedNegatives.read(tmp_path, found.data)
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):
