@@ -211,6 +211,12 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
     wrong = tmp_path / "photo.png"
     wrong.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     page = opened(open_page)
+    expect(page.locator("#bulk-disagreements")).to_be_visible()
+    upload(page, sentences)
+    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
+    expect(page.locator("#bulk-disagreements")).to_be_hidden()
+    page.get_by_label("Clear").click()
+    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
     page.set_input_files("#upload input[type=file]", wrong)
     expect(page.locator("#status .problem")).to_have_text(
         "photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
@@ -218,10 +224,6 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()
     expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
-    expect(page.locator("#bulk-disagreements")).to_be_visible()
-    upload(page, sentences)
-    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
-    expect(page.locator("#bulk-disagreements")).to_be_hidden()
     upload(page, pairs)
     expect(page.locator("#score")).to_be_enabled()
     page.get_by_role("button", name="Model: all-MiniLM-L6-v2, mean pooling").click()
