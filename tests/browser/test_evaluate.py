@@ -159,27 +159,6 @@ def test_where_a_model_errs(open_page):
 
 
 @pytest.mark.slow
-def test_errors_on_a_file_of_ones_own(open_page, mine, tmp_path):
-    page = open_page("/evaluate")
-    page.get_by_role("tab", name="Error analysis").click()
-    expect(page.locator("#errors-status")).to_contain_text("1,500 pairs")
-    pick(page, "#errors-model", "tfidf")
-    page.set_input_files("#errors-file input[type=file]", mine)
-    expect(page.locator("#errors-file table")).to_contain_text("mine")
-    expect(page.locator("#errors-columns")).to_be_visible()
-    page.click("#show-errors")
-    expect(page.locator("#errors-status")).to_contain_text("TF-IDF on mine.csv: 24 pairs")
-    expect(page.locator("#errors-pair")).to_contain_text("cannot be decomposed by words")
-    page.locator("#over label").nth(1).click()
-    expect(page.locator("#errors-pair")).to_contain_text("gold")
-    pick(page, "#errors-model", "tfidf:max")
-    page.click("#show-errors")
-    expect(page.locator("#errors-status .problem")).to_contain_text("leave the pooling out")
-    for stale in ("#over", "#under", "#slices table", "#errors-map"):
-        expect(page.locator(stale)).to_be_hidden()
-
-
-@pytest.mark.slow
 def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(open_page, tmp_path):
     files = [tmp_path / "first.csv", tmp_path / "second.csv"]
     for number, file in enumerate(files):

@@ -44,24 +44,6 @@ def test_triplets_of_stsb_and_labels_of_a_file(opened):
     expect(page.locator("#labels-spread .js-plotly-plot")).to_be_visible()
 
 
-@pytest.mark.slow
-def test_the_columns_of_a_file_are_guessed_and_picked_by_hand(opened):
-    page = opened("Threshold")
-    expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
-    expect(page.locator("#threshold-columns")).to_be_hidden()
-    pairs = [(f"A man plays {i}.", f"A man is playing {i}.", 5) for i in range(9)]
-    pairs += [(f"A dog {i}.", "Stocks fell.", 0) for i in range(9)]
-    rows = "".join(f"{no};{left};{right};{rank}\n" for no, (left, right, rank) in enumerate(pairs))
-    upload(page, "#threshold-file", "no;left;right;rank\n" + rows)
-    for place, column in (("-1", "left"), ("-2", "right"), ("-target", "rank")):
-        field = page.locator(f"#threshold-columns{place} input")
-        expect(field).to_have_value(f"{column} (guessed)")
-        field.click()
-        page.locator(f"#threshold-columns{place}").get_by_role("option", name=f"{column} (guessed)").click()
-    page.click("#find-threshold")
-    expect(page.locator("#threshold-status")).to_contain_text("on mine.csv: 18 pairs, of which 9 are matches")
-
-
 def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     page = opened("Threshold")
     table = page.locator("#threshold-status table")

@@ -169,25 +169,6 @@ def test_two_models_paired_and_animated(open_page):
     page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] === {end}")
 
 
-@pytest.mark.slow
-def test_where_a_map_makes_no_sense_there_are_words_and_all_fits_a_phone(open_page):
-    page = opened(open_page, width=390)
-    fits(page, 390)
-    for text, words in (
-        ("", "There is no sentence yet"),
-        ("one", "A map needs at least 5 different sentences; there is one here."),
-        ("\n".join(["same"] * 10), "all are the same here"),
-    ):
-        paste(page, text)
-        place = "#map-status" if text else "#corpus-status"
-        expect(page.locator(f"{place} .problem")).to_contain_text(words)
-    expect(page.locator("#map-plot")).to_be_hidden()
-    pick(page, "#corpus-source", "Data set")
-    page.locator("#corpus-data input").fill("nonsense")
-    page.click("#corpus-open")
-    expect(page.locator("#corpus-status .problem")).to_contain_text("'nonsense' cannot be used here")
-
-
 def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     path: Path = tmp_path / "mine.csv"
     path.write_text("text;length\n" + "".join(f"{sentence};{len(sentence)}\n" for sentence in SENTENCES))

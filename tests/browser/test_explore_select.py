@@ -207,22 +207,6 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
 
 
 @pytest.mark.slow
-def test_two_sentences_go_to_bulk_as_one_pair(open_page):
-    page = opened(open_page)
-    page.get_by_role("tab", name="Selected").click()
-    page.locator("#map-words input, #map-words textarea").fill("interest rate")
-    page.locator("#map-words input, #map-words textarea").press("Enter")
-    expect(page.locator("#selected-summary .lead b").first).to_be_visible()
-    rows = downloaded(page, "#selected-csv")
-    assert all("interest rate" in row["sentence"].lower() for row in rows)
-    href = page.locator("#selected-links a", has_text="Bulk").get_attribute("href")
-    bulk = open_page(f"/{href.removeprefix('./')}")
-    pairs = len(rows) * (len(rows) - 1) // 2
-    expect(bulk.locator("#status")).to_contain_text(re.compile(rf"\b{pairs} pairs?\b"))
-    expect(open_page("/bulk?sentences=" + "0" * 32).locator("#status .problem")).to_contain_text("select them again")
-
-
-@pytest.mark.slow
 def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
     page = opened(open_page)
     drag(page, "lasso")

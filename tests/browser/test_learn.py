@@ -87,17 +87,6 @@ def test_2_pooling_changes_the_figure_and_the_link(open_page):
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
 
 
-@pytest.mark.slow
-def test_3_more_pairs_train_the_heads_anew(open_page):
-    page = open_lesson(open_page, 3)
-    slide(page, "#learn-train-pairs", 100)
-    expect(page.locator("#result-3")).to_contain_text("seven heads on 100 pairs")
-    expect(page.locator("#result-3 tbody tr")).to_have_count(7)
-    expect(page.locator("#result-3 .lesson-found")).to_contain_text("is right")
-    page.locator("#page-link-3 a").click()
-    expect(page.get_by_label("Concatenation")).to_be_checked()
-
-
 def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):
     page = open_lesson(open_page, 4)
     expect(page.locator("#result-4")).to_contain_text("Not flagged")

@@ -73,17 +73,6 @@ def test_the_address_names_what_is_chosen_and_back_undoes_a_step(open_page):
 
 
 @pytest.mark.slow
-def test_back_returns_to_the_example_before(open_page):
-    page = open_page("/?a=A+dog+barks.&b=The+hound+is+loud.&cross=none")
-    expect(page.locator("#answer .card .score b").first).to_be_visible()
-    page.wait_for_function("Date.now() - window.answeredAt > 3000")
-    page.locator(".chip").first.click()
-    expect(page).not_to_have_url(re.compile("hound"))
-    page.go_back()
-    expect(page.locator("#sentence-b textarea")).to_have_value("The hound is loud.")
-
-
-@pytest.mark.slow
 def test_the_address_opens_a_corpus(open_page):
     page = open_page("/explore?tab=search&corpus-source=data&corpus-data=stsb:test&corpus-pooling=max")
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")

@@ -240,22 +240,6 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
     expect(page.locator("#mine-negatives")).to_be_hidden()
 
 
-@pytest.mark.slow
-def test_a_network_over_word_vectors_brings_its_learning_rate_and_its_pooling(open_page):
-    page = open_page("/train")
-    expect(page.locator("#plan")).to_contain_text("scored pairs")
-    unfold(page, "Optimisation")
-    expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
-    page.locator("#train-base input").click()
-    page.get_by_role("option", name="scratch:dan (Deep Averaging Network over GloVe)").click()
-    expect(page.get_by_label("Learning rate")).to_have_value("0.001")
-    expect(page.get_by_role("radio", name="as the base")).to_be_checked()
-    expect(page.locator("#plan .problem")).to_have_count(0)
-    page.locator("#train-base input").fill("scratch:1x32")
-    page.locator("#train-base input").press("Enter")
-    expect(page.get_by_label("Learning rate")).to_have_value("2e-5")
-
-
 def test_a_preset_fills_the_form(open_page):
     page = open_page("/train")
     choose(page, "#preset", "paper: STSb recipe")
