@@ -181,8 +181,11 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
             figure.update_layout(axes)
         if panels == 2:
             title = short_label(data.titles[panel], 60)
-            position = {"x": left, "y": 1.0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-            figure.add_annotation(text=title, showarrow=False, **position)
+            # On a telephone both titles are wider than half of the figure: the second stands below, at the right end.
+            place = {"x": 0.0, "xanchor": "left"} if panel == 0 else {"x": 1.0, "xanchor": "right", "yshift": -16}
+            figure.add_annotation(
+                text=title, showarrow=False, y=1.0, xref="paper", yref="paper", yanchor="bottom", **place
+            )
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     # Beside one map the legend takes no height; below two, no width.
     place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}
