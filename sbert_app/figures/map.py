@@ -182,10 +182,9 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
         if panels == 2:
             title = short_label(data.titles[panel], 60)
             # On a telephone both titles are wider than half of the figure: the second stands below, at the right end.
-            place = {"x": 0.0, "xanchor": "left"} if panel == 0 else {"x": 1.0, "xanchor": "right", "yshift": -16}
-            figure.add_annotation(
-                text=title, showarrow=False, y=1.0, xref="paper", yref="paper", yanchor="bottom", **place
-            )
+            corner = {"x": 0.0, "xanchor": "left"} if panel == 0 else {"x": 1.0, "xanchor": "right", "yshift": -16}
+            corner |= {"y": 1.0, "yanchor": "bottom", "xref": "paper", "yref": "paper"}
+            figure.add_annotation(text=title, showarrow=False, **corner)
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     # Beside one map the legend takes no height; below two, no width.
     place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}

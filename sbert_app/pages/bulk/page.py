@@ -162,8 +162,8 @@ class _Page:
         listed |= {self.address_threshold: threshold}
         try:
             job = self.jobs.get(job_id) if job_id else None
-            example = self.services.shared_sentences.pairs(sent) if sent and job is None else EXAMPLE
-            table = open_table(example) if job is None else open_table(job.path, job.encoding, job.sheet)
+            file = self.services.shared_sentences.pairs(sent) if sent and job is None else EXAMPLE
+            table = open_table(file) if job is None else open_table(job.path, job.encoding, job.sheet)
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from depth import examples
+from depth import examples, first
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, make_model
@@ -187,12 +187,13 @@ def test_real_text_of_all_lengths_in_float32():
     assert_close(run(build_runner(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
 
 
-def test_bfloat16_ranks_as_float32_does():
+@pytest.mark.parametrize(("every", "tolerance"), first(1, [(20, 0.3), (4, 0.1)]))
+def test_bfloat16_ranks_as_float32_does(every, tolerance):
     """Spearman ρ ×100 on a part of the STS benchmark."""
-    data = load_data("stsb:test").select(range(0, 1379, 40))
+    data = load_data("stsb:test").select(range(0, 1379, every))
 
     def rho(dtype: str) -> float:
         first, second = map(Encoder.load("all-MiniLM-L6-v2", dtype=dtype, device="cpu").encode, data.columns)
         return 100 * spearman((first * second).sum(1), np.array(data.scores))
 
-    assert rho("bfloat16") == pytest.approx(rho("float32"), abs=0.5)
+    assert rho("bfloat16") == pytest.approx(rho("float32"), abs=tolerance)
