@@ -53,6 +53,12 @@ def product_peak(dtype: torch.dtype) -> float:
         return 2 * PRODUCT_SIZE**3 / min(time_call(product).wall for product in products for _ in range(6)) / 1e9
 
 
+def rate() -> dict[str, int]:
+    """`product_peak` in bfloat16, or in float32 where bfloat16 is emulated and a product takes minutes."""
+    dtype = "bfloat16" if has_native_bfloat16("cpu") else "float32"
+    return {f"gflops_{dtype}": round(product_peak(getattr(torch, dtype)))}
+
+
 class Timing(NamedTuple):
     """The duration of a call in seconds."""
 

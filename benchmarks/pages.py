@@ -20,7 +20,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from benchmarks import machine
@@ -65,7 +64,7 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
         runs: in the home folder.
         against: the folder of another version of the app, which is opened in turn with this one.
     """
-    about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
+    about = {**machine.describe(), **machine.rate()}
     trees = {"this": ROOT, **({"other": Path(against)} if against else {})}
     openings: dict[tuple[str, str], list[Row]] = {}
     with ExitStack() as stack:

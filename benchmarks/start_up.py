@@ -22,8 +22,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from benchmarks import machine
 from training.sources.home import home_folder
 
@@ -50,7 +48,7 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
         rounds: starts of each app.
         pairs: requests to each app once warm.
     """
-    about = {**machine.describe(), "gflops_bfloat16": round(machine.product_peak(torch.bfloat16))}
+    about = {**machine.describe(), **machine.rate()}
     starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
     for _ in range(rounds):
         for name, (command, arguments) in APPS.items():
