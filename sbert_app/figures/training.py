@@ -199,7 +199,7 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
         figure,
         ROW_PIXELS * len(rows) + MARGIN_PIXELS,
         x={"title": "Spearman ρ ×100 on STSb dev"},
-        y={"tickvals": list(range(len(rows))), "ticktext": labels, "range": [len(rows) - 0.5, -0.7], "ticks": ""},
+        y={"tickvals": list(range(len(rows))), "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""},
         showlegend=True,
         legend_traceorder="reversed",
     )

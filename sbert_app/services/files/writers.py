@@ -27,7 +27,7 @@ from training.errors import InputError, unwritable
 
 # Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them.
 _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
-ADVICE = "free some space or write to another folder"
+ADVICE = "write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
 GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20
 # The rows of a sheet of Excel with its header, and the characters of a cell.
