@@ -116,14 +116,16 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
 
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
-    """Labels each point at the first of LABEL_POSITIONS where it overlaps no earlier label."""
+    """Labels each point at the first of LABEL_POSITIONS where it overlaps no point and no earlier label."""
     lowest = min((point.quality for point in points), default=0.0)
     height = max((point.quality for point in points), default=1.0) - lowest or 1.0
-    placed: list[Box] = []
-    for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
-        label = short_label(point.label, 34)
+    places: dict[Point, tuple[float, float]] = {}
+    for point in points:
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
-        y = PLOT_SIZE[1] * (point.quality - lowest) / height
+        places[point] = (x, PLOT_SIZE[1] * (point.quality - lowest) / height)
+    placed: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places.values()]
+    for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
+        label, (x, y) = short_label(point.label, 34), places[point]
         width = LETTER_WIDTH * len(label)
         boxes: dict[tuple[str, int], Box] = {}
         for anchor, offset in LABEL_POSITIONS:

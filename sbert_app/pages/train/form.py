@@ -166,7 +166,7 @@ def _data(services: Services, start: RunConfig, name: str, short: str, choices: 
     with gr.Row(equal_height=True):
         # The command line also joins sets, and gives each its objective.
         info = {"info": "A built-in set, hf:<org>/<name>, or your own file"} if name == "train_data" else {}
-        data = component(start, name, scale=4, elem_id=f"{short}-data", **info)
+        data = component(start, name, scale=4, min_width=300, elem_id=f"{short}-data", **info)
         upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
         button = gr.UploadButton("Upload…", **upload)
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
