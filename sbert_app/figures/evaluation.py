@@ -35,7 +35,8 @@ GROUPS = {
 }
 # The margins have room for the labels at the ends of the axes.
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
-# The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a letter, in pixels.
+# The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a
+# letter, in pixels.
 PLOT_SIZE, LETTER_WIDTH = (700, 290), 6.5
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1

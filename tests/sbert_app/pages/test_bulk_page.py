@@ -109,7 +109,9 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
 def test_every_update_is_among_the_outputs_of_its_event(page, pairs):
     """Gradio fails on an update of a component that its event does not name."""
-    named = {id(component) for event in page.blocks.fns.values() if event.fn == page.open for component in event.outputs}
+    named = {
+        id(component) for event in page.blocks.fns.values() if event.fn == page.open for component in event.outputs
+    }
     updates = [*visit(page), page.open(str(pairs), []), page.open(None, [])]
     job = updates[-2][page.job]
     updates += [
