@@ -7,6 +7,7 @@ whether a column holds scores depends on it.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,9 @@ PAIR_COLUMN_NAMES = (
     *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
     *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
     *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
-    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase")),
+    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase"), ("question", "sentence")),
+    *(("query", "doc"), ("query", "content"), ("query", "context"), ("question", "context"), ("question", "document")),
+    *(("question", "text"), ("claim", "evidence"), ("context", "hypothesis")),
     # The second of two columns of one name, as it is called here, and in pandas.
     *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
     ("a", "b"),
@@ -69,6 +72,12 @@ UNSEEN = (
 NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
+# Python's bytes as pandas writes them.
+_BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
+# A number, a date or a time.
+_NUMERIC = re.compile(r"(?=\D*\d)[\d\s.,:/+T-]{1,40}(?:[AP]M)?(?:\s?(?:GMT|UTC).{0,9}|Z)?")
+# The cells of the ids that Qualtrics writes below names and questions.
+_IMPORT_ID = '{"ImportId":'
 # A scale at the end of a name: "score (0-5)".
 NAMED_SCALE = re.compile(r"[(\[]\s*([+-]?[\d.]+\s*(?:-|–|\.\.|to)\s*[+-]?[\d.]+)\s*[)\]]\s*$")
 # A number or a code without a space, such as the id of a text.
@@ -232,6 +241,12 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="replace")
     text = value if isinstance(value, str) else str(value)
+    if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
+        try:
+            text = ast.literal_eval(text).decode("utf-8", errors="replace")
+        except (ValueError, SyntaxError):
+            # It only looks so.
+            return text
     return None if NO_TEXT.fullmatch(text) else text
 
 
@@ -288,9 +303,11 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
     """
     widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
     at = next((at for at, width in enumerate(widths) if width > 1), 0)
-    wider = (at for at, row in enumerate(rows) if sum(map(is_usual_name, row)) > 1)
-    at = next((at for at in wider if widths[at] > max(widths[:at], default=0)), at)
-    is_title = not any(is_usual_name(cell) for row in rows[:at] for cell in row)
+    names = [sum(map(is_usual_name, row)) for row in rows]
+    wider = (at for at, count in enumerate(names) if count > 1 and widths[at] > max(widths[:at], default=0))
+    # Titles of groups of columns may be usual names too.
+    at = max(wider, key=names.__getitem__, default=at)
+    is_title = not any(names[:at]) or names[at] > max(names[:at])
     return at if is_title and not looks_like_data(rows[at]) else 0
 
 
@@ -308,7 +325,11 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
-    if not looks_like_data(first):
+    ids = next((at for at, row in enumerate(rows) if row and all(cell.startswith(_IMPORT_ID) for cell in row)), None)
+    if ids is not None:
+        columns, remarks = unique_names(rows[0])
+        return columns, ids + 1, [*remarks, f"Rows 2 to {ids + 1} are questions and ids of Qualtrics and left out."]
+    if not looks_like_data(first) or _is_unlike(first, below):
         columns, remarks = unique_names(first)
         if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
             remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
@@ -360,6 +381,16 @@ def _with_the_rest(table: OpenedTable, first: str, second: str) -> PairColumns:
     if score is None and label and normalize_name(first) not in NLI_PAIR and _are_numbers(table.sample[label]):
         score, label = label, None
     return PairColumns(first, second, score=score, label=label, negative=negative)
+
+
+def _is_unlike(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row of sentences are the questions of a form: no other row has any, or one is above numbers."""
+    if len(below) < 2 or len(first) < 2 or any(map(_NUMERIC.fullmatch, first)):
+        return False
+    columns = [(name, [row[at] for row in below if row[at:] and row[at]]) for at, name in enumerate(first) if name]
+    if all(name.rstrip().endswith("?") and "?" not in "".join(cells) for name, cells in columns):
+        return True
+    return any(len(cells) > 1 and all(map(_NUMERIC.fullmatch, cells)) for _, cells in columns)
 
 
 def _existing(table: OpenedTable, requested: str) -> str:
