@@ -334,3 +334,26 @@ def test_bytes_as_pandas_writes_them_are_their_text(tmp_path):
 def test_a_question_and_a_sentence_are_a_pair(tmp_path):
     path = lines(tmp_path / "a.jsonl", {"question": "Who sings?", "sentence": "He sings.", "label": "entailment"})
     assert load_data(path).columns == (["Who sings?"], ["He sings."])
+
+
+@pytest.mark.parametrize(
+    "head", ["Satz 1;Satz 2;Bewertung", "句子1;句子2;相似度", "фраза_1;фраза_2;оценка", "文1;文2;類似度"]
+)
+def test_names_of_columns_in_other_languages(tmp_path, head):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{at};{at + 7};{a};{b};4,5\n" for at, (a, b) in enumerate(PAIR))
+    path.write_text(f"id1;id2;{head}\n{rows}", encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.columns[1], data.scores) == ([b for _, b in PAIR], [4.5] * 3)
+    path.write_text("rater1,rater2,answer\n4,5,yes it is\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has the columns rater1, rater2, answer"):
+        load_data(str(path))
+
+
+@pytest.mark.parametrize(("text", "what"), [("CafÃ© MÃ¼ller", "a wrong encoding"), ("It&#39;s me", "a web page")])
+def test_letters_that_were_misread_before_are_named(tmp_path, text, what):
+    path = lines(
+        tmp_path / "a.jsonl", {"sentence1": "Très bien", "sentence2": text}, {"sentence1": "é", "sentence2": "ü"}
+    )
+    [note] = load_data(path).notes
+    assert note.startswith("sentence2 holds ") and what in note and text in note

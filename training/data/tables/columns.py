@@ -43,10 +43,25 @@ SCORES = (
     *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
     *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim", "humanscore", "avgscore", "averagescore"),
     *("meanscore", "goldstandard", "similarityrating"),
+    *("ähnlichkeit", "bewertung", "similarité", "similitud", "puntuación", "somiglianza", "punteggio", "similaridade"),
+    *(
+        "benzerlik",
+        "podobieństwo",
+        "сходство",
+        "оценка",
+        "相似度",
+        "分数",
+        "得分",
+        "類似度",
+        "スコア",
+        "유사도",
+        "점수",
+    ),
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
     *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
+    *("etikett", "étiquette", "etiqueta", "etichetta", "etykieta", "метка", "标签", "標籤", "ラベル", "라벨", "레이블"),
 )
 SPLIT = "split"
 SPLIT_COLUMNS = (SPLIT, "partition", "subset")
@@ -72,6 +87,10 @@ UNSEEN = (
 NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
+# What stands for a letter in a web page.
+_ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
+# Chinese, Japanese, Thai and the like.
+_LETTERS = re.compile("[\u0e01-\u0e5b\u3041-\u30ff\u4e00-\u9fff]{3}")
 # Python's bytes as pandas writes them.
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
 # A number, a date or a time.
@@ -103,11 +122,17 @@ def roles_of(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str
     """The names of the columns by their roles, as far as the names tell.
 
     The roles are sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label.
+    Columns of sentences whose names differ by 1 and 2 alone, in any language, are the two sentences.
     Two columns without a usual name can only be the two sentences, unless one holds numbers in the first ``rows``.
     """
     by_key = _by_normalized_name(columns)
     roles = {"negative": _first(NEGATIVES, by_key), "score": _first(SCORES, by_key), "label": _first(LABELS, by_key)}
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
+    if pair is None and rows is not None:
+        stems = [key[:-1] for key in by_key if key[-1:] == "1" and key[:-1] + "2" in by_key]
+        numbered = [(f"{stem}1", f"{stem}2") for stem in stems if stem and f"{stem}3" not in by_key]
+        numbered = [keys for keys in numbered if all(_are_sentences(rows[by_key[key]]) for key in keys)]
+        pair = numbered[0] if len(numbered) == 1 else None
     has_numbers = rows is not None and any(_are_numbers(rows[name]) for name in columns)
     if pair is None and len(columns) == 2 and not any(map(is_usual_name, columns)) and not has_numbers:
         roles |= {"sentence1": columns[0], "sentence2": columns[1]}
@@ -127,6 +152,10 @@ def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
     cells = {name: [text for cell in rows[name] if (text := as_text(cell)) is not None] for name in texts}
     if ids := [name for name in texts if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
         remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
+    for name in texts:
+        if odd := next((text for text in cells[name] if _is_misread(text) or _ENTITY.search(text)), None):
+            what = "letters in a wrong encoding" if _is_misread(odd) else "codes of a web page for letters"
+            remarks.append(f"{name} holds {what}, such as {quoted(odd)}: mend them where the file was written.")
     return remarks
 
 
@@ -407,6 +436,20 @@ def _existing(table: OpenedTable, requested: str) -> str:
 def _are_numbers(cells: Sequence[Any]) -> bool:
     texts = [text for cell in cells if (text := as_text(cell)) is not None]
     return bool(texts) and None not in map(parse_number, texts)
+
+
+def _are_sentences(cells: Sequence[Any]) -> bool:
+    """Whether cells are texts of several words, or of letters that are written without spaces."""
+    texts = [text for cell in cells if (text := as_text(cell)) is not None]
+    return bool(texts) and sum(" " in text.strip() or bool(_LETTERS.search(text)) for text in texts) > len(texts) / 2
+
+
+def _is_misread(text: str) -> bool:
+    """Whether a text of UTF-8 was once read as Windows-1252: "cafÃ©"."""
+    try:
+        return not text.isascii() and text.encode("cp1252").decode() != text
+    except UnicodeError:
+        return False
 
 
 def _is_sentence(cell: str) -> bool:
