@@ -148,7 +148,8 @@ def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
     """Remarks on the columns of sentences, by their names and their first cells: no usual names, or ids in place."""
     texts = [name for role, name in roles_of(columns, rows).items() if role not in ("score", "label")]
     is_by_number = len(texts) == 2 and not any(map(is_usual_name, texts))
-    remarks = [f"{texts[0]} and {texts[1]}, the only columns, are read as the two sentences."] if is_by_number else []
+    alone = ", the only columns," if len(columns) == 2 else ""
+    remarks = [f"{texts[0]} and {texts[1]}{alone} are read as the two sentences."] if is_by_number else []
     cells = {name: [text for cell in rows[name] if (text := as_text(cell)) is not None] for name in texts}
     if ids := [name for name in texts if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
         remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
