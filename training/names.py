@@ -62,7 +62,7 @@ _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 # The name of data and its objective.
 READ_AS = "encoding", "columns", "split", "scale", "labels"
 _WITH_OBJECTIVE = re.compile(rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
-_READ_AS = re.compile(r"(.+)\?((?:{0})=[^?&]*(?:&(?:{0})=[^?&]*)*)".format("|".join(READ_AS)), re.DOTALL)
+_READ_AS = re.compile(r"(.+)\?((?:{0})=[^&]*(?:&(?:{0})=[^&]*)*)".format("|".join(READ_AS)), re.DOTALL)
 # Written as %2B, … in the names of columns.
 _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.

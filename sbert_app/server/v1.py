@@ -72,8 +72,8 @@ def router(services: Services) -> APIRouter:
         "/api/embed": (openai.EmbeddingsRequest, other_clients.embed_for_ollama),
         "/api/embeddings": (openai.EmbeddingsRequest, other_clients.embed_prompt_for_ollama),
         # Clients of text-embeddings-inference may ask the address of the server alone.
-        **dict.fromkeys(("/embed", "/"), (openai.EmbedRequest, openai.embed)),
-        "/rerank": (openai.RankRequest, openai.rank),
+        **dict.fromkeys(("/embed", "/"), (openai.EmbeddingsRequest, openai.embed)),
+        "/rerank": (openai.RerankRequest, openai.rank),
         "/similarity": (openai.SimilarityRequest, openai.similarity),
     }
     answer = partial(_answer, models=services.models, limit=limit, threads_of=threads_of)

@@ -38,7 +38,11 @@ OWNER = "sbert-lab"
 MOST_TOKENS = 100_000
 
 # Fields of other services that change no answer.
-WITHOUT_EFFECT = {"user", "id", "request_id", "metadata", "priority", "timeout", "store", "service_tier", "keep_alive"}
+WITHOUT_EFFECT = {
+    *("user", "id", "request_id", "metadata", "priority", "timeout", "store", "service_tier", "keep_alive", "ttl"),
+    # Those of gateways such as LiteLLM and OpenRouter, which are about the way to the model.
+    *("drop_params", "tags", "cache", "provider"),
+}
 # Fields that can only have the value that is in use anyway, in lower case.
 USUAL = {
     **dict.fromkeys(("raw_scores", "late_chunking", "stream", "return_embeddings", "return_multivector"), "false"),
@@ -46,6 +50,9 @@ USUAL = {
     "modality": "text",
     "truncation_direction": "right",
     "output_dtype": "float",
+    "embed_dtype": "float32",
+    "use_activation": "true",
+    "embd_normalize": "2",
 }
 # The roles of texts by the names that other services have for them.
 ROLES_OF = {
@@ -77,6 +84,14 @@ def _truncation(value: Any) -> str:
     """END or NONE for a value of any service; another value as it is, which is refused."""
     name = str(value).upper()
     return TRUNCATE.get(name, name)
+
+
+def _text_of(value: Any) -> Any:
+    """The text of {"text": "…"} or {"content": [{"type": "text", "text": "…"}]}; any other value as it is."""
+    if isinstance(value, dict) and value.keys() == {"content"}:
+        return _text_of(_only(value["content"]))
+    is_text = isinstance(value, dict) and value.keys() <= {"type", "text"} and value.get("type", "text") == "text"
+    return value.get("text", value) if is_text else value
 
 
 def _only(value: Any) -> Any:
@@ -116,6 +131,10 @@ class RequestBody(BaseModel):
                 raise ValueError(f"{key} {value.index(None) + 1} is null; each must be a text")
             if value is not None and key in USUAL and str(value).lower() != USUAL[key]:
                 raise ValueError(f"{key} can only be {USUAL[key]} here")
+        for key in {"input", "inputs", "query"}.intersection(body):
+            # Jina's and Cohere's clients put a text into an object.
+            value = body[key]
+            body = {**body, key: list(map(_text_of, value)) if isinstance(value, list) else _text_of(value)}
         if isinstance(model := body.get("model"), str):
             # Clients of Ollama name the tag of a model.
             body = {**body, "model": model.removesuffix(":latest")}
@@ -126,10 +145,13 @@ class RequestBody(BaseModel):
 class EmbeddingsRequest(RequestBody):
     """The body of ``POST /v1/embeddings``.
 
+    Clients of text-embeddings-inference and of servers of one model name none.
+
     ``input`` is a text or token ids, or a list of either. Token ids are those of the model's own tokenizer, with its
     special tokens. ``input_type`` is a role, as other services name it, or like ``prompt_name`` the name of a prompt.
     """
 
+    model: Name = DEFAULT_MODEL
     input: Text | TokenIds | Texts | Annotated[list[TokenIds], Field(min_length=1, max_length=MOST_INPUTS)] = (
         _also_called("input", "inputs", "texts", "prompt")
     )
@@ -146,21 +168,16 @@ class EmbeddingsRequest(RequestBody):
     normalize: bool = _also_called("normalize", "normalized", default=True)
 
 
-class EmbedRequest(EmbeddingsRequest):
-    """The body of ``POST /embed``, as clients of text-embeddings-inference send it: without a model."""
-
-    model: Name = DEFAULT_MODEL
-
-
 class RerankRequest(RequestBody):
     """The body of ``POST /v1/rerank``. ``texts`` is another name of ``documents``.
 
     ``rank_fields`` names the fields of documents that are read one after the other, as at Cohere; else `TEXT_FIELDS`.
     """
 
+    model: Name = DEFAULT_CROSS_ENCODER
     query: Text
     documents: Annotated[list[Text | dict[str, Any]], Field(min_length=1, max_length=MOST_INPUTS)] = _also_called(
-        "documents", "texts"
+        "documents", "texts", "passages"
     )
     rank_fields: list[Name] = []
     top_n: Annotated[int, Field(strict=True, ge=1)] | None = _also_called("top_n", "top_k", default=None)
@@ -178,12 +195,6 @@ class SimilarityRequest(PairsRequest):
     """The body of ``POST /similarity``, as clients of text-embeddings-inference send it: without a model."""
 
     model: Name = DEFAULT_MODEL
-
-
-class RankRequest(RerankRequest):
-    """The body of ``POST /rerank``. Clients of text-embeddings-inference, and no others, name no model."""
-
-    model: Name = DEFAULT_CROSS_ENCODER
 
 
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
@@ -236,7 +247,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     return {"object": "list", "data": data, "model": request.model, **read, "warnings": warnings}
 
 
-def embed(models: ModelCache, request: EmbedRequest, should_stop: ShouldStop) -> list[Any]:
+def embed(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> list[Any]:
     """The same vectors in the form of text-embeddings-inference: a list of them."""
     return [item["embedding"] for item in embeddings(models, request, should_stop)["data"]]
 
@@ -348,7 +359,7 @@ def _score(
     return scores, {**usage(request.model, tokens, cut), "warnings": warnings}
 
 
-def rank(models: ModelCache, request: RankRequest, should_stop: ShouldStop) -> Any:
+def rank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> Any:
     """The same ranking; without a model in the form of text-embeddings-inference, a list of indices and scores."""
     answer = rerank(models, request, should_stop)
     if "model" in request.model_fields_set:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,12 @@ from training.errors import InputError
 TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
-MISSING = ("", "-", "nan", "none", "null", "n/a", "na", "<na>")
+MISSING = (
+    *("", "-", "--", "—", "–", ".", "?", "nan", "none", "null", "n/a", "n.a.", "na", "<na>"),
+    *("unknown", "unsure", "not sure", "unclear"),
+)
+# Missing values in SPSS and in surveys, beside ratings up to 10.
+MISSING_CODES, TOP_RATING = frozenset({-999.0, -99.0, -9.0, 99.0, 999.0, 9999.0}), 10
 # Columns with these ends of names are the reverse of a score.
 DISTANCES = ("distance", "dissimilarity", "dissimilarityscore")
 # A number beyond this is no score.
@@ -188,8 +193,7 @@ class GoldColumn:
             missing = (*MISSING, "-1") if low >= 0 else MISSING
             return cls(name, NUMBER, (low, high), missing=missing, read_as=f"scores {_stretched(low, high)}")
         if texts == {"+"}:
-            # Beside it "-" is no missing value.
-            return replace(cls._with_labels(name, {"+": 1.0, "-": 0.0}, None), missing=("",))
+            return cls._with_labels(name, {"+": 1.0, "-": 0.0}, None)
         pair = tuple(map(normalize_name, pair))
         has_query = pair != () and (pair[0].startswith(("query", "search")) or pair[0] == "question")
         is_nli, missing = pair == NLI_PAIR, MISSING
@@ -198,6 +202,11 @@ class GoldColumn:
         if "-1" in numbers and others and min(others) >= 0 and (max(others) > 1 or (role in LABELS and 0 in others)):
             texts, missing = texts - {"-1"}, (*MISSING, "-1")
             del numbers["-1"]
+        ratings = set(numbers.values()) - MISSING_CODES
+        are_ratings = len(ratings) > 2 and all(0 <= value <= TOP_RATING and not value % 1 for value in ratings)
+        if are_ratings and (codes := {text for text, value in numbers.items() if value in MISSING_CODES}):
+            texts, missing = texts - codes, (*missing, *sorted(codes))
+            numbers = {text: value for text, value in numbers.items() if text not in codes}
         words = {text for text in texts if parse_number(text) is None}
         nli = {text: label for text in sorted(texts) if (label := OTHER_NLI_NAMES.get(text, text)) in NLI_LABELS}
         # Beside words of agreement, "neutral" alone is no label of inference.
@@ -241,12 +250,13 @@ class GoldColumn:
     @classmethod
     def _with_labels(cls, name: str, values: dict[str, float], scale: str | None) -> GoldColumn:
         named = ", ".join(f"{label} is {value:g}" for label, value in values.items())
+        missing = tuple(text for text in MISSING if text not in values)
         if set(values.values()) <= {0.0, 1.0}:
             names = {label: f"{value:g}" for label, value in values.items()}
-            return cls(name, LABEL, None, values, names, read_as=f"{named}; 1 is a match, 0 is not")
+            return cls(name, LABEL, None, values, names, missing, read_as=f"{named}; 1 is a match, 0 is not")
         low, high = min(values.values()), max(values.values())
         ends = parse_scale(scale) if scale else scale_of(low, high) or (low, high)
-        return cls(name, NUMBER, ends, values, read_as=f"{named}; scores {_stretched(*ends)}")
+        return cls(name, NUMBER, ends, values, missing=missing, read_as=f"{named}; scores {_stretched(*ends)}")
 
     @classmethod
     def _inference(
@@ -293,10 +303,13 @@ class GoldColumn:
             other = "0-10"
         elif is_whole and scale == (0, TOP_SCORE):
             other = "1-5" if low >= 1 and high > 4 else f"0-{high:g}" if high < TOP_SCORE else ""
-        elif is_whole and scale == (0, 10) and low >= 1:
-            other = f"1-{scale[1]:g}"
+        elif is_whole and scale == (0, 10) and (low >= 1 or high < 10):
+            other = f"1-{scale[1]:g}" if low >= 1 else f"0-{high:g}"
         text = f"scores {_stretched(*scale)}" + (f"; ?scale={other} reads them otherwise" if other else "")
-        return cls(name, NUMBER, scale, missing=missing, is_sure=scale == (0, TOP_SCORE) and not other, read_as=text)
+        if codes := " and ".join(code for code in missing if code not in (*MISSING, "-1")):
+            text += f"; {codes} as no score"
+        is_sure = scale == (0, TOP_SCORE) and not other and not codes
+        return cls(name, NUMBER, scale, missing=missing, is_sure=is_sure, read_as=text)
 
     def label_names(self, labels: Iterable[str]) -> tuple[str, ...]:
         """The names of these labels: those of inference in the Hub's order, numbers by their size, others sorted."""
@@ -320,7 +333,7 @@ class GoldColumn:
         values, bad = np.full(len(cells), math.nan), {}
         for row, cell in enumerate(cells):
             text = label_text(cell)
-            if as_text(cell) is None or (text == "-1" and text in self.missing):
+            if as_text(cell) is None or text in self.missing[len(MISSING) :]:
                 continue
             share = _SHARE.fullmatch(text) if self.are_shares else None
             value = _score(share[1] if share else cell) if self.values is None else self.values.get(text)

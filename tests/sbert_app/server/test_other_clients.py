@@ -81,6 +81,11 @@ def test_null_is_the_default_of_any_field(http, path):
         ("/api/embed", {"input": ["a cat"], "model": f"{MODEL}:latest"}),
         ("/api/embed", {"input": ["a cat"], "truncate": True, "keep_alive": "5m", "options": {"num_ctx": 2048}}),
         ("/api/embeddings", {"prompt": "a cat", "keep_alive": 0, "options": {"temperature": 0}}),
+        # RAGFlow, LM Studio and OpenRouter; vLLM and llama.cpp.
+        ("/v1/embeddings", {"input": ["a cat"], "drop_params": True, "ttl": 300, "provider": {"order": ["x"]}}),
+        ("/v1/embeddings", {"input": ["a cat"], "embed_dtype": "float32", "embd_normalize": 2}),
+        ("/v1/embeddings", {"input": [{"text": "a cat"}], "task": "retrieval.query"}),
+        ("/v2/embed", {"inputs": [{"content": [{"type": "text", "text": "a cat"}]}], "embedding_types": ["float"]}),
     ],
 )
 def test_what_is_done_anyway_is_taken_from_every_client(http, vector, path, fields):
@@ -175,6 +180,11 @@ def test_text_embeddings_inference_has_no_model_and_answers_with_lists(http):
     assert (best["index"], best["text"]) == (1, "A kitten is asleep.")
     assert best["score"] > worst["score"]
     assert http.get("/info").json()["model_id"] == MODEL
+    # Dify asks for vectors so.
+    [item] = http.post("/v1/embeddings", json={"input": ["A cat."]}).json()["data"]
+    assert item["embedding"] == pytest.approx(vector, abs=1e-3)
+    body = {"query": {"text": "a sleeping cat"}, "passages": ["Prices rose.", "A kitten is asleep."]}
+    assert http.post("/v1/rerank", json=body).json()["results"][0]["index"] == 1
     assert http.post("/", json={"inputs": "A cat."}).json() == [vector]
 
 

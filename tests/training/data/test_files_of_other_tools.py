@@ -251,3 +251,109 @@ def test_files_of_other_kinds_are_named(tmp_path, start, kind):
     path.write_bytes(start)
     with pytest.raises(InputError, match=f"a.csv is {re.escape(kind)}"):
         load_data(str(path))
+
+
+@pytest.mark.parametrize(
+    "labels", [(["similar"], ["different"]), ([{"choices": ["similar"]}], [{"choices": ["different"]}])]
+)
+def test_a_list_of_one_label_is_the_label(tmp_path, labels):
+    """doccano and Label Studio write them; a list of several stays none."""
+    rows = [dict(zip(("sentence1", "sentence2"), pair, strict=True)) for pair in PAIR]
+    cells = [*labels, ["similar", "different"]]
+    data = load_data(
+        lines(tmp_path / "a.jsonl", *({**row, "label": cell} for row, cell in zip(rows, cells, strict=True)))
+    )
+    assert [data.label_names[label] for label in data.labels] == ["similar", "different"]
+    assert "read as: similar is a match, different is not" in data.notes
+    rated = tmp_path / "b.csv"
+    rated.write_text('sentence1,sentence2,rating\na cat,a dog,"[{""rating"": 4}]"\na car,a bus,[0]\n', encoding="utf-8")
+    assert load_data(str(rated)).scores == [4, 0]
+
+
+def test_rows_that_are_lists_or_of_several_lines(tmp_path):
+    """The training data of sentence-transformers, and what jq writes."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(pair) for pair in PAIR), encoding="utf-8")
+    assert (load_data(str(path)).kind, load_data(str(path)).columns[1][0]) == (PAIRS, PAIR[0][1])
+    path.write_text(json.dumps([[*pair, 1.5] for pair in PAIR]), encoding="utf-8")
+    assert load_data(f"{path}?scale=0-5").scores == [1.5] * 3
+    path.write_text(json.dumps(["A cat.", "It rains.", "He sings.", "We go."], indent=1), encoding="utf-8")
+    assert load_data(str(path)).columns == (["A cat.", "It rains.", "He sings.", "We go."],)
+    row = {"sentence1": "a cat", "sentence2": "a dog", "score": 4.5}
+    path.write_text("\n".join(json.dumps(row, indent=2) for _ in range(2)), encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.columns, data.scores) == ((["a cat"] * 2, ["a dog"] * 2), [4.5, 4.5])
+    path.write_text(json.dumps(row, indent=2) + "\n{\n", encoding="utf-8")
+    with pytest.raises(InputError, match="row 2: the JSON is broken here"):
+        load_data(str(path))
+
+
+def test_an_object_of_splits_is_a_column_of_splits(tmp_path):
+    row = {"sentence1": "a cat", "sentence2": "a dog", "score": 4.5}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"train": [row, row], "test": [{**row, "score": 0}]}), encoding="utf-8")
+    assert load_data(f"{path}?split=test").scores == [0]
+    assert "the column split holds 2 train, 1 test: all rows are read; ?split= takes one" in load_data(str(path)).notes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Timestamp,"What is so good here, and why?"\n2026/01/02 9:00:00 AM GMT+1,The room\n2026/01/03,The view\n',
+        "What is good about it?,What could be better here?\nThe room,The view\nThe view,The room\n",
+        'Id,text\nNo.,What is good?\n"{""ImportId"":""id""}","{""ImportId"":""Q5""}"\n1,The room\n2,The view\n',
+    ],
+)
+def test_the_questions_of_a_form_are_no_row(tmp_path, text):
+    """Google Forms, LimeSurvey and Qualtrics."""
+    path = tmp_path / "a.csv"
+    path.write_text(text, encoding="utf-8")
+    with opened_file(path) as table:
+        assert (len(table.columns), table.columns[0]) == (2, text.split(",")[0])
+        assert next(table.batches()).rows[table.columns[1]][0] in ("The room", "The view")
+        assert len(load_data(f"{path}?columns={table.columns[1]}")) == 2
+
+
+def test_a_first_sentence_that_asks_is_a_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("Where is the black cat?,Is the cat black?\nWhere is it?,It is here.\nYes.,No.\n", encoding="utf-8")
+    assert len(load_data(str(path))) == 3
+
+
+def test_a_title_of_columns_above_the_header_may_be_a_usual_name(tmp_path):
+    rows = [("Sentences", None, "Gold"), ("sentence1", "sentence2", "score"), *((*pair, 4.5) for pair in PAIR)]
+    assert load_data(workbook(tmp_path / "a.xlsx", *rows)).scores == [4.5] * 3
+
+
+def test_bytes_as_pandas_writes_them_are_their_text(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("sentence1\tsentence2\nb'a caf\\xc3\\xa9'\tb\"it's\"\nb'\tb'x\n", encoding="utf-8")
+    assert load_data(str(path)).columns == (["a café", "b'"], ["it's", "b'x"])
+
+
+def test_a_question_and_a_sentence_are_a_pair(tmp_path):
+    path = lines(tmp_path / "a.jsonl", {"question": "Who sings?", "sentence": "He sings.", "label": "entailment"})
+    assert load_data(path).columns == (["Who sings?"], ["He sings."])
+
+
+@pytest.mark.parametrize(
+    "head", ["Satz 1;Satz 2;Bewertung", "句子1;句子2;相似度", "фраза_1;фраза_2;оценка", "文1;文2;類似度"]
+)
+def test_names_of_columns_in_other_languages(tmp_path, head):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{at};{at + 7};{a};{b};4,5\n" for at, (a, b) in enumerate(PAIR))
+    path.write_text(f"id1;id2;{head}\n{rows}", encoding="utf-8")
+    data = load_data(str(path))
+    assert (data.columns[1], data.scores) == ([b for _, b in PAIR], [4.5] * 3)
+    path.write_text("rater1,rater2,answer\n4,5,yes it is\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has the columns rater1, rater2, answer"):
+        load_data(str(path))
+
+
+@pytest.mark.parametrize(("text", "what"), [("CafÃ© MÃ¼ller", "a wrong encoding"), ("It&#39;s me", "a web page")])
+def test_letters_that_were_misread_before_are_named(tmp_path, text, what):
+    path = lines(
+        tmp_path / "a.jsonl", {"sentence1": "Très bien", "sentence2": text}, {"sentence1": "é", "sentence2": "ü"}
+    )
+    [note] = load_data(path).notes
+    assert note.startswith("sentence2 holds ") and what in note and text in note

@@ -85,9 +85,9 @@ def test_grades_beside_a_query_rise_with_relevance():
 
 def test_labels_say_in_many_words_what_is_a_match():
     words = "WAHR|FALSCH да|нет t|f Match|Non-Match similar|dissimilar duplicate|not_duplicate related|unrelated"
-    words += " pos|neg ✓|✗ ✔️|❌ 1.0|0.0"
+    words += " pos|neg ✓|✗ ✔️|❌ 1.0|0.0 WAAR|ONWAAR IGAZ|HAMIS PRAVDA|NEPRAVDA 相同|不同 ○|×"
     for yes, no in (*(pair.split("|") for pair in words.split()), ("match", "no match"), (1, -1)):
-        data = labelled([no, yes, "", no])
+        data = labelled([no, yes, "", no, "?"])
         matches, _ = match_labels(data)
         assert (matches.tolist(), len(data)) == ([False, True, False], 3)
 
@@ -113,6 +113,19 @@ def test_a_number_that_is_no_score_is_none(cell):
     values, bad = column.read([1, cell, 4.5])
     assert (column.scale, np.isnan(values).tolist()) == ((0, 5), [False, True, False])
     assert list(bad) == ([] if cell != cell else [1])
+
+
+def test_codes_of_missing_values_beside_ratings_are_no_scores():
+    data = scored([1, 99, 3, -999, 4, "."])
+    assert data.scores == [1, 3, 4]
+    assert data.notes == (
+        "3 rows without a score left out",
+        "read as: scores from 0 to 5; ?scale=0-4 reads them otherwise; -999 and 99 as no score",
+    )
+    assert GoldColumn.of("label", ["yes", "?"], labels="yes:1,?:0").read(["?"])[0].tolist() == [0]
+    assert not GoldColumn.of("label", ["yes", "?"], labels="yes:1,?:0").is_missing("?")
+    assert scored([10, 99, 50, 70]).scores == pytest.approx([0.5, 4.95, 2.5, 3.5])
+    assert "?scale=0-6" in scored([0, 6, 3, 1]).notes[0]
 
 
 @given(st.lists(st.floats(-1, 100, allow_subnormal=False), min_size=1))

@@ -7,6 +7,7 @@ whether a column holds scores depends on it.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +27,9 @@ PAIR_COLUMN_NAMES = (
     *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
     *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
     *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
-    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase")),
+    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase"), ("question", "sentence")),
+    *(("query", "doc"), ("query", "content"), ("query", "context"), ("question", "context"), ("question", "document")),
+    *(("question", "text"), ("claim", "evidence"), ("context", "hypothesis")),
     # The second of two columns of one name, as it is called here, and in pandas.
     *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
     ("a", "b"),
@@ -40,10 +43,25 @@ SCORES = (
     *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
     *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim", "humanscore", "avgscore", "averagescore"),
     *("meanscore", "goldstandard", "similarityrating"),
+    *("ähnlichkeit", "bewertung", "similarité", "similitud", "puntuación", "somiglianza", "punteggio", "similaridade"),
+    *(
+        "benzerlik",
+        "podobieństwo",
+        "сходство",
+        "оценка",
+        "相似度",
+        "分数",
+        "得分",
+        "類似度",
+        "スコア",
+        "유사도",
+        "점수",
+    ),
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
     *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
+    *("etikett", "étiquette", "etiqueta", "etichetta", "etykieta", "метка", "标签", "標籤", "ラベル", "라벨", "레이블"),
 )
 SPLIT = "split"
 SPLIT_COLUMNS = (SPLIT, "partition", "subset")
@@ -69,6 +87,16 @@ UNSEEN = (
 NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
+# What stands for a letter in a web page.
+_ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
+# Chinese, Japanese, Thai and the like.
+_LETTERS = re.compile("[\u0e01-\u0e5b\u3041-\u30ff\u4e00-\u9fff]{3}")
+# Python's bytes as pandas writes them.
+_BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
+# A number, a date or a time.
+_NUMERIC = re.compile(r"(?=\D*\d)[\d\s.,:/+T-]{1,40}(?:[AP]M)?(?:\s?(?:GMT|UTC).{0,9}|Z)?")
+# The cells of the ids that Qualtrics writes below names and questions.
+_IMPORT_ID = '{"ImportId":'
 # A scale at the end of a name: "score (0-5)".
 NAMED_SCALE = re.compile(r"[(\[]\s*([+-]?[\d.]+\s*(?:-|–|\.\.|to)\s*[+-]?[\d.]+)\s*[)\]]\s*$")
 # A number or a code without a space, such as the id of a text.
@@ -94,11 +122,17 @@ def roles_of(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str
     """The names of the columns by their roles, as far as the names tell.
 
     The roles are sentence1 and sentence2, or anchor, positive and negative, or sentence; beside them score and label.
+    Columns of sentences whose names differ by 1 and 2 alone, in any language, are the two sentences.
     Two columns without a usual name can only be the two sentences, unless one holds numbers in the first ``rows``.
     """
     by_key = _by_normalized_name(columns)
     roles = {"negative": _first(NEGATIVES, by_key), "score": _first(SCORES, by_key), "label": _first(LABELS, by_key)}
     pair = next((pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key), None)
+    if pair is None and rows is not None:
+        stems = [key[:-1] for key in by_key if key[-1:] == "1" and key[:-1] + "2" in by_key]
+        numbered = [(f"{stem}1", f"{stem}2") for stem in stems if stem and f"{stem}3" not in by_key]
+        numbered = [keys for keys in numbered if all(_are_sentences(rows[by_key[key]]) for key in keys)]
+        pair = numbered[0] if len(numbered) == 1 else None
     has_numbers = rows is not None and any(_are_numbers(rows[name]) for name in columns)
     if pair is None and len(columns) == 2 and not any(map(is_usual_name, columns)) and not has_numbers:
         roles |= {"sentence1": columns[0], "sentence2": columns[1]}
@@ -114,10 +148,15 @@ def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
     """Remarks on the columns of sentences, by their names and their first cells: no usual names, or ids in place."""
     texts = [name for role, name in roles_of(columns, rows).items() if role not in ("score", "label")]
     is_by_number = len(texts) == 2 and not any(map(is_usual_name, texts))
-    remarks = [f"{texts[0]} and {texts[1]}, the only columns, are read as the two sentences."] if is_by_number else []
+    alone = ", the only columns," if len(columns) == 2 else ""
+    remarks = [f"{texts[0]} and {texts[1]}{alone} are read as the two sentences."] if is_by_number else []
     cells = {name: [text for cell in rows[name] if (text := as_text(cell)) is not None] for name in texts}
     if ids := [name for name in texts if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
         remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
+    for name in texts:
+        if odd := next((text for text in cells[name] if _is_misread(text) or _ENTITY.search(text)), None):
+            what = "letters in a wrong encoding" if _is_misread(odd) else "codes of a web page for letters"
+            remarks.append(f"{name} holds {what}, such as {quoted(odd)}: mend them where the file was written.")
     return remarks
 
 
@@ -232,6 +271,12 @@ def as_text(value: Any) -> str | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", errors="replace")
     text = value if isinstance(value, str) else str(value)
+    if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
+        try:
+            text = ast.literal_eval(text).decode("utf-8", errors="replace")
+        except (ValueError, SyntaxError):
+            # It only looks so.
+            return text
     return None if NO_TEXT.fullmatch(text) else text
 
 
@@ -288,9 +333,11 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
     """
     widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
     at = next((at for at, width in enumerate(widths) if width > 1), 0)
-    wider = (at for at, row in enumerate(rows) if sum(map(is_usual_name, row)) > 1)
-    at = next((at for at in wider if widths[at] > max(widths[:at], default=0)), at)
-    is_title = not any(is_usual_name(cell) for row in rows[:at] for cell in row)
+    names = [sum(map(is_usual_name, row)) for row in rows]
+    wider = (at for at, count in enumerate(names) if count > 1 and widths[at] > max(widths[:at], default=0))
+    # Titles of groups of columns may be usual names too.
+    at = max(wider, key=names.__getitem__, default=at)
+    is_title = not any(names[:at]) or names[at] > max(names[:at])
     return at if is_title and not looks_like_data(rows[at]) else 0
 
 
@@ -308,7 +355,11 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
-    if not looks_like_data(first):
+    ids = next((at for at, row in enumerate(rows) if row and all(cell.startswith(_IMPORT_ID) for cell in row)), None)
+    if ids is not None:
+        columns, remarks = unique_names(rows[0])
+        return columns, ids + 1, [*remarks, f"Rows 2 to {ids + 1} are questions and ids of Qualtrics and left out."]
+    if not looks_like_data(first) or _is_unlike(first, below):
         columns, remarks = unique_names(first)
         if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
             remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
@@ -362,6 +413,16 @@ def _with_the_rest(table: OpenedTable, first: str, second: str) -> PairColumns:
     return PairColumns(first, second, score=score, label=label, negative=negative)
 
 
+def _is_unlike(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row of sentences are the questions of a form: no other row has any, or one is above numbers."""
+    if len(below) < 2 or len(first) < 2 or any(map(_NUMERIC.fullmatch, first)):
+        return False
+    columns = [(name, [row[at] for row in below if row[at:] and row[at]]) for at, name in enumerate(first) if name]
+    if all(name.rstrip().endswith("?") and "?" not in "".join(cells) for name, cells in columns):
+        return True
+    return any(len(cells) > 1 and all(map(_NUMERIC.fullmatch, cells)) for _, cells in columns)
+
+
 def _existing(table: OpenedTable, requested: str) -> str:
     """The column as the table spells it."""
     if requested in table.columns:
@@ -376,6 +437,20 @@ def _existing(table: OpenedTable, requested: str) -> str:
 def _are_numbers(cells: Sequence[Any]) -> bool:
     texts = [text for cell in cells if (text := as_text(cell)) is not None]
     return bool(texts) and None not in map(parse_number, texts)
+
+
+def _are_sentences(cells: Sequence[Any]) -> bool:
+    """Whether cells are texts of several words, or of letters that are written without spaces."""
+    texts = [text for cell in cells if (text := as_text(cell)) is not None]
+    return bool(texts) and sum(" " in text.strip() or bool(_LETTERS.search(text)) for text in texts) > len(texts) / 2
+
+
+def _is_misread(text: str) -> bool:
+    """Whether a text of UTF-8 was once read as Windows-1252: "cafÃ©"."""
+    try:
+        return not text.isascii() and text.encode("cp1252").decode() != text
+    except UnicodeError:
+        return False
 
 
 def _is_sentence(cell: str) -> bool:

@@ -1,6 +1,7 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
-An object of columns may also be one of those that pandas writes.
+An object of columns may also be one of those that pandas writes, or hold the rows of each split. A row may be a list,
+as in the training data of sentence-transformers: ["…", "…"] is a pair, and three texts are a triplet.
 
 The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the type of every
 column and the number of rows. A line that is not an object becomes an empty row with a note. An array is read object
@@ -17,7 +18,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal
 
-from training.data.tables.columns import MOST_COLUMNS, unique_names
+from training.data.tables.columns import MOST_COLUMNS, SPLIT, SPLIT_NAMES, unique_names
 from training.data.tables.rows import Record, RowBatch, gather, quoted
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
@@ -25,8 +26,13 @@ from training.errors import InputError
 # The most characters of one element of an array.
 LONGEST_OBJECT = 16 << 20
 PIECE = 1 << 20
-Layout = Literal["lines", "array", "columns"]
-LAYOUTS = {"lines": "JSON Lines", "array": "a JSON array", "columns": "a JSON object of columns"}
+Layout = Literal["lines", "array", "objects", "columns"]
+LAYOUTS = {
+    "lines": "JSON Lines",
+    "array": "a JSON array",
+    "objects": "JSON objects of several lines",
+    "columns": "a JSON object of columns",
+}
 # The names of a list of rows within an object.
 NESTED = ("data", "rows", "examples", "records", "items")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -114,14 +120,23 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
 
 
 def _layout(text: TextFile) -> Layout:
-    """Whether the objects are lines, the elements of an array, or one object of columns."""
+    """Whether the objects are lines, of several lines, the elements of an array, or one object of columns."""
     start = text.head(4096).lstrip("\ufeff \t\r\n")
     if start.startswith("["):
         # A whole array on the first line that holds no objects is a line of JSON Lines.
         first = start.partition("\n")[0].strip()
         is_row = first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) and not first.startswith("[[")
         return "lines" if is_row else "array"
-    return "columns" if start.startswith("{") and _columns(text) is not None else "lines"
+    if not start.startswith("{"):
+        return "lines"
+    if _columns(text) is not None:
+        return "columns"
+    head = text.head().lstrip("\ufeff \t\r\n")
+    try:
+        end = json.JSONDecoder().raw_decode(head)[1]
+    except (ValueError, RecursionError):
+        return "lines"
+    return "objects" if "\n" in head[:end] else "lines"
 
 
 def _columns(text: TextFile) -> dict[str, list[Any]] | None:
@@ -147,6 +162,9 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
 def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
     """The columns of an object: {column: [cells]}, or one of the ways in which pandas writes tables; else None."""
     columns, cells = value.get("columns"), list(value.values())
+    is_split = value.keys() <= {name for names in SPLIT_NAMES.values() for name in names}
+    if is_split and all(isinstance(part, list) and all(isinstance(row, dict) for row in part) for part in cells):
+        return _of_records([{**row, SPLIT: name} for name, part in value.items() for row in part])
     rows = next((value[name] for name in NESTED if name in value), None)
     if isinstance(rows, list) and rows:
         if isinstance(columns, list) and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
@@ -177,8 +195,8 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
             yield dict(zip(columns, cells, strict=True)), None, weight
         return
     with text.open() as file:
-        if layout == "array":
-            yield from _array_values(file, text.path.name)
+        if layout in ("array", "objects"):
+            yield from _array_values(file, text.path.name, "" if layout == "array" else "]")
             return
         for line in file:
             if not line.strip("\ufeff \t\r\n\x00"):
@@ -191,16 +209,25 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
 
 
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        value = {"texts": value}
+    elif isinstance(value, list) and list(map(type, value)) in ([str, str, int], [str, str, float]):
+        value = dict(zip(("sentence1", "sentence2", "score"), value, strict=True))
+    elif isinstance(value, str):
+        value = {"text": value}
     if isinstance(value, dict):
         return value, None, weight
     return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
 
 
-def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | None, int]]:
-    """The elements of a JSON array, decoded one at a time from a sliding piece of the file."""
+def _array_values(file: TextIOWrapper, name: str, closing: str) -> Iterator[tuple[Any, str | None, int]]:
+    """The elements of a JSON array, decoded one at a time from a sliding piece of the file.
+
+    ``closing`` ends objects that follow one another without an array, and is "" for an array.
+    """
     decode = json.JSONDecoder().raw_decode
     buffer = file.read(PIECE)
-    at = buffer.index("[") + 1
+    at = buffer.index("{") if closing else buffer.index("[") + 1
     row = 0
     while True:
         at = BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]  # it matches the empty string too
@@ -217,9 +244,10 @@ def _array_values(file: TextIOWrapper, name: str) -> Iterator[tuple[Any, str | N
             yield _checked(value, end - at)
             at = end
             continue
-        more = file.read(max(PIECE, len(buffer) - at))
+        if not (more := file.read(max(PIECE, len(buffer) - at))):
+            more, closing = closing, ""
         if not more or len(buffer) - at > LONGEST_OBJECT:
-            raise InputError(f"{name}, row {row + 1:,}: the JSON array is broken here, or breaks off.")
+            raise InputError(f"{name}, row {row + 1:,}: the JSON is broken here, or breaks off.")
         buffer, at = buffer[at:] + more, 0
 
 

@@ -2,7 +2,7 @@
 
 A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
 two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
-{"texts": ["…", "…"]}, are pairs or triplets.
+{"texts": ["…", "…"]}, are pairs or triplets. A list of one score or label, as tools for annotation write it, is that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import NEGATIVES, PAIR_COLUMN_NAMES, SENTENCES, normalize_name
+from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
 from training.data.tables.rows import OpenedTable, RowBatch
 
 # The names of lists that hold a whole row, and the columns that two or three texts become.
 WHOLE_ROWS = (*(name for name in SENTENCES if name != "sentence1"), "set", "pair", "triplet")
 PARTS = {2: ("sentence1", "sentence2"), 3: ("anchor", "positive", "negative")}
+OF_GOLD = {*SCORES, *LABELS}
 OF_LISTS = {*NEGATIVES, *WHOLE_ROWS, *(name for _, name in PAIR_COLUMN_NAMES if name.startswith("pos"))}
 
 
@@ -61,9 +62,11 @@ class ListsTable(OpenedTable):
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
-        if name not in self.lists:
+        is_gold = normalize_name(name) in OF_GOLD
+        items = _items(cell, is_gold) if name in self.lists else []
+        if name not in self.lists or (is_gold and len(items) > 1):
             return [(cell,)]
-        texts, width = list(map(_text, _items(cell))), len(self.lists[name])
+        texts, width = list(map(_judgement if is_gold else _text, items)), len(self.lists[name])
         if width == 1:
             return [(text,) for text in texts] or [(None,)]
         return [(*texts, *[None] * width)[:width]]
@@ -73,27 +76,35 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     """The table, or one in which its lists are rows if the names of its columns say what they hold."""
     lists: dict[str, tuple[str, ...]] = {}
     for name, cells in table.sample.items():
-        key, items = normalize_name(name), [(_items(cell), cell) for cell in cells if cell is not None]
-        if key not in OF_LISTS or all(part == [cell] for part, cell in items):
-            continue
+        key = normalize_name(name)
+        items = [(_items(cell, key in OF_GOLD), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
+        is_list = key in OF_LISTS or (key in OF_GOLD and 1 in sizes)
+        if not is_list or all(part == [cell] for part, cell in items):
+            continue
         is_whole = key in WHOLE_ROWS and len(sizes) == 1
         lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
     columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
     if not lists or len(set(columns)) < len(columns):
         return table
-    remarks = (*table.remarks, f"The lists of {' and '.join(lists)} are read as rows of their own.")
+    remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in OF_GOLD]
+    if names:
+        remarks = (*remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
     return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, version=table.version)
 
 
-def _items(cell: Any) -> list[Any]:
-    """The items of a list, which may be written as text; a cell that is none is its only item."""
+def _items(cell: Any, is_gold: bool = False) -> list[Any]:
+    """The items of a list, which may be written as text; a cell that is none is its only item.
+
+    Only a list of scores may hold numbers: [1] is a note in a sentence.
+    """
     if isinstance(cell, str) and cell.startswith("[") and cell.rstrip().endswith("]"):
         try:
             value = ast.literal_eval(cell)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return [cell]
-        return value if isinstance(value, list) and all(isinstance(item, str | dict) for item in value) else [cell]
+        are_texts = isinstance(value, list) and (is_gold or all(isinstance(item, str | dict) for item in value))
+        return value if are_texts else [cell]
     return cell if isinstance(cell, list) else [cell]
 
 
@@ -102,3 +113,10 @@ def _text(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     return " ".join(str(item[key]) for key in ("title", "text", "content") if item.get(key)) or None
+
+
+def _judgement(item: Any) -> str | None:
+    """The text of a score or a label, which may be in an object, such as {"rating": 4} or {"choices": ["similar"]}."""
+    while isinstance(item, dict | list) and len(item) == 1:
+        [item] = item.values() if isinstance(item, dict) else item
+    return None if item is None else str(item)

@@ -287,6 +287,7 @@ SPOKEN = {
     "cp1255": "Windows-1255 (Hebrew)",
     "cp1256": "Windows-1256 (Arabic)",
     "cp1257": "Windows-1257 (Baltic)",
+    "cp874": "Windows-874 (Thai)",
     "iso8859_2": "ISO-8859-2 (Central European)",
     "iso8859_5": "ISO-8859-5 (Cyrillic)",
     "koi8_r": "KOI8-R (Cyrillic)",

@@ -27,6 +27,7 @@ SENTENCES = {
     ),
     "Turkish": ("Tarih hakkında yeni bir kitap aldım.", "Bugün dışarısı çok soğuk.", "Kedi eski kanepede uyuyor."),
     "Arabic": ("اشتريت كتابا جديدا عن التاريخ.", "الجو بارد جدا في الخارج اليوم.", "القطة نائمة على الأريكة القديمة."),
+    "Thai": ("ฉันซื้อหนังสือเล่มใหม่เกี่ยวกับประวัติศาสตร์", "วันนี้ข้างนอกหนาวมาก", "แมวนอนหลับบนโซฟาเก่า"),
     "Polish": (
         "Kupiłem nową książkę o historii.",
         "Dzisiaj na dworze jest bardzo zimno, więc zostańmy w domu.",
@@ -53,6 +54,7 @@ ENCODINGS = {
     "Greek": ("cp1253",),
     "Turkish": ("cp1254",),
     "Arabic": ("cp1256",),
+    "Thai": ("cp874",),
     "Polish": ("cp1250", "iso8859_2"),
     "Czech": ("cp1250", "iso8859_2"),
     "French": ("cp1252", "mac_roman", "utf-8"),
