@@ -44,19 +44,8 @@ SCORES = (
     *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim", "humanscore", "avgscore", "averagescore"),
     *("meanscore", "goldstandard", "similarityrating"),
     *("ähnlichkeit", "bewertung", "similarité", "similitud", "puntuación", "somiglianza", "punteggio", "similaridade"),
-    *(
-        "benzerlik",
-        "podobieństwo",
-        "сходство",
-        "оценка",
-        "相似度",
-        "分数",
-        "得分",
-        "類似度",
-        "スコア",
-        "유사도",
-        "점수",
-    ),
+    *("benzerlik", "podobieństwo", "сходство", "оценка", "相似度", "分数", "得分", "類似度", "スコア", "유사도"),
+    "점수",
 )
 LABELS = (
     *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
