@@ -357,3 +357,16 @@ def test_letters_that_were_misread_before_are_named(tmp_path, text, what):
     )
     [note] = load_data(path).notes
     assert note.startswith("sentence2 holds ") and what in note and text in note
+
+
+def test_both_sentences_as_lists_of_one_length_are_as_many_pairs(tmp_path):
+    """As in the older files of mteb, which are one row."""
+    first, second = map(list, zip(*PAIR, strict=True))
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"sent1": [first], "sent2": [second], "labels": [[1, 0, 1]]}), path)
+    data = load_data(path)
+    assert (list(zip(*data.columns, strict=True)), list(data.labels)) == (PAIR, [1, 0, 1])
+
+    pq.write_table(pa.table({"sent1": [first] * 20, "sent2": [second] * 19 + [second[:2]]}), path)
+    with pytest.raises(InputError, match="lists have different lengths: 3 in sent1, 2 in sent2"):
+        load_data(path)

@@ -2,7 +2,9 @@
 
 A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
 two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
-{"texts": ["…", "…"]}, are pairs or triplets. A list of one score or label, as tools for annotation write it, is that.
+{"texts": ["…", "…"]}, are pairs or triplets. Both sentences as lists of one length, as in the older files of mteb, with
+the scores or labels in a third, are as many pairs. A list of one score or label, as tools for annotation write it, is
+that score or label.
 """
 
 from __future__ import annotations
@@ -13,8 +15,17 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
+from training.data.tables.columns import (
+    LABELS,
+    NEGATIVES,
+    PAIR_COLUMN_NAMES,
+    SCORES,
+    SENTENCES,
+    normalize_name,
+    roles_of,
+)
 from training.data.tables.rows import OpenedTable, RowBatch
+from training.errors import InputError
 
 # The names of lists that hold a whole row, and the columns that two or three texts become.
 WHOLE_ROWS = (*(name for name in SENTENCES if name != "sentence1"), "set", "pair", "triplet")
@@ -30,6 +41,8 @@ class ListsTable(OpenedTable):
     inner: OpenedTable
     # The columns that each column of lists becomes.
     lists: Mapping[str, tuple[str, ...]]
+    # Those of them whose lists have one length, and go side by side.
+    parallel: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:
@@ -52,13 +65,23 @@ class ListsTable(OpenedTable):
             rows: list[tuple[Any, ...]] = []
             notes: dict[int, str] = {}
             for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
-                parts = [self._parts(name, cell) for name, cell in zip(batch.rows, cells, strict=True)]
                 if note := batch.notes.get(at):
                     notes[len(rows)] = note
-                rows += (tuple(chain.from_iterable(row)) for row in product(*parts))
+                for row in self._side_by_side(dict(zip(batch.rows, cells, strict=True)), first_row + len(rows)):
+                    parts = [self._parts(name, cell) for name, cell in row.items()]
+                    rows += (tuple(chain.from_iterable(row)) for row in product(*parts))
             columns = map(list, zip(*rows, strict=True))
             yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
             first_row += len(rows)
+
+    def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
+        """The cells of each pair of a row. InputError if its lists have different lengths."""
+        lists = [_items(cells[name], True) for name in self.parallel]
+        if len(set(map(len, lists))) > 1:
+            counts = ", ".join(f"{len(part):,} in {name}" for name, part in zip(self.parallel, lists, strict=True))
+            raise InputError(f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}.")
+        rows = [dict(zip(self.parallel, items, strict=True)) for items in zip(*lists, strict=True)]
+        return [{**cells, **row} for row in rows] if self.parallel else [cells]
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
@@ -74,8 +97,11 @@ class ListsTable(OpenedTable):
 
 def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     """The table, or one in which its lists are rows if the names of its columns say what they hold."""
-    lists: dict[str, tuple[str, ...]] = {}
+    parallel = _parallel(table)
+    lists: dict[str, tuple[str, ...]] = {name: (name,) for name in parallel}
     for name, cells in table.sample.items():
+        if name in parallel:
+            continue
         key = normalize_name(name)
         items = [(_items(cell, key in OF_GOLD), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
@@ -90,7 +116,19 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in OF_GOLD]
     if names:
         remarks = (*remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
-    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, version=table.version)
+    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, parallel, version=table.version)
+
+
+def _parallel(table: OpenedTable) -> tuple[str, ...]:
+    """The columns of both sentences and of their scores and labels, if all their cells are lists of one length.
+
+    The lengths are compared in the first row here, and in all of them when they are read.
+    """
+    roles = roles_of(table.columns)
+    names = tuple(roles[role] for role in ("sentence1", "sentence2", "score", "label") if role in roles)
+    rows = [[len(_items(cell, True)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
+    is_parallel = {"sentence1", "sentence2"} <= roles.keys() and rows and len(set(rows[0])) == 1
+    return names if is_parallel and min(map(min, rows)) > 1 else ()
 
 
 def _items(cell: Any, is_gold: bool = False) -> list[Any]:
