@@ -33,6 +33,13 @@ from training.errors import InputError
 
 # No sheet of Excel has more.
 MOST_ROWS = 1_048_576
+# Files of other programs, by a part of theirs.
+OTHER_KINDS = {
+    "content.xml": "an OpenDocument file: save it as .xlsx or CSV",
+    "xl/workbook.bin": "a binary workbook: save it as .xlsx or CSV",
+    "word/document.xml": "a Word document: save its table as CSV",
+    "Index/Document.iwa": "a file of Apple Numbers: export it as CSV",
+}
 MOST_UNPACKED_BYTES = 1 << 30
 # openpyxl holds the shared strings in memory.
 MOST_SHARED_BYTES = 256 << 20
@@ -261,8 +268,7 @@ def _check_archive(path: Path) -> Counter[str]:
     except BROKEN as error:
         raise _damaged(path) from error
     if "xl/workbook.xml" not in sizes:
-        is_office = "content.xml" in sizes
-        kind = "an OpenDocument file: save it as .xlsx or CSV" if is_office else "a zip archive: unpack it first"
+        kind = next((kind for part, kind in OTHER_KINDS.items() if part in sizes), "a zip archive: unpack it first")
         raise ForeignFileError(f"{path.name} is {kind}.")
     if too_large:
         raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")

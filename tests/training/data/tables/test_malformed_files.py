@@ -117,6 +117,7 @@ REFUSED = {
     "a zip named .csv": Refused("a.csv", archive(inside=b"x"), "is a zip archive: unpack it first"),
     "a gzip named .csv": Refused("a.csv", gzip.compress(GOOD.encode()), "gzip archive"),
     "an OpenDocument sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "OpenDocument"),
+    "a Word document": Refused("a.xlsx", archive(**{"word/document.xml": b"<x/>"}), "a Word document"),
     "an old Excel file": Refused(
         "a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "old or password-protected"
     ),
