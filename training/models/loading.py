@@ -52,8 +52,8 @@ _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
 # Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
 PROBE = (
-    "The Quick brown FOX isn't here: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
-    "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59\tx_y\nEnd. ",
+    "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
+    "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
 )
 _BY_FILE = "%s is read by its tokenizer.json, which the class of its tokenizer %s"
 CLASSIFIER = "AutoModelForSequenceClassification"
@@ -294,10 +294,14 @@ def unpadded(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def _probed(tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids and the token types of the texts of `PROBE`, as a pair and alone."""
-    pair = tokenizer.encode(*PROBE)
-    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE)]
+def _probed(tokenizer: Tokenizer) -> list[Any]:
+    """The ids and the token types of the texts of `PROBE`, as a pair and alone, and the pieces that these split into.
+
+    Pieces such as the digits of a number may differ where the ids happen to be the same.
+    """
+    pair, splitter = tokenizer.encode(*PROBE), tokenizer.pre_tokenizer
+    pieces = [splitter.pre_tokenize_str(text) for text in PROBE] if splitter else []
+    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE), pieces]
 
 
 @quiet()
