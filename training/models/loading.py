@@ -130,6 +130,8 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
     _check_order(folder.path.name, first.kind, kinds, pooled)
     after = rest[pooled + (POOLING in kinds) :]
     normalizes = bool(after) and after[-1].kind == "Normalize"
+    if normalizes:
+        SENTENCE_MODULES["Normalize"].read(after[-1].folder)
     if POOLING in kinds:
         settings |= _pooling_settings(folder)
     return ModelFormat(
