@@ -147,7 +147,7 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
 def _check_weights(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise InputError(f"{folder} is not a model folder: it has no config.json")
-    if not any(folder.glob("*.safetensors")):
+    if not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)
 

@@ -106,7 +106,7 @@ def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
     """InputError if the sizes of a module after the transformer together need more numbers than its weights are."""
     file = folder / "config.json"
     sizes = dict(_sizes(file, config, MODULE_SIZES))
-    if sizes and not any(folder.glob("*.safetensors")):
+    if sizes and not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)
     numbers = read_shapes(folder).numbers if sizes else 1
@@ -122,7 +122,7 @@ def read_shapes(folder: Path) -> WeightShapes:
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, list[int]] = {}
-    for file in sorted(folder.glob("*.safetensors")):
+    for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
                 shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
