@@ -55,6 +55,13 @@ PROBE = (
     "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
 )
+# Settings of a tokenizer's class that tokenizer.json states too, and their names there.
+_STATED_TWICE = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+    "add_prefix_space": "add_prefix_space",
+}
 _BY_FILE = "%s is read by its tokenizer.json, which the class of its tokenizer %s"
 CLASSIFIER = "AutoModelForSequenceClassification"
 CAUSAL_MODEL = "AutoModelForCausalLM"
@@ -245,7 +252,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
-                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
+                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder, path)
             tokenizer.backend_tokenizer.encode("")
     except InputError:
         raise
@@ -269,16 +276,24 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder) -> PreTrainedTokenizerFast:
+def _as_in_file(
+    tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder, path: Path
+) -> PreTrainedTokenizerFast:
     """A tokenizer that reads texts as tokenizer.json says.
 
     transformers builds tokenizers from their class and its defaults. Where that gives other ids or other token types
     for `PROBE`, the one in the file takes its place, with the special tokens and the settings of the class.
+    InputError if tokenizer_config.json, which other programs follow, says otherwise than tokenizer.json.
     """
     from transformers import PreTrainedTokenizerFast
 
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
+    stated = read_object(path / "tokenizer_config.json", {})
+    for name, other in _STATED_TWICE.items():
+        value, parts = stated.get(name), (file.normalizer, file.pre_tokenizer)
+        if value is not None and any(getattr(part, other, None) not in (None, value) for part in parts):
+            raise InputError(f"{path} says {name} {value}, but its {TOKENIZER} does not: make them agree")
     log.warning(_BY_FILE, folder.path.name, "does not follow")
     settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
     return PreTrainedTokenizerFast(
