@@ -56,7 +56,7 @@ PROBE = (
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
 )
 # Settings of a tokenizer's class that tokenizer.json states too, and their names there.
-_STATED_TWICE = {
+_IN_BOTH_FILES = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
@@ -289,9 +289,9 @@ def _as_in_file(
 
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
-    stated = read_object(path / "tokenizer_config.json", {})
-    for name, other in _STATED_TWICE.items():
-        value, parts = stated.get(name), (file.normalizer, file.pre_tokenizer)
+    config = read_object(path / "tokenizer_config.json", {})
+    for name, other in _IN_BOTH_FILES.items():
+        value, parts = config.get(name), (file.normalizer, file.pre_tokenizer)
         if value is not None and any(getattr(part, other, None) not in (None, value) for part in parts):
             raise InputError(f"{path} says {name} {value}, but its {TOKENIZER} does not: make them agree")
     log.warning(_BY_FILE, folder.path.name, "does not follow")

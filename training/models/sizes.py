@@ -91,8 +91,8 @@ def check_backbone(folder: Path, config: Mapping[str, Any], backbone: Any) -> No
     # It looks 32 up, whatever number there is.
     if read.model_type == "mpnet" and read.relative_attention_num_buckets < 32:
         raise InputError(f"{file} has fewer relative_attention_num_buckets than the 32 that MPNet is computed with")
-    # RoBERTa and its kin count positions from the padding token.
-    if getattr(embeddings, "padding_idx", 0) is None:
+    # RoBERTa and its kin count positions from the padding token; a table alone, as Mamba's, has no positions.
+    if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
         raise InputError(f"{file} has no pad_token_id, from which positions are counted: give it that of the tokenizer")
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and takes no memory.
