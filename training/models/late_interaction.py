@@ -36,7 +36,7 @@ from training.models.loading import max_input_length, open_transformer
 from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import TOKENS, Dense, Normalize
-from training.models.settings import MIN_LENGTH
+from training.models.settings import MIN_LENGTH, checked
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
@@ -223,9 +223,9 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
     query, document = (replace(form, max_length=max_input_length(tokenizer, backbone, length)) for length in lengths)
-    expansion = settings.get("query_expansion") or {"attend": True}
-    if "length" in expansion:
-        query = _expanded(folder, query, expansion, tokenizer, max_input_length(tokenizer, backbone))
+    expansion = settings.get("query_expansion") or {}
+    if expansion:
+        query = _expanded(folder, query, expansion, tokenizer, backbone)
     parts = EncoderParts(backbone, tokenizer, document, folder.source, nn.Sequential())
     reader = Encoder(str(name), parts, torch_dtype).for_role("document")
     runner: Any = reader.inference
@@ -248,7 +248,8 @@ def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
     if folder.kind == MULTI_VECTOR:
         settings = dict(folder.transformer)
         for place in masks:
-            settings |= read_object(place / "config.json")
+            mask = read_object(place / "config.json")
+            settings |= checked(folder.path.name, MASK, mask, (*SETTINGS, "keep_only_token_ids"))
         if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
             raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
     else:
@@ -304,15 +305,18 @@ def _markers(tokenizer: Any, general: Mapping[str, Any], prompts: Mapping[str, s
 
 
 def _expanded(
-    folder: ModelFolder, form: ModelFormat, expansion: dict[str, Any], tokenizer: Any, longest: int
+    folder: ModelFolder, form: ModelFormat, expansion: dict[str, Any], tokenizer: Any, backbone: nn.Module
 ) -> ModelFormat:
-    """``form`` for queries that are filled up to a length."""
-    token, length = expansion.get("token") or tokenizer.mask_token, expansion["length"]
+    """``form`` for queries that are filled up to a length, also beyond that of other texts."""
+    checked(folder.path.name, "query_expansion", expansion, ("strategy", "attend", "token", "length"))
+    token, length = expansion.get("token") or tokenizer.mask_token, expansion.get("length")
     is_last = token in (tokenizer.sep_token, tokenizer.eos_token) or tokenizer.padding_side == "left"
-    if is_last or token not in tokenizer.get_vocab() or not isinstance(length, int) or length < MIN_LENGTH:
+    is_usable = isinstance(length, int) and length >= MIN_LENGTH and expansion.get("strategy") in ("fixed", "min")
+    if is_last or token not in tokenizer.get_vocab() or not is_usable:
         raise InputError(
-            f"{folder.path.name} fills queries up to {length!r} tokens with {token!r}, which is not supported"
+            f"{folder.path.name} fills queries ({expansion.get('strategy')}) up to {length!r} tokens with {token!r}, "
+            "which is not supported"
         )
-    filled = min(length, longest)
+    filled = max_input_length(tokenizer, backbone, length)
     most = filled if expansion.get("strategy") == "fixed" else max(filled, form.max_length or 0)
     return replace(form, max_length=most, expansion=(filled, tokenizer.convert_tokens_to_ids(token), token))

@@ -52,9 +52,16 @@ _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
 # Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
 PROBE = (
-    "The Quick brown FOX isn't here: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
-    "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59\tx_y\nEnd. ",
+    "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
+    "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
 )
+# Settings of a tokenizer's class that tokenizer.json states too, and their names there.
+_IN_BOTH_FILES = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+    "add_prefix_space": "add_prefix_space",
+}
 _BY_FILE = "%s is read by its tokenizer.json, which the class of its tokenizer %s"
 CLASSIFIER = "AutoModelForSequenceClassification"
 CAUSAL_MODEL = "AutoModelForCausalLM"
@@ -130,6 +137,8 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
     _check_order(folder.path.name, first.kind, kinds, pooled)
     after = rest[pooled + (POOLING in kinds) :]
     normalizes = bool(after) and after[-1].kind == "Normalize"
+    if normalizes:
+        SENTENCE_MODULES["Normalize"].read(after[-1].folder)
     if POOLING in kinds:
         settings |= _pooling_settings(folder)
     return ModelFormat(
@@ -145,7 +154,7 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
 def _check_weights(folder: Path) -> None:
     if not (folder / "config.json").exists():
         raise InputError(f"{folder} is not a model folder: it has no config.json")
-    if not any(folder.glob("*.safetensors")):
+    if not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)
 
@@ -243,7 +252,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
             unpadded(tokenizer.backend_tokenizer)
             if (path / TOKENIZER).is_file():
-                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder)
+                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder, path)
             tokenizer.backend_tokenizer.encode("")
     except InputError:
         raise
@@ -267,16 +276,24 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def _as_in_file(tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder) -> PreTrainedTokenizerFast:
+def _as_in_file(
+    tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder, path: Path
+) -> PreTrainedTokenizerFast:
     """A tokenizer that reads texts as tokenizer.json says.
 
     transformers builds tokenizers from their class and its defaults. Where that gives other ids or other token types
     for `PROBE`, the one in the file takes its place, with the special tokens and the settings of the class.
+    InputError if tokenizer_config.json, which other programs follow, says otherwise than tokenizer.json.
     """
     from transformers import PreTrainedTokenizerFast
 
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
+    config = read_object(path / "tokenizer_config.json", {})
+    for name, other in _IN_BOTH_FILES.items():
+        value, parts = config.get(name), (file.normalizer, file.pre_tokenizer)
+        if value is not None and any(getattr(part, other, None) not in (None, value) for part in parts):
+            raise InputError(f"{path} says {name} {value}, but its {TOKENIZER} does not: make them agree")
     log.warning(_BY_FILE, folder.path.name, "does not follow")
     settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
     return PreTrainedTokenizerFast(
@@ -294,10 +311,14 @@ def unpadded(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def _probed(tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids and the token types of the texts of `PROBE`, as a pair and alone."""
-    pair = tokenizer.encode(*PROBE)
-    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE)]
+def _probed(tokenizer: Tokenizer) -> list[Any]:
+    """The ids and the token types of the texts of `PROBE`, as a pair and alone, and the pieces that these split into.
+
+    Pieces such as the digits of a number may differ where the ids happen to be the same.
+    """
+    pair, splitter = tokenizer.encode(*PROBE), tokenizer.pre_tokenizer
+    pieces = [splitter.pre_tokenize_str(text) for text in PROBE] if splitter else []
+    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE), pieces]
 
 
 @quiet()

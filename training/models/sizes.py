@@ -91,8 +91,8 @@ def check_backbone(folder: Path, config: Mapping[str, Any], backbone: Any) -> No
     # It looks 32 up, whatever number there is.
     if read.model_type == "mpnet" and read.relative_attention_num_buckets < 32:
         raise InputError(f"{file} has fewer relative_attention_num_buckets than the 32 that MPNet is computed with")
-    # RoBERTa and its kin count positions from the padding token.
-    if getattr(embeddings, "padding_idx", 0) is None:
+    # RoBERTa and its kin count positions from the padding token; a table alone, as Mamba's, has no positions.
+    if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
         raise InputError(f"{file} has no pad_token_id, from which positions are counted: give it that of the tokenizer")
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and takes no memory.
@@ -106,7 +106,7 @@ def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
     """InputError if the sizes of a module after the transformer together need more numbers than its weights are."""
     file = folder / "config.json"
     sizes = dict(_sizes(file, config, MODULE_SIZES))
-    if sizes and not any(folder.glob("*.safetensors")):
+    if sizes and not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)
     numbers = read_shapes(folder).numbers if sizes else 1
@@ -122,7 +122,7 @@ def read_shapes(folder: Path) -> WeightShapes:
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, list[int]] = {}
-    for file in sorted(folder.glob("*.safetensors")):
+    for file in sorted(folder.glob("[!.]*.safetensors")):
         try:
             with safe_open(file, "np") as weights:
                 shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118

@@ -95,6 +95,10 @@ def test_modules_before_and_after_the_pooling(model: Path):
     layout = read_format(model)
     assert [module[:2] for module in layout.sentence_modules] == [("Dense", model / f"{i}_Dense") for i in (2, 3)]
     assert layout.normalizes
+    (model / "4").mkdir()
+    write(model / "4", {"config.json": {"module_input_name": "token_embeddings"}})
+    with pytest.raises(InputError, match="4 works on token_embeddings"):
+        read_format(model)
 
 
 FLAGS = dict.fromkeys(("pooling_mode_mean_tokens", "pooling_mode_max_tokens", "pooling_mode_cls_token"), False)

@@ -65,6 +65,7 @@ KINDS = {
         {"query_length": 6, "document_length": 10},
         {"skiplist_words": [",", "!", "no token"], "skiplist_tasks": ["query", "document"]},
     ),
+    "queries filled up beyond the length of texts": Kind("bert", {"max_seq_length": 9, **filled("fixed", 16)}),
     "two projections, not of length 1": Kind("modernbert", sizes=(40, 16), normalizes=False),
     "a passage prompt, no mask": Kind("t5", mask=None, settings={"prompts": {"query": "a: ", "passage": "on "}}),
 }
@@ -169,6 +170,10 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("sentence_bert_config.json", {"query_expansion": ["fixed", 16]}, "has the query_expansion"),
         ("sentence_bert_config.json", filled("fixed", "many"), "up to 'many' tokens"),
         ("sentence_bert_config.json", filled("fixed", 16, token="<expand>"), "with '<expand>', which is not supported"),
+        ("sentence_bert_config.json", filled("zork", 16), r"fills queries \(zork\) up to 16"),
+        ("sentence_bert_config.json", {"query_expansion": {"strategy": "fixed"}}, "up to None tokens"),
+        ("sentence_bert_config.json", filled("fixed", 16, mask=True), "sets mask to 'True' in query_expansion"),
+        ("2_MultiVectorMask/config.json", {"pool_factor": 2}, "sets pool_factor to '2' in MultiVectorMask"),
         ("1_Dense/config.json", {"module_input_name": "sentence_embedding"}, "only modules on the token vectors"),
     ],
 )

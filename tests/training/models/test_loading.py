@@ -77,6 +77,11 @@ def test_an_index_of_weights_names_files_of_the_folder_alone(folder: Path, name:
     assert "outside of it" in refusal(lambda path: Encoder.load(str(path)), folder)
 
 
+def test_the_files_that_macos_puts_beside_others_are_no_weights(folder: Path):
+    (folder / "._model.safetensors").write_bytes(b"\0\5\26\7")
+    assert Encoder.load(str(folder)).dimension == 32
+
+
 def test_a_tokenizer_is_needed_and_the_head_that_nobody_reads_is_not(folder: Path):
     without(folder, "pooler.")
     assert isinstance(open_backbone(folder), torch.nn.Module)

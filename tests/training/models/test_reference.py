@@ -493,14 +493,30 @@ def cased(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", [pieces, cased, "roberta", "t5", "qwen3", "gemma3"])
+def split_digits(folder: Path) -> Path:
+    """A decoder whose numbers are split after every third digit; its class, GPT-2's, does not split them."""
+    from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+    make_model(folder, "qwen3")
+    settings = json.loads((folder / "tokenizer.json").read_text())
+    model = settings["model"]
+    model["vocab"]["34"], model["merges"] = model["vocab"].pop("Z"), [["3", "4"]]
+    tokenizer: Any = Tokenizer.from_str(json.dumps(settings))
+    splits = pre_tokenizers.Split(Regex(r"\p{N}{1,3}|[^\p{N}]+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splits, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    change(folder / "tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
+    return folder
+
+
+@pytest.mark.parametrize("kind", [pieces, cased, split_digits, "roberta", "t5", "qwen3", "gemma3"])
 def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path, kind: Any):
     from tokenizers import Tokenizer
 
     folder = make_model(tmp_path / "m", kind) if isinstance(kind, str) else kind(tmp_path / "m")
     file = Tokenizer.from_file(str(folder / "tokenizer.json"))
     encoder = Encoder.load(str(folder), dtype="float32")
-    texts = ["Die Katze, The Cat.", "na\u00efve \u5317\u4eac \U0001f600", ""]
+    texts = ["Die Katze, The Cat.", "1234", "na\u00efve \u5317\u4eac \U0001f600", ""]
     assert encoder.tokenize(texts) == [file.encode(text).ids for text in texts]
     encoder.save(tmp_path / "saved")
     assert Encoder.load(str(tmp_path / "saved")).tokenize(texts) == encoder.tokenize(texts)

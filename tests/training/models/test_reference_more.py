@@ -205,6 +205,25 @@ def test_two_files_that_differ_about_the_end_of_a_text_are_refused(tmp_path: Pat
         Encoder.load(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("architecture", "setting", "value"),
+    [
+        ("bert", "do_lower_case", False),
+        ("bert", "tokenize_chinese_chars", False),
+        ("roberta", "add_prefix_space", True),
+    ],
+)
+def test_two_files_that_differ_about_the_reading_of_texts_are_refused(
+    tmp_path: Path, architecture: str, setting: str, value: bool
+):
+    folder = make(architecture=architecture)(tmp_path)
+    change(folder / "tokenizer_config.json", tokenizer_class=f"{architecture.title()}Tokenizer", **{setting: not value})
+    Encoder.load(str(folder))
+    change(folder / "tokenizer_config.json", **{setting: value})
+    with pytest.raises(InputError, match=f"says {setting} {value}, but its tokenizer.json does not: make them agree"):
+        Encoder.load(str(folder))
+
+
 def test_the_versions_that_a_folder_requires_are_installed_or_it_is_refused(tmp_path: Path):
     met = {
         "transformers": ">=5.0,<99",

@@ -95,6 +95,7 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "Llama": decoder("Llama"),
     "Mistral": decoder("Mistral", sliding_window=8),
     "Gemma2": decoder("Gemma2", sliding_window=8),
+    "Mamba": network("Mamba", state_size=4),
     "ModernBERT as a decoder": decoder("ModernBertDecoder", local_attention=8),
     "names of BERT's": weights("bert.{}".format),
     "names of a decoder's body": weights(lambda name: name.removeprefix("model."), "qwen3"),
