@@ -64,6 +64,8 @@ class _ClustersTab:
         self.services = services
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
         self.edits = edit_store(services.settings.home)
+        # Whether the tab was opened before its corpus was, as by a link.
+        self.is_waiting = gr.State(False)
         # The corpus whose clusters are on the page.
         self.shown_for = gr.State(None)
         default = ClusterSettings()
@@ -108,10 +110,10 @@ class _ClustersTab:
         inputs = [self.open_corpus, self.clustering, self.method, self.smallest, self.cut, self.cosine, self.number]
         edit_parts = [self.edit, self.renamed, self.merged, self.edit_note]
         results = [self.table, self.download, self.shown_for, *edit_parts]
-        outputs = [*results, self.clustering]
+        outputs = [*results, self.clustering, self.is_waiting]
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
-        self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
+        cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
         edits = [
             *(self.task.start.click, self.method.input, self.cut.input),
             *(self.smallest.release, self.cosine.release, self.number.release),
@@ -120,13 +122,19 @@ class _ClustersTab:
 
         def visit(request: gr.Request, shown_for: OpenCorpus | None, *values: Any) -> Iterator[Update]:
             if values[0] is None or shown_for == values[0]:
-                yield {self.task.status: gr.skip()}
+                yield {self.is_waiting: values[0] is None}
             else:
                 # Where UMAP is compiled first, progress takes seconds to begin.
                 yield {self.task.status: FINDING}
                 yield from find(request, *values)
 
+        def go_on(request: gr.Request, is_waiting: bool, *values: Any) -> Iterator[Update]:
+            yield {self.is_waiting: False}
+            if is_waiting:
+                yield from visit(request, *values)
+
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
+        self.task.on(cleared.then, go_on, [self.is_waiting, self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
         states = [self.open_corpus, self.clustering]
         changed = [self.clustering, self.edit_note, self.name]
