@@ -331,9 +331,10 @@ class GoldColumn:
     def read(self, cells: Sequence[Any]) -> tuple[np.ndarray, dict[int, str]]:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
         values, bad = np.full(len(cells), math.nan), {}
+        codes = set(self.missing).difference(MISSING)
         for row, cell in enumerate(cells):
             text = label_text(cell)
-            if as_text(cell) is None or text in self.missing[len(MISSING) :]:
+            if as_text(cell) is None or text in codes:
                 continue
             share = _SHARE.fullmatch(text) if self.are_shares else None
             value = _score(share[1] if share else cell) if self.values is None else self.values.get(text)
