@@ -301,7 +301,6 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     if unknown_id is None:
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
-    encodings = tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
 
     def has_known(ids: list[int]) -> bool:
         # To decode takes as long as to encode; nearly all texts have known tokens alone.
@@ -310,9 +309,18 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
         others = [token for token in ids if token != unknown_id]
         return bool(tokenizer.decode(others, skip_special_tokens=False).strip())
 
-    return [
-        bool(text.strip()) and not has_known(encoding.ids) for text, encoding in zip(sentences, encodings, strict=True)
-    ]
+    def without_known(texts: Iterable[str]) -> set[str]:
+        texts = list(texts)
+        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return {text for text, encoding in zip(texts, encodings, strict=True) if not has_known(encoding.ids)}
+
+    # Nearly all texts begin with a word that the model knows, and many with the same ones.
+    first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
+    unknown_words = without_known({word for word in first_words if word})
+    unknown_texts = without_known(
+        {text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words}
+    )
+    return [text in unknown_texts for text in prepared]
 
 
 def read_part(text: str, tokenizer: Tokenizer) -> str:

@@ -253,7 +253,7 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
 
     The sample keeps its labels. Of equally frequent labels the lowest wins, and noise comes last.
     """
-    index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32))
+    index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32), len(vectors))
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")
     for rows, _, nearest in searched(index, vectors, min(VOTERS, len(sample)), joining):

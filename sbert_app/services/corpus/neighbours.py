@@ -1,7 +1,8 @@
 """The nearest neighbours of every sentence of a corpus, and the sentences that stand out by them.
 
-Up to 50,000 sentences every pair is compared. Above, an inverted file is searched (k-means cells, 16 of them probed),
-which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the time. Both are deterministic.
+Up to 50,000 sentences every pair is compared. For more comparisons an inverted file is searched (k-means cells, 16 of
+them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the time. Both are
+deterministic.
 
 A sentence is a hub if it is among the ten nearest of far more sentences than is usual (Radovanović et al. 2010): every
 search finds it. It is an outlier if even its own ten nearest are far from it.
@@ -33,7 +34,7 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
     Returns their rows, int32 (N, k), and cosine distances, float32 (N, k).
     """
     n = len(vectors)
-    index = neighbour_index(vectors)
+    index = neighbour_index(vectors, n)
     rows = np.empty((n, k), dtype=np.int32)
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):
@@ -61,13 +62,16 @@ def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[
         watch.report(rows.stop, None, len(vectors))
 
 
-def neighbour_index(vectors: np.ndarray) -> Any:
-    """A FAISS index of float32 (N, D) by dot product: exact up to 50,000 vectors, above an inverted file."""
+def neighbour_index(vectors: np.ndarray, queries: int) -> Any:
+    """A FAISS index of float32 (N, D) by dot product for so many queries.
+
+    It is exact up to as many comparisons as those of all pairs of 50,000 vectors, and else an inverted file.
+    """
     import faiss
 
     n, dimension = vectors.shape
     flat = faiss.IndexFlatIP(dimension)
-    if n <= MAX_EXACT:
+    if n * queries <= MAX_EXACT**2:
         flat.add(vectors)
         return flat
     cells = faiss.IndexIVFFlat(flat, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)

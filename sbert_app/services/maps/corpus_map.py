@@ -130,7 +130,7 @@ def place_between(
     """
     if len(sample.rows) == len(vectors):
         return sample_points
-    index = neighbour_index(sample.embedded.vectors)
+    index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
     for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing):

@@ -1,5 +1,6 @@
 """A corpus: sentences of a text, a file or a data set, their vectors, the cache, the nearest neighbours."""
 
+import faiss
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
@@ -126,3 +127,8 @@ class TestNeighbours:
         np.testing.assert_array_equal(found, again)
         hits = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
         assert hits > 0.5  # random vectors have no cells: real sentences are found far better
+
+    def test_many_queries_of_a_sample_are_searched_approximately_too(self):
+        sample = unit(100)
+        assert isinstance(neighbours_module.neighbour_index(sample, 100), faiss.IndexFlatIP)
+        assert isinstance(neighbours_module.neighbour_index(sample, 10**9), faiss.IndexIVFFlat)
