@@ -98,7 +98,7 @@
       const items = itemsOf(row), chosen = items.find((item) => item.matches(CHOSEN)) || (row.role === "toolbar" && items[0]);
       if (chosen && row.dataset.seen !== chosen.innerText) { // of a row that scrolls, the chosen one is in sight
         row.dataset.seen = chosen.innerText;
-        row.scrollLeft = Math.max(0, chosen.offsetLeft - row.offsetLeft + chosen.offsetWidth - row.clientWidth);
+        row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
       }
       const stop = items.includes(document.activeElement) ? document.activeElement : chosen;
       for (const item of items) {

@@ -45,7 +45,7 @@ DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 # The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.
 AUTO = "auto"
 DTYPES = {
-    AUTO: "auto: bfloat16 where the processor has it",
+    AUTO: "auto: bfloat16 if supported",
     "float32": "float32: the reference",
     "bfloat16": "bfloat16",
     "int8": "int8: fastest, slightly less exact",

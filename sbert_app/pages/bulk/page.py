@@ -67,7 +67,7 @@ class _Page:
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
                 self._build_inputs(services)
-            with gr.Column(scale=5, min_width=320):
+            with gr.Column(scale=5, min_width=460):
                 self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
