@@ -71,11 +71,7 @@ app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup l
 
 VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
 # Other spellings of options, by command: other commands call the same option so.
-SPELLINGS = {
-    "train": {"--model": "--base"},
-    "ablate": {"--model": "--base"},
-    "worker": {"--device": "--gpu"},
-}
+SPELLINGS = {"train": {"--model": "--base"}, "ablate": {"--model": "--base"}, "worker": {"--device": "--gpu"}}
 
 
 @app.callback(invoke_without_command=True)

@@ -93,11 +93,9 @@ def data(
         typer.Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too."),
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="DATA", help="Look for the rows of this evaluation data, too.")
+        str | None, typer.Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
     ] = None,
-    clean: Annotated[
-        Path | None, typer.Option("--clean", metavar="OUT", help="Write the file without the rows at fault.")
-    ] = None,
+    clean: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the file without the rows at fault.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,

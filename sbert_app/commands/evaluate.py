@@ -21,10 +21,7 @@ from training.names import DataName, ModelName
 @dataclass(frozen=True)
 class _ModelOptions(options.ModelOptions):
     model: Annotated[
-        str,
-        typer.Option(
-            "--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."
-        ),
+        str, typer.Option(metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb.")
     ] = DEFAULT_MODEL
 
 
@@ -34,9 +31,7 @@ def evaluate(
     *,
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"
-        ),
+        typer.Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"),
     ] = None,
     model: _ModelOptions,
     file: options.PairFileOptions,
@@ -44,11 +39,7 @@ def evaluate(
     match_from: options.MatchFrom = None,
     calibrate: Annotated[
         str | None,
-        typer.Option(
-            "--calibrate",
-            metavar="NAME_OR_FILE",
-            help="Fit “x of 5” of Compare on --data, and check it on these pairs.",
-        ),
+        typer.Option(metavar="NAME_OR_FILE", help="Fit “x of 5” of Compare on --data, and check it on these pairs."),
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     computing: options.Computing,

@@ -40,21 +40,15 @@ class PartsOptions:
     """Options of `score` and `encode` for many files, which become a folder of parts."""
 
     engine: Annotated[
-        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
+        str | None, typer.Option(metavar="local|ray", help="What computes a folder of parts. [local]")
     ] = None
     address: Annotated[
-        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
+        str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
     ] = None
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
-    ] = None
-    gpus_per_worker: Annotated[
-        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
-    ] = 0
-    cpus_per_worker: Annotated[
-        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
-    ] = 1
-    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
+    concurrency: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")] = None
+    gpus_per_worker: Annotated[float, typer.Option(min=0, metavar="N", help="Ray: GPUs of a worker.")] = 0
+    cpus_per_worker: Annotated[float, typer.Option(min=0, metavar="N", help="Ray: CPUs of a worker.")] = 1
+    block_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a part.")] = 65_536
 
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
@@ -113,8 +107,7 @@ def encode(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="IN",
-            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
+            metavar="IN", help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -."
         ),
     ],
     output: Annotated[
@@ -226,8 +219,7 @@ class _Matching:
 @options.grouped
 def score(
     source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -."),
+        str, typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -.")
     ],
     output: Annotated[
         str,
@@ -239,19 +231,15 @@ def score(
     *,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
+        str | None, typer.Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")
     ] = None,
     file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
-        Path | None,
-        typer.Option("--groups", metavar="FILE", help="Write the groups of duplicates, the largest first, here too."),
+        Path | None, typer.Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too.")
     ] = None,
     deduplicated: Annotated[
-        Path | None,
-        typer.Option(
-            "--deduplicated", metavar="FILE", help="Write the rows of the sentences without duplicates here too."
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too.")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     pipe: options.Pipe,

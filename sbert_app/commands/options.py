@@ -63,31 +63,25 @@ def complete_runs(incomplete: str) -> list[str]:
 Model = Annotated[
     str,
     typer.Option(
-        "--model",
         metavar="NAME",
         help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.",
         autocompletion=complete_models,
     ),
 ]
 RunId = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs),
+    str, typer.Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs)
 ]
 Sentences = Annotated[
-    str,
-    typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -."),
+    str, typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
 ]
-Columns = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B[,GOLD]", help="A pair and its score, or a text.")
-]
-Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="A text file's encoding. [detected]")]
+Columns = Annotated[str | None, typer.Option(metavar="A,B[,GOLD]", help="A pair and its score, or a text.")]
+Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="A text file's encoding. [detected]")]
 Home = Annotated[
-    Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
+    Path | None, typer.Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
 ]
 Threshold = Annotated[
     str | None,
     typer.Option(
-        "--threshold",
         metavar="best-f1|precision=0.95|NUMBER",
         help="From which score on a pair is a match: chosen by labels or gold scores, or given; several with commas.",
     ),
@@ -95,7 +89,6 @@ Threshold = Annotated[
 MatchFrom = Annotated[
     float | None,
     typer.Option(
-        "--match-from",
         metavar="SCORE",
         help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
     ),
@@ -105,11 +98,10 @@ KeepUnknown = Annotated[
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 EngineName = Annotated[
-    str | None, typer.Option("--engine", metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
+    str | None, typer.Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
 ]
 Address = Annotated[
-    str | None,
-    typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]"),
+    str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -121,18 +113,15 @@ class ModelOptions:
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[
-        str | None,
-        typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
+        str | None, typer.Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]")
     ] = None
     dimension: Annotated[
         int | None,
         typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
     ] = None
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put TEXT before every sentence.")] = (
-        None
-    )
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Put TEXT before every sentence.")] = None
     prompt_name: Annotated[
-        str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
+        str | None, typer.Option(metavar="NAME", help="The same by its name in the model's folder.")
     ] = None
 
     @property
@@ -178,10 +167,10 @@ class PairFileOptions(FileOptions):
     """A file of pairs that may have gold scores or labels."""
 
     scale: Annotated[
-        str | None, typer.Option("--scale", metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")
+        str | None, typer.Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")
     ] = None
     labels: Annotated[
-        str | None, typer.Option("--labels", metavar="NAME:1,…", help="The values of the labels. [by their names]")
+        str | None, typer.Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")
     ] = None
 
 
@@ -190,7 +179,7 @@ class Pipe:
     """``-`` in place of a file: standard input and standard output."""
 
     format: Annotated[
-        str | None, typer.Option("--format", metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")
+        str | None, typer.Option(metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")
     ] = None
 
     @contextmanager
@@ -244,10 +233,9 @@ class Computing:
     """The device, the precision and the home folder of a command, and whether it prints JSON."""
 
     dtype: Annotated[
-        str,
-        typer.Option("--dtype", metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast."),
+        str, typer.Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")
     ] = "auto"
-    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
+    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
     home: Home = None
     offline: Offline = False
     as_json: Json = False

@@ -191,7 +191,6 @@ def worker(
     once: Annotated[
         str | None,
         typer.Option(
-            "--once",
             metavar="RUN",
             help="Execute this run alone, and end with its outcome.",
             autocompletion=options.complete_runs,

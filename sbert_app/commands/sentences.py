@@ -25,7 +25,7 @@ def compare(
     *,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str, typer.Option("--cross-encoder", metavar="NAME", help="Reads both at once; none for no such score.")
+        str, typer.Option(metavar="NAME", help="Reads both at once; none for no such score.")
     ] = DEFAULT_CROSS_ENCODER,
     computing: options.Computing,
 ) -> None:
@@ -66,8 +66,7 @@ def search(
     k: Annotated[int, typer.Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str | None,
-        typer.Option("--cross-encoder", metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …"),
+        str | None, typer.Option(metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     file: options.FileOptions,
@@ -107,18 +106,16 @@ def cluster(
     ] = None,
     *,
     method: Annotated[
-        str,
-        typer.Option("--method", metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree."),
+        str, typer.Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree.")
     ] = "hdbscan",
     clusters: Annotated[
-        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
+        int | None, typer.Option(min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
         int, typer.Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
     ] = 5,
     min_cosine: Annotated[
-        float,
-        typer.Option("--min-cosine", metavar="COSINE", help="Hierarchical: join no groups that are less similar."),
+        float, typer.Option(metavar="COSINE", help="Hierarchical: join no groups that are less similar.")
     ] = 0.3,
     keep_unknown: options.KeepUnknown = False,
     model: options.ModelOptions,
@@ -189,13 +186,11 @@ def export(
     ],
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
+        str, typer.Option(metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
     ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
-    clusters: Annotated[
-        int, typer.Option("--clusters", min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
-    ] = 0,
+    clusters: Annotated[int, typer.Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
     map_points: Annotated[
         int, typer.Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
     ] = 50_000,

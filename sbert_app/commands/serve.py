@@ -59,7 +59,7 @@ def serve(
     offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
     root_path: Annotated[
-        str | None, typer.Option("--root-path", metavar="PATH", help="The path behind a proxy, such as /sbert.")
+        str | None, typer.Option(metavar="PATH", help="The path behind a proxy, such as /sbert.")
     ] = None,
     public: Annotated[
         bool | None, typer.Option("--public", help="For everybody: built-in models, short training, small uploads.")

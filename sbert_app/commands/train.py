@@ -41,7 +41,7 @@ EXAMPLES = 5
 
 def train(
     seeds: Annotated[
-        str | None, typer.Option("--seeds", metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
+        str | None, typer.Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
     ] = None,
     columns: options.Columns = None,
     encoding: options.Encoding = None,
@@ -267,8 +267,7 @@ def distill(
     model: options.Model = DEFAULT_MODEL,
     dimension: Annotated[int, typer.Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
     data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
+        str | None, typer.Option(metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in.")
     ] = None,
     file: options.FileOptions,
     computing: options.Computing,
