@@ -7,21 +7,21 @@ executes the runs that are missing.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from sbert_app.commands import options
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
-from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.ablations import ABLATIONS, VariantRow, rank_variants
+from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.results.results import Ranking
+from sbert_app.services.runs.on_ray import executor
+from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
-
-if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.experiments.ablations import VariantRow
-    from sbert_app.services.experiments.experiment import Experiment, Experiments
-    from sbert_app.services.results.results import Ranking
 
 
 @options.grouped
@@ -47,11 +47,6 @@ def ablate(
     Prints mean ± sd and 95% intervals beside the paper's figures.
     """
     place = options.prepare(home, offline)
-    from sbert_app.services.experiments.ablations import rank_variants
-    from sbert_app.services.experiments.experiment import SWEEP, Experiments, new_sweep
-    from sbert_app.services.jobs.queue import RunQueue
-    from sbert_app.services.runs.store import RunStore
-
     sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout():
         cluster = options.cluster_of(place, engine, address)
@@ -95,8 +90,6 @@ def run_experiment(
     A signal to end raises Stopped, which says how ``command`` resumes them. A run that trains writes its checkpoint
     first; before that, as while its model is loaded, there is nothing to wait for.
     """
-    from sbert_app.services.runs.on_ray import executor
-
     execute, store, training = executor(cluster), experiments.store, set[str]()
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
 

@@ -10,9 +10,17 @@ import typer
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes, format_count
+from sbert_app.services.files.doctor import clean as write_clean
+from sbert_app.services.files.doctor import examine
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.store import PICKED, RunStore
+from sbert_app.services.store.temp_folder import folder_size
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
+from training.data.load import load_data
+from training.data.tables.table import open_table
 from training.errors import InputError
+from training.models.model import VectorModel, open_model
 from training.names import DataName
 
 
@@ -32,10 +40,6 @@ def models(
     if name is not None:
         _show_model(name, place, as_json)
         return
-    from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.store import PICKED, RunStore
-    from sbert_app.services.store.temp_folder import folder_size
-
     cache = ModelCache(place)
     kinds = dict.fromkeys(ENCODERS, "bi-encoder") | dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
     kinds |= dict.fromkeys(BASELINES, "baseline") | {BM25: "baseline"} | dict.fromkeys(WORD_ENCODERS, "random weights")
@@ -63,8 +67,6 @@ def models(
 
 def _show_model(name: str, place: Path, as_json: bool) -> None:
     """Prints the settings of an open model. That its texts are read by tokenizer.json alone is a warning on stderr."""
-    from training.models.model import VectorModel, open_model
-
     model = open_model(name, home=place)
     value: dict[str, Any] = {key: getattr(model, key) for key in ("name", "kind", "dimension", "pooling", "max_length")}
     value["sent_to"] = model.sent_to
@@ -109,12 +111,6 @@ def data(
     if name is None:
         _list(as_json)
         return
-    from sbert_app.services.files.doctor import clean as write_clean
-    from sbert_app.services.files.doctor import examine
-    from training.data.load import load_data
-    from training.data.tables.table import open_table
-    from training.models.model import open_model
-
     with options.received(name) as source:
         dataset = load_data(file.data(source) if file != type(file)() else source, place)
         others = {against: load_data(against, place, split="test")} if against else {}

@@ -26,7 +26,9 @@ from sbert_app.commands import options
 from sbert_app.formats import format_bytes
 from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
+from training.data.load import load_data
 from training.errors import InputError, UserFacingError, first_line
+from training.sources.home import is_offline, make_home
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
 # So many sentences are encoded to measure the speed.
@@ -86,16 +88,12 @@ def _device(computing: options.Computing) -> str:
 
 
 def _home(computing: options.Computing) -> str:
-    from training.sources.home import make_home
-
     home = computing.prepare()
     make_home(home)
     return f"{home}, {format_bytes(shutil.disk_usage(home).free)} free"
 
 
 def _reach(address: str) -> str:
-    from training.sources.home import is_offline
-
     if is_offline():
         return "not asked, because offline"
     # Only the host of the address is printed, as that of a mirror may hold a password.
@@ -107,7 +105,6 @@ def _reach(address: str) -> str:
 
 
 def _speed(computing: options.Computing) -> str:
-    from training.data.load import load_data
     from training.models.encoder import Encoder
 
     encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, computing.prepare())

@@ -18,19 +18,23 @@ import typer
 from sbert_app.commands import options
 from sbert_app.commands.options import Computing, ModelOptions, check_engine
 from sbert_app.formats import format_count, json_values
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.blocks import ShardJob
+from sbert_app.services.files.encode import encode_file, open_sentences
+from sbert_app.services.files.layout import Layout
+from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold, threshold_of
+from sbert_app.services.files.report import ScoreReport, ScoreSummary
+from sbert_app.services.files.score import score_file
+from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.tables.columns import split_names
-from training.data.tables.table import SUFFIXES
+from training.data.tables.columns import PairColumns, has_pairs, pick_columns, split_names
+from training.data.tables.rows import OpenedTable
+from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, Stopped
+from training.evaluation.thresholds import CRITERIA, FIXED, Criterion
 
 if TYPE_CHECKING:
-    from sbert_app.services.files.matches import MatchOutputs, MatchSummary
-    from sbert_app.services.files.report import ScoreReport, ScoreSummary
     from sbert_app.services.files.shards import Engine
-    from training.data.tables.columns import PairColumns
-    from training.data.tables.rows import OpenedTable
-    from training.evaluation.thresholds import Criterion
-
 
 FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
@@ -64,17 +68,14 @@ class PartsOptions:
 
     def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
         """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
-        from sbert_app.services.background.watch import Watch
-        from sbert_app.services.files.blocks import ShardJob
-        from sbert_app.services.files.shards import compute_here, run_job
+        # They import pyarrow.
+        from sbert_app.services.files.shards import RayEngine, compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
             raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
         engine: Engine = compute_here
         check_engine(self.engine)
         if self.engine == "ray":
-            from sbert_app.services.files.shards import RayEngine
-
             engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
         elif self.address or self.concurrency:
             raise InputError("--address and --concurrency are options of --engine ray")
@@ -135,11 +136,6 @@ def encode(
             "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
         )
         return
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.encode import encode_file, open_sentences
-    from sbert_app.services.files.writers import VECTORS, check_output
-    from training.data.tables.columns import has_pairs
-
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path, target = local_path(input_path), Path(output_path)
@@ -171,9 +167,6 @@ class _Matching:
             if groups or deduplicated:
                 raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
             return None
-        from sbert_app.services.files.matches import MatchOutputs
-        from training.evaluation.thresholds import Criterion
-
         paths = [path.resolve() for path in (output, groups, deduplicated) if path]
         if len(set(paths)) < len(paths):
             raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
@@ -181,9 +174,6 @@ class _Matching:
 
     def check(self, table: OpenedTable, columns: PairColumns) -> None:
         """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
-        from sbert_app.services.files.writers import WRITERS, check_output
-        from training.evaluation.thresholds import FIXED
-
         for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
             check_output(path, WRITERS)
         if self.criterion.kind != FIXED and not (columns.score or columns.label):
@@ -195,8 +185,6 @@ class _Matching:
     @contextmanager
     def temporary(self) -> Iterator[Path]:
         """A file beside the output that holds the scores in the meantime, with the types of their columns."""
-        from sbert_app.services.files.writers import WRITERS, check_output
-
         [output] = self.outputs.matched
         check_output(output, WRITERS)
         with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=output.absolute().parent) as inside:
@@ -204,9 +192,6 @@ class _Matching:
 
     def apply(self, scored: Path, summary: ScoreSummary, table: OpenedTable) -> MatchSummary:
         """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
-        from sbert_app.services.files.layout import Layout
-        from sbert_app.services.files.matches import apply_threshold, threshold_of
-
         try:
             threshold = threshold_of(summary, self.criterion)
         except InputError as error:
@@ -284,12 +269,6 @@ def _score(
     computing: options.Computing,
     keep_unknown: bool,
 ) -> None:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.columns import pick_columns
-    from training.data.tables.table import open_table
-    from training.evaluation.thresholds import CRITERIA
-
     with clean_stdout(), ProgressBar("scoring", "rows") as bar:
         # This reports what is wrong before the model is loaded.
         table = open_table(source, file.encoding)

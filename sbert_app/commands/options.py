@@ -20,22 +20,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
 import typer
 
+from sbert_app.services.background.ray_cluster import RayCluster
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
+from sbert_app.services.runs.store import PICKED, RunStore
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, DTYPES, ENCODERS
+from training.data.load import load_data
 from training.data.tables.columns import split_names
 from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
+from training.models.model import Model as AnyModel
+from training.models.model import VectorModel, open_model, required
 from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.corpus.corpus import Corpus
-    from sbert_app.services.corpus.embedded import EmbeddedCorpus
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import Model as AnyModel
-    from training.models.model import VectorModel
 
 T = TypeVar("T")
 # In the help of commands.
@@ -48,15 +52,11 @@ PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 def complete_models(incomplete: str) -> list[str]:
     """The names that a shell completes: those of built-in models and of runs."""
-    from sbert_app.services.runs.store import PICKED, RunStore
-
     runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list(PICKED) if run.has_model]
     return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    from sbert_app.services.runs.store import PICKED, RunStore
-
     return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
 
 
@@ -286,8 +286,6 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
     """The Ray cluster that executes the runs; None if this process does."""
-    from sbert_app.services.background.ray_cluster import RayCluster
-
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
@@ -304,20 +302,17 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """The model, of any kind."""
-    from training.models.model import open_model
-
     return open_model(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
     """The model. InputError if it has no sentence vectors."""
-    from training.models.model import VectorModel, required
-
     return required(load_model(model, computing), VectorModel)
 
 
 def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
     """The cross-encoder of this name; None for none."""
+    # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
     return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
@@ -325,9 +320,6 @@ def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder |
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
     """The sentences of a file, or of a data set by name."""
-    from sbert_app.services.corpus.corpus import Corpus
-    from training.data.load import load_data
-
     source, file = file.of(source)
     if not Path(source).is_file():
         return Corpus.from_data(source, home)
@@ -338,8 +330,4 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
     """The vectors of a corpus, which are kept in the home folder."""
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.corpus.embedded import encode
-    from sbert_app.services.store.cache import DiskCache
-
     return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))

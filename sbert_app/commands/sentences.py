@@ -12,9 +12,22 @@ import typer
 from sbert_app.commands import options
 from sbert_app.commands.files import local_path
 from sbert_app.formats import format_count, format_number
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
+from sbert_app.services.clusters.clustering import cluster as group
+from sbert_app.services.clusters.summary import describe_clusters, label_columns
+from sbert_app.services.compare.comparison import compare as measure
+from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
+from sbert_app.services.corpus.embedded import encode
+from sbert_app.services.corpus.search import check_query
+from sbert_app.services.corpus.search import search as find
+from sbert_app.services.files.writers import PARQUET, WRITERS, check_output, save_table
+from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
+from training.models.model import required
 from training.names import ModelName
 
 
@@ -33,8 +46,6 @@ def compare(
 
     Prints also what each word adds to the cosine.
     """
-    from sbert_app.services.compare.comparison import compare as measure
-
     with clean_stdout():
         encoder = options.load_encoder(model, computing)
         crosser = options.load_cross_encoder(cross_encoder if cross_encoder != "none" else None, computing)
@@ -77,9 +88,6 @@ def search(
     Vectors are kept in the home folder: the next search of the same sentences is quick.
     """
     place = computing.prepare()
-    from sbert_app.services.corpus.search import check_query
-    from sbert_app.services.corpus.search import search as find
-
     # This reports what is wrong before the model is loaded.
     check_query(query, k)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
@@ -124,13 +132,6 @@ def cluster(
 ) -> None:
     """Cluster sentences by meaning. Prints the size, the keywords and a typical sentence of each cluster."""
     place = computing.prepare()
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.clusters.clustering import ClusterSettings
-    from sbert_app.services.clusters.clustering import cluster as group
-    from sbert_app.services.clusters.summary import describe_clusters, label_columns
-    from sbert_app.services.files.writers import WRITERS, check_output, save_table
-    from sbert_app.services.store.cache import DiskCache
-
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         if output is not None:
@@ -201,16 +202,8 @@ def export(
     The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption
     the same command goes on from the vectors that are there.
     """
-    from sbert_app.services.background.watch import Watch
+    # It imports pyarrow.
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
-    from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
-    from sbert_app.services.clusters.clustering import cluster as group
-    from sbert_app.services.clusters.summary import describe_clusters
-    from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-    from sbert_app.services.corpus.embedded import encode
-    from sbert_app.services.files.writers import PARQUET, check_output
-    from sbert_app.services.maps.projection import MapSettings
-    from sbert_app.services.store.cache import DiskCache
 
     if to == "onnx":
         _export_onnx(replace(model, model=source), output, replace(computing, dtype="float32"))
@@ -237,7 +230,6 @@ def export(
 
 def _export_onnx(model: options.ModelOptions, output: Path, computing: options.Computing) -> None:
     from training.models.encoder import Encoder
-    from training.models.model import required
     from training.models.onnx_graph import export_onnx
 
     with clean_stdout():

@@ -20,18 +20,24 @@ import typer
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
 from sbert_app.formats import format_duration
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
+from sbert_app.services.experiments.experiment import SEEDS, Experiments, is_experiment, new_seeds
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.runs.estimate import estimate_run
+from sbert_app.services.runs.on_ray import executor
+from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.catalogue import DEFAULT_MODEL
+from training.data.load import load_data
 from training.errors import InputError, Stopped
+from training.models.files import check_replaceable
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
 from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
 
 
@@ -67,10 +73,6 @@ def train(
     settings = {key: value for key, value in settings.items() if value is not None}
     settings |= {name: SETTINGS[name].joint.join(value) for name, value in settings.items() if isinstance(value, list)}
     place = options.prepare(home, offline)
-    from sbert_app.services.experiments.experiment import is_experiment
-    from sbert_app.services.runs.on_ray import executor
-    from sbert_app.services.runs.store import RunStore
-
     store = RunStore(place)
     if seeds is not None and (preview or no_start or resume or "seed" in settings):
         raise InputError("--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume")
@@ -180,8 +182,6 @@ def _triplet_lines(triplet: dict[str, Any]) -> str:
 
 def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     """The config of a new run. InputError if it cannot start."""
-    from sbert_app.services.runs.estimate import estimate_run
-
     file = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None))
     data = ("train_data", "eval_data")
     files = [key for key in data if names_file(settings.get(key) or "")]
@@ -209,9 +209,6 @@ def _train_seeds(
 
     Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
     """
-    from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
-    from sbert_app.services.jobs.queue import RunQueue
-
     experiments = Experiments(RunQueue(store))
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
@@ -277,9 +274,7 @@ def distill(
     It has no network to compute and is a hundred times as fast.
     """
     place = computing.prepare()
-    from training.data.load import load_data
     from training.models.distill import distill as make_static
-    from training.models.files import check_replaceable
 
     data = None if data is None and file == options.FileOptions() else file.data(data or "")
     started = time.perf_counter()
