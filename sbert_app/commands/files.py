@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +21,8 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.blocks import ShardJob
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.layout import Layout
-from sbert_app.services.files.matches import MatchOutputs, MatchSummary, apply_threshold, threshold_of
-from sbert_app.services.files.report import ScoreReport, ScoreSummary
+from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
+from sbert_app.services.files.report import ScoreReport
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
@@ -151,54 +150,27 @@ def encode(
         print_result(asdict(summary), computing.as_json, summary.sentence.replace(output_path, output))
 
 
-@dataclass(frozen=True)
-class _Matching:
-    """The options --threshold, --groups and --deduplicated."""
+def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
+    """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
+    if threshold is None:
+        if outputs.groups or outputs.deduplicated:
+            raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
+        return None
+    paths = [path.resolve() for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path]
+    if len(set(paths)) < len(paths):
+        raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
+    return Criterion.parse(threshold)
 
-    criterion: Criterion
-    outputs: MatchOutputs
 
-    @classmethod
-    def of(
-        cls, threshold: str | None, output: Path, groups: Path | None, deduplicated: Path | None
-    ) -> _Matching | None:
-        """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
-        if threshold is None:
-            if groups or deduplicated:
-                raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
-            return None
-        paths = [path.resolve() for path in (output, groups, deduplicated) if path]
-        if len(set(paths)) < len(paths):
-            raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
-        return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
-
-    def check(self, table: OpenedTable, columns: PairColumns) -> None:
-        """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
-        for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
-            check_output(path, WRITERS)
-        if self.criterion.kind != FIXED and not (columns.score or columns.label):
-            raise InputError(
-                f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, "
-                "such as --threshold 0.8"
-            )
-
-    @contextmanager
-    def temporary(self) -> Iterator[Path]:
-        """A file beside the output that holds the scores in the meantime, with the types of their columns."""
-        [output] = self.outputs.matched
-        check_output(output, WRITERS)
-        with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=output.absolute().parent) as inside:
-            yield Path(inside) / "scored.parquet"
-
-    def apply(self, scored: Path, summary: ScoreSummary, table: OpenedTable) -> MatchSummary:
-        """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
-        try:
-            threshold = threshold_of(summary, self.criterion)
-        except InputError as error:
-            [output] = self.outputs.matched
-            raise InputError(f"{error}; the scores without a column match are in {output}") from error
-        outputs = replace(self.outputs, layout=Layout.of(table))
-        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, gold=summary.gold)
+def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns) -> None:
+    """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
+    for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
+        check_output(path, WRITERS)
+    if criterion.kind != FIXED and not (columns.score or columns.label):
+        raise InputError(
+            f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
+            "as --threshold 0.8"
+        )
 
 
 @options.grouped
@@ -255,64 +227,65 @@ def score(
         )
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
-        applied = _Matching.of(threshold, Path(output_path), groups, deduplicated)
-        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing, keep_unknown)
-
-
-def _score(
-    source: Path,
-    output: Path,
-    model: options.ModelOptions,
-    cross_encoder: str | None,
-    file: options.PairFileOptions,
-    applied: _Matching | None,
-    computing: options.Computing,
-    keep_unknown: bool,
-) -> None:
-    with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-        # This reports what is wrong before the model is loaded.
-        table = open_table(source, file.encoding)
-        picked = pick_columns(table, split_names(file.columns, table.columns) or None)
-        if applied:
-            applied.check(table, picked)
-        encoder = options.load_encoder(model, computing)
-        crosser = options.load_cross_encoder(cross_encoder, computing)
-        with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
-            summary = score_file(
-                table,
-                [output, *([copy] if copy else [])],
-                encoder,
-                crosser,
-                picked,
-                Watch.of(bar, should_stop),
-                criteria=(str(applied.criterion),) if applied else CRITERIA,
-                scale=file.scale,
-                labels=file.labels,
-                keep_unknown=keep_unknown,
+        target, matches = Path(output_path), None
+        outputs = MatchOutputs([target], groups, deduplicated)
+        criterion = _criterion_of(threshold, outputs)
+        with clean_stdout(), ProgressBar("scoring", "rows") as bar:
+            # This reports what is wrong before the model is loaded.
+            table = open_table(local_path(input_path), file.encoding)
+            columns = pick_columns(table, split_names(file.columns, table.columns) or None)
+            if criterion is not None:
+                _check_matching(criterion, outputs, table, columns)
+            encoder = options.load_encoder(model, computing)
+            crosser = options.load_cross_encoder(cross_encoder, computing)
+            with stop_on_signal() as should_stop, ExitStack() as stack:
+                files = [target]
+                if criterion is not None:
+                    # It holds the scores in the meantime, with the types of their columns.
+                    beside = tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=target.absolute().parent)
+                    files.append(Path(stack.enter_context(beside), "scored.parquet"))
+                summary = score_file(
+                    table,
+                    files,
+                    encoder,
+                    crosser,
+                    columns,
+                    Watch.of(bar, should_stop),
+                    criteria=(str(criterion),) if criterion else CRITERIA,
+                    scale=file.scale,
+                    labels=file.labels,
+                    keep_unknown=keep_unknown,
+                )
+                if summary.stopped_at is not None:
+                    raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {target}")
+                if criterion is not None:
+                    try:
+                        limit = threshold_of(summary, criterion)
+                    except InputError as error:
+                        raise InputError(f"{error}; the scores without a column match are in {target}") from error
+                    matches = apply_threshold(
+                        files[1],
+                        summary.columns,
+                        summary.added["cosine"],
+                        limit,
+                        replace(outputs, layout=Layout.of(table)),
+                        gold=summary.gold,
+                    )
+        summary.outputs = matches.outputs if matches else summary.outputs[:1]
+        values = summary.to_dict()
+        # This and the next are for figures.
+        del values["head"]
+        if values["report"] is not None:
+            del values["report"]["scatter"]
+        lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
+        if matches is not None:
+            values["matches"] = json_values(asdict(matches))
+            lines.append(
+                f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
+                f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
+                f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
             )
-            if summary.stopped_at is not None:
-                raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
-            matches = applied.apply(copy, summary, table) if applied and copy else None
-    summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
-    values = summary.to_dict()
-    # This and the next are for figures.
-    del values["head"]
-    if values["report"] is not None:
-        del values["report"]["scatter"]
-    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
-    if matches is not None:
-        values["matches"] = json_values(asdict(matches))
-        lines.append(_matches_text(matches))
-    print_result(values, computing.as_json, "\n".join(lines))
-
-
-def _matches_text(matches: MatchSummary) -> str:
-    groups = format_count(matches.groups, "group")
-    return (
-        f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
-        f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
-        f"{matches.remaining:,} without them."
-    )
+        print_result(values, computing.as_json, "\n".join(lines))
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
