@@ -28,13 +28,17 @@ from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
+from sbert_app.services.results.decisions import unread_pairs
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.data.load import load_data, load_retrieval
 from training.errors import InputError, without_folders
-from training.evaluation.thresholds import CRITERIA, Criterion
+from training.evaluation.scoring import evaluate as measure
+from training.evaluation.thresholds import CRITERIA, Criterion, decide_data
 from training.models.model import Model, VectorModel
+from training.models.retrievers import load_retriever
 from training.names import DataName, ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
@@ -125,12 +129,6 @@ def evaluate(
         match_from: the gold score (0 to 5) from which a pair counts as a match.
         keep_unknown: whether pairs count that have a text of which the model knows no token.
     """
-    from sbert_app.services.results.decisions import unread_pairs
-    from training.data.load import load_data, load_retrieval
-    from training.evaluation.scoring import evaluate as measure
-    from training.evaluation.thresholds import decide_data
-    from training.models.retrievers import load_retriever
-
     services.access.check_data(data)
     model, home = model or DEFAULT_MODEL, services.settings.home
     if DataName.parse(data).is_retrieval and not threshold:
