@@ -46,6 +46,7 @@ RETRY_SECONDS = 1
 
 Body = openai.RequestBody
 Compute = Callable[[ModelCache, Any, Callable[[], bool]], Any]
+Threads = Callable[[str], CapacityLimiter]
 
 
 def router(services: Services) -> APIRouter:
@@ -120,12 +121,7 @@ def router(services: Services) -> APIRouter:
 
 
 async def _answer(
-    request: Request,
-    body: type[Body],
-    compute: Compute,
-    models: ModelCache,
-    limit: Quota,
-    threads_of: Callable[[str], CapacityLimiter],
+    request: Request, body: type[Body], compute: Compute, models: ModelCache, limit: Quota, threads_of: Threads
 ) -> Response:
     """Validates the body and computes in a thread until the client goes."""
     gone, refusal = threading.Event(), partial(error_answer, request.scope["path"])

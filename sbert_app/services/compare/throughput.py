@@ -23,7 +23,6 @@ from training.models.model import VectorModel
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
 
-SAMPLE = 256
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
 
@@ -41,22 +40,17 @@ class Throughput:
     pairs_per_second: float | None
     product_seconds: float
 
-    def encode_seconds(self, sentences: int = PAPER_SENTENCES) -> float:
-        """The time to encode so many sentences."""
+    def encode_seconds(self, sentences: int) -> float:
         return sentences / self.sentences_per_second
 
-    def cross_seconds(self, sentences: int = PAPER_SENTENCES) -> float | None:
+    def cross_seconds(self, sentences: int) -> float | None:
         """The time to score all pairs of so many sentences with the cross-encoder."""
         pairs = sentences * (sentences - 1) / 2
         return None if self.pairs_per_second is None else pairs / self.pairs_per_second
 
 
 def measure(
-    encoder: VectorModel,
-    cross_encoder: CrossEncoder | None,
-    home: Path,
-    sample: int = SAMPLE,
-    pairs_sample: int = SAMPLE,
+    encoder: VectorModel, cross_encoder: CrossEncoder | None, home: Path, sample: int, pairs_sample: int
 ) -> Throughput:
     """Time ``sample`` sentences and ``pairs_sample`` pairs of STSb dev and a matrix product, three times each.
 
