@@ -42,7 +42,7 @@ STARTING_SECONDS = 3.0
 
 # The file of the home folder that remembers what was measured on this machine: sentences per second, seconds of each
 # evaluated sentence, and seconds until the first step, by kind of run.
-REMEMBERED = "training-rates.json"
+REMEMBERED = "rates.json"
 _measuring = threading.Lock()
 
 

@@ -154,7 +154,8 @@ def test_without_such_a_run_a_few_steps_are_made_once_and_remembered(store, file
     assert "8 steps measured on this machine" in measured.source
     assert measure_rate(found, store) == measured == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
-    assert (store.home / estimate.REMEMBERED).is_file(), "the next start of the app knows it too"
+    (store.home / estimate.REMEMBERED).write_text("{")
+    assert known_rate(found, [], store) is None, "a damaged file is measured again"
 
 
 def test_steps_are_measured_without_waiting_for_a_teacher(store, file):
