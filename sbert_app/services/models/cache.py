@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.store.cache import KeyedLocks, LRUCache
+from sbert_app.services.store.cache import LRUCache
 from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
 from training.data.load import load_data, megabytes_to_fetch
 from training.errors import InputError
@@ -58,7 +58,7 @@ class ModelCache:
         self._check_name = check_name
         # name -> model, bytes
         self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
-        self._locks: KeyedLocks[ModelName] = KeyedLocks()
+        self._locks: dict[ModelName, threading.Lock] = {}
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
@@ -191,7 +191,7 @@ class ModelCache:
             self._models.put(name, (model := find_opener(name, self.home)[0].open(name), model_bytes(model)))
             return model
         # Other threads that ask for the same model wait here while it is loaded.
-        with self._locks[name]:
+        with self._locks.setdefault(name, threading.Lock()):
             # A plain language model is an encoder, and a model of its own where a cross-encoder is asked for.
             key, for_pairs = name, replace(name, prompt_name=type_.kind)
             entries = [entry for entry in map(self._models.get, (for_pairs, key)) if entry is not None]
