@@ -79,7 +79,7 @@ def train(
     if resume and settings:
         raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
     if seeds is not None or (resume and is_experiment(place, resume)):
-        _train_seeds(store, settings, seeds, resume, options.cluster_of(place, engine, address), as_json)
+        _train_seeds(store, settings, seeds or "", resume, options.cluster_of(place, engine, address), as_json)
         return
     if preview:
         _preview(store, settings, as_json)
@@ -198,12 +198,7 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
 
 
 def _train_seeds(
-    store: RunStore,
-    settings: dict[str, Any],
-    seeds: str | None,
-    resume: str | None,
-    cluster: RayCluster | None,
-    as_json: bool,
+    store: RunStore, settings: dict[str, Any], seeds: str, resume: str | None, cluster: RayCluster | None, as_json: bool
 ) -> None:
     """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
 
@@ -213,7 +208,7 @@ def _train_seeds(
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
     with clean_stdout():
-        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
+        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}

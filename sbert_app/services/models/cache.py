@@ -89,7 +89,7 @@ class ModelCache:
         is_for_role = role is not None and isinstance(model, VectorModel) and not settings.states_prompt
         return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
 
-    def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
+    def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
         if not name or name == "none":
             return None
