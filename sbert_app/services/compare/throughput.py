@@ -11,7 +11,6 @@ import statistics
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,27 +55,19 @@ def measure(
 
     The rate of a single batch is far below that of many: too small a sample makes the extrapolated times too long.
     """
-    sentences, pairs = _sample(str(home), sample)[0], _sample(str(home), pairs_sample)[1]
+    first, second = load_data("stsb:dev", home).columns
+    sentences = _evenly([*dict.fromkeys([*first, *second])], sample)
+    pairs = _evenly(list(zip(first, second, strict=True)), pairs_sample)
     vectors = encoder.encode(sentences)
     block = np.resize(vectors, (2_000, vectors.shape[1]))
     product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
     encoding = _median_seconds(lambda: encoder.encode(sentences))
     crossing = None if cross_encoder is None else _median_seconds(lambda: cross_encoder.predict(pairs))
-    return Throughput(
-        sentences_per_second=len(sentences) / encoding,
-        pairs_per_second=None if crossing is None else len(pairs) / crossing,
-        product_seconds=product,
-    )
+    return Throughput(len(sentences) / encoding, None if crossing is None else len(pairs) / crossing, product)
 
 
 def _median_seconds(work: Callable[[], object]) -> float:
     return statistics.median(timeit.repeat(work, number=1, repeat=ROUNDS))
-
-
-@lru_cache(maxsize=2)
-def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
-    first, second = load_data("stsb:dev", home).columns
-    return _evenly([*dict.fromkeys([*first, *second])], sample), _evenly(list(zip(first, second, strict=True)), sample)
 
 
 def _evenly(items: list[T], count: int) -> list[T]:
