@@ -90,13 +90,12 @@ class AccessPolicy:
         """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
         data = DataName.parse(name)
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
-        parts = (
-            (data.judged[0],)
-            if data.is_retrieval
-            else DataName.parse_joined(name)
-            if self._in_allowed_folder(data.name)
-            else tuple(DataName.parse(part.strip()) for part in name.split("+"))
-        )
+        if data.is_retrieval:
+            parts: tuple[DataName, ...] = (data.judged[0],)
+        elif self._in_allowed_folder(data.name):
+            parts = DataName.parse_joined(name)
+        else:
+            parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # The most texts of a request, as at OpenAI.
 MOST_INPUTS = 2_048
 MOST_CHARACTERS = 100_000
-OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
 
@@ -384,10 +383,7 @@ def info(models: ModelCache, version: str) -> dict[str, Any]:
 
 def list_models(store: RunStore) -> dict[str, Any]:
     """The built-in models and the runs that have one; any model of the Hub may be named as well."""
-    built_in = [_model(name, 0) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.recent() if run.has_model]
-    return {"object": "list", "data": built_in + runs}
-
-
-def _model(name: str, created: int) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
+    created = dict.fromkeys((*ENCODERS, *CROSS_ENCODERS), 0)
+    created |= {str(ModelName.of_run(run.id)): int(run.record.created) for run in store.recent() if run.has_model}
+    kind = {"object": "model", "owned_by": "sbert-lab"}
+    return {"object": "list", "data": [{"id": name, "created": time, **kind} for name, time in created.items()]}
