@@ -124,14 +124,9 @@ def data(
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
     first = [list(row) for row in islice(zip(*columns, strict=True), 3)]
-    value = {
-        "name": dataset.name,
-        "form": dataset.kind,
-        "rows": len(dataset),
-        "source": dataset.source,
-        "notes": dataset.notes,
-        "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
-    }
+    faults = [{"what": finding.what, "rows": finding.rows} for finding in findings]
+    value: dict[str, Any] = {"name": dataset.name, "form": dataset.kind, "rows": len(dataset), "source": dataset.source}
+    value |= {"notes": dataset.notes, "faults": faults, "first": first}
     lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
     if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
         lines.append("read as: scores from 0 to 5")
@@ -139,10 +134,9 @@ def data(
     lines += [f"fault: {finding}" for finding in findings]
     if clean is not None:
         value["clean"] = {"file": str(clean), "rows": rows}
-        lines.append(
-            f"{clean} has {format_count(rows, 'row')}; rows at fault and unusable rows are left out, cut ones stay"
-        )
-    print_result({**value, "first": first}, as_json, "\n".join(lines))
+        size = format_count(rows, "row")
+        lines.append(f"{clean} has {size}; rows at fault and unusable rows are left out, cut ones stay")
+    print_result(value, as_json, "\n".join(lines))
 
 
 def _list(as_json: bool) -> None:

@@ -137,13 +137,8 @@ def _decide(
     decisions = decide_data(scorer, dataset, criteria, match_from, bar, keep_unknown=keep_unknown)
     for note in filter(None, (*notes, decisions.left_out)):
         print(note, file=sys.stderr)
-    return {
-        "model": scorer.name,
-        "pooling": getattr(scorer, "pooling", None),
-        "data": dataset.name,
-        **decisions.to_dict(),
-        "seconds": round(time.perf_counter() - started, 3),
-    }
+    names = {"model": scorer.name, "pooling": getattr(scorer, "pooling", None), "data": dataset.name}
+    return {**names, **decisions.to_dict(), "seconds": round(time.perf_counter() - started, 3)}
 
 
 def _decision(decisions: dict[str, Any]) -> str:
@@ -180,13 +175,8 @@ def _head(result: dict[str, Any]) -> str:
 def _table(result: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
     head = f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s"
-    measures = {
-        "spearman": "Spearman ρ ×100",
-        "pearson": "Pearson ×100",
-        "accuracy": "accuracy %",
-        "average_precision": "AP ×100",
-        "f1": "best F1 ×100",
-    }
+    measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
+    measures |= {"average_precision": "AP ×100", "f1": "best F1 ×100"}
     there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
     for similarity in result[there[0]]:

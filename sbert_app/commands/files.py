@@ -130,10 +130,8 @@ def encode(
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        columns = (file.columns,) if file.columns else ()
-        parts.run(
-            "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
-        )
+        read = {"columns": (file.columns,) if file.columns else (), "encoding": file.encoding}
+        parts.run("encode", source, output, model, computing, normalize=normalize, **read)
         return
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
@@ -214,17 +212,8 @@ def score(
     if parts.are_meant(source, output):
         if threshold is not None:
             raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
-        parts.run(
-            "score",
-            source,
-            output,
-            model,
-            computing,
-            cross_encoder=cross_encoder,
-            columns=split_names(file.columns),
-            encoding=file.encoding,
-            keep_unknown=keep_unknown,
-        )
+        read = {"columns": split_names(file.columns), "encoding": file.encoding, "keep_unknown": keep_unknown}
+        parts.run("score", source, output, model, computing, cross_encoder=cross_encoder, **read)
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
         target, matches = Path(output_path), None
@@ -263,14 +252,8 @@ def score(
                         limit = threshold_of(summary, criterion)
                     except InputError as error:
                         raise InputError(f"{error}; the scores without a column match are in {target}") from error
-                    matches = apply_threshold(
-                        files[1],
-                        summary.columns,
-                        summary.added["cosine"],
-                        limit,
-                        replace(outputs, layout=Layout.of(table)),
-                        gold=summary.gold,
-                    )
+                    outputs, cosine = replace(outputs, layout=Layout.of(table)), summary.added["cosine"]
+                    matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()
         # This and the next are for figures.

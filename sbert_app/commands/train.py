@@ -280,14 +280,7 @@ def distill(
         encoder = options.load_encoder(options.ModelOptions(model), computing)
         static = make_static(encoder, dimension, corpus, on_progress=bar)
         static.save(output)
-    figures = {
-        "model": str(output),
-        "teacher": model,
-        "dimension": dimension,
-        "tokens": static.vocabulary_size,
-        "seconds": round(time.perf_counter() - started, 2),
-    }
-    sentence = (
-        f"{output}: {figures['tokens']:,} tokens of {dimension} dimensions from {model}, in {figures['seconds']:.1f} s"
-    )
+    tokens, seconds = static.vocabulary_size, round(time.perf_counter() - started, 2)
+    figures = {"model": str(output), "teacher": model, "dimension": dimension, "tokens": tokens, "seconds": seconds}
+    sentence = f"{output}: {tokens:,} tokens of {dimension} dimensions from {model}, in {seconds:.1f} s"
     print_result(figures, computing.as_json, sentence)

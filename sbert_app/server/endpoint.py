@@ -144,16 +144,9 @@ def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
     return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
 
 
-_KINDS = {
-    "string_type": "text",
-    "list_type": "a list of texts",
-    "dict_type": 'an object such as {"lora_rank": 8}',
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "missing": "an uploaded file",
-    "model_type": "an uploaded file",
-    "model_attributes_type": "an uploaded file",
-}
+_KINDS = {"string_type": "text", "list_type": "a list of texts", "dict_type": 'an object such as {"lora_rank": 8}'}
+_KINDS |= dict.fromkeys(("bool_type", "bool_parsing"), "true or false")
+_KINDS |= dict.fromkeys(("missing", "model_type", "model_attributes_type"), "an uploaded file")
 
 
 class Endpoint:

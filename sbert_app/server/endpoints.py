@@ -96,14 +96,10 @@ def encode(
     """
     encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
     vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
-    return {
-        "model": encoder.name,
-        "pooling": encoder.pooling,
-        "dimension": encoder.dimension,
-        "embeddings": vectors.round(7).tolist(),
-        "warnings": unknown_warnings([encoder], sentences),
-        **usage(encoder.name, *read_tokens(encoder, sentences)),
-    }
+    read = usage(encoder.name, *read_tokens(encoder, sentences))
+    answer = {"model": encoder.name, "pooling": encoder.pooling, "dimension": encoder.dimension, **read}
+    warnings = unknown_warnings([encoder], sentences)
+    return {**answer, "embeddings": vectors.round(7).tolist(), "warnings": warnings}
 
 
 @endpoint(at_once=MOST_AT_ONCE, match_from=Between(0.01, 5.0))
@@ -306,15 +302,11 @@ def project(
     key = services.embeddings.add(Corpus("sentences", sentences))
     name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
     settings = MapSettings(dimensions, neighbours, min_dist, seed)
-    corpus_map = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
-    return {
-        "model": corpus_map.embedded[0].model,
-        "pooling": corpus_map.embedded[0].pooling,
-        "seconds": round(corpus_map.seconds, 3),
-        "from_cache": corpus_map.from_cache,
-        "points": corpus_map.maps[0].round(4).tolist(),
-        **usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences)),
-    }
+    drawn = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
+    read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
+    answer = {"model": drawn.embedded[0].model, "pooling": drawn.embedded[0].pooling, **read}
+    points = drawn.maps[0].round(4).tolist()
+    return {**answer, "seconds": round(drawn.seconds, 3), "from_cache": drawn.from_cache, "points": points}
 
 
 @endpoint(at_once=MOST_AT_ONCE, sentences=("query",), k=Between(1, MAX_K))
