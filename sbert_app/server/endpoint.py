@@ -162,8 +162,7 @@ class Endpoint:
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all arguments in their order, with the defaults of those that are left out.
 
-        Raises:
-            InputError: an argument is unknown, or one without a default is missing.
+        InputError if an argument is unknown, or one without a default is missing.
         """
         name, parameters = self.function.__name__, self.signature.parameters
         takes = ", ".join(parameters)
@@ -177,9 +176,7 @@ class Endpoint:
     def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
         """The answer to ``arguments`` as JSON values, in which a file is an address.
 
-        Raises:
-            InputError: an argument is unknown, or one is missing.
-            gr.Error: what is wrong with their values, or that the app has a fault.
+        InputError as `complete`; gr.Error says what is wrong with their values, or that the app has a fault.
         """
         answer = self.function(**self.complete(arguments), request=request)
         if isinstance(answer, tuple):

@@ -199,10 +199,8 @@ class SimilarityRequest(PairsRequest):
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The vectors of the inputs, of length 1 unless the request says otherwise.
 
-    Raises:
-        Stopped: ``should_stop`` is true before a batch.
-        InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
-            not those of its tokenizer, or a text is longer than it reads and may not be cut.
+    Stopped if ``should_stop`` is true before a batch. InputError if the model cannot be used, has fewer dimensions than
+    were asked for or no such prompt, token ids are of another tokenizer, or a text is too long and may not be cut.
     """
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -277,9 +275,7 @@ def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The documents by their relevance to the query, best first: a cross-encoder's score, or the cosine of vectors.
 
-    Raises:
-        Stopped: as `embeddings`.
-        InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
+    Stopped as `embeddings`. InputError if the model cannot be used, or a text is too long for it and may not be cut.
     """
     documents, unread = list[str](), dict[str, None]()
     for at, item in enumerate(request.documents):
@@ -304,9 +300,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
 def score(models: ModelCache, request: PairsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The score of each pair: a cross-encoder's, or the cosine of vectors.
 
-    Raises:
-        Stopped: as `embeddings`.
-        InputError: as `rerank`, or the texts are no pairs.
+    Stopped as `embeddings`. InputError as `rerank`, or if the texts are no pairs.
     """
     firsts = [request.text_1] if isinstance(request.text_1, str) else request.text_1
     seconds = [request.text_2] if isinstance(request.text_2, str) else request.text_2
