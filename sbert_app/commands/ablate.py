@@ -10,6 +10,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from sbert_app.commands import options
 from sbert_app.services.background.ray_cluster import RayCluster
@@ -26,18 +27,16 @@ from training.errors import InputError, Stopped
 
 @options.grouped
 def ablate(
-    preset: Annotated[str | None, typer.Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
+    preset: Annotated[str | None, Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
     *,
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs each variant gets.")] = 3,
-    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
-    base: Annotated[str | None, typer.Option(metavar="NAME", help="What each run starts from.")] = None,
-    train_data: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
-    ] = None,
+    seeds: Annotated[int, Option(metavar="N", help="How many runs each variant gets.")] = 3,
+    max_steps: Annotated[int | None, Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
+    base: Annotated[str | None, Option(metavar="NAME", help="What each run starts from.")] = None,
+    train_data: Annotated[str | None, Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")] = None,
     file: options.FileOptions,
     engine: options.EngineName = None,
     address: options.Address = None,
-    resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
+    resume: Annotated[str | None, Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,

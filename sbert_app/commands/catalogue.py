@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes, format_count
@@ -26,7 +26,7 @@ from training.names import DataName
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
+        str | None, Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -85,19 +85,17 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
 @options.grouped
 def data(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."),
+        str | None, Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -.")
     ] = None,
     *,
     file: options.PairFileOptions,
     model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too."),
+        str | None, Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
+        str | None, Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
     ] = None,
-    clean: Annotated[Path | None, typer.Option(metavar="OUT", help="Write the file without the rows at fault.")] = None,
+    clean: Annotated[Path | None, Option(metavar="OUT", help="Write the file without the rows at fault.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,

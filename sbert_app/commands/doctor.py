@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import typer
+from typer import Argument, Option
 
 from sbert_app import __version__
 from sbert_app.commands import options
@@ -120,10 +120,10 @@ CLONE = Path(__file__).parents[2]
 
 
 def benchmark(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="encode, start-up, …")],
-    against: Annotated[str | None, typer.Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Times each side is measured.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="encode, start-up, …")],
+    against: Annotated[str | None, Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
+    rounds: Annotated[int | None, Option(min=1, metavar="N", help="Times each side is measured.")] = None,
+    minutes: Annotated[float | None, Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Measure how fast this machine is. Needs a clone.

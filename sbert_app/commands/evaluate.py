@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.services.background.watch import UNWATCHED
@@ -33,17 +33,17 @@ from training.names import DataName, ModelName
 @dataclass(frozen=True)
 class _ModelOptions(options.ModelOptions):
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb.")
+        str, Option(metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb.")
     ] = DEFAULT_MODEL
 
 
 @options.grouped
 def evaluate(
-    argument: Annotated[str | None, typer.Argument(metavar="DATA", hidden=True)] = None,
+    argument: Annotated[str | None, Argument(metavar="DATA", hidden=True)] = None,
     *,
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"),
+        Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"),
     ] = None,
     model: _ModelOptions,
     file: options.PairFileOptions,
@@ -51,7 +51,7 @@ def evaluate(
     match_from: options.MatchFrom = None,
     calibrate: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_FILE", help="Fit “x of 5” of Compare on --data, and check it on these pairs."),
+        Option(metavar="NAME_OR_FILE", help="Fit “x of 5” of Compare on --data, and check it on these pairs."),
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     computing: options.Computing,

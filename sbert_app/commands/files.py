@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.options import Computing, ModelOptions, check_engine
@@ -42,16 +42,14 @@ FILE_SUFFIXES = (*SUFFIXES, ".npy")
 class PartsOptions:
     """Options of `score` and `encode` for many files, which become a folder of parts."""
 
-    engine: Annotated[
-        str | None, typer.Option(metavar="local|ray", help="What computes a folder of parts. [local]")
-    ] = None
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
-    ] = None
-    concurrency: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")] = None
-    gpus_per_worker: Annotated[float, typer.Option(min=0, metavar="N", help="Ray: GPUs of a worker.")] = 0
-    cpus_per_worker: Annotated[float, typer.Option(min=0, metavar="N", help="Ray: CPUs of a worker.")] = 1
-    block_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a part.")] = 65_536
+    engine: Annotated[str | None, Option(metavar="local|ray", help="What computes a folder of parts. [local]")] = None
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")] = (
+        None
+    )
+    concurrency: Annotated[int | None, Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")] = None
+    gpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: GPUs of a worker.")] = 0
+    cpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: CPUs of a worker.")] = 1
+    block_rows: Annotated[int, Option(min=1, metavar="N", help="Rows of a part.")] = 65_536
 
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
@@ -106,20 +104,18 @@ def _is_several(source: str) -> bool:
 def encode(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="IN", help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -."
-        ),
+        Argument(metavar="IN", help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -."),
     ],
     output: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OUT", help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -."
         ),
     ],
     *,
     model: options.ModelOptions,
     file: options.FileOptions,
-    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
+    normalize: Annotated[bool, Option(help="Scale each vector to length 1.")] = True,
     pipe: options.Pipe,
     parts: PartsOptions,
     computing: options.Computing,
@@ -174,27 +170,25 @@ def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTa
 @options.grouped
 def score(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -.")
+        str, Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -.")
     ],
     output: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OUT",
             help="IN with scores: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, for Parquet in parts; or -.",
         ),
     ],
     *,
     model: options.ModelOptions,
-    cross_encoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")
-    ] = None,
+    cross_encoder: Annotated[str | None, Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")] = None,
     file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too.")
+        Path | None, Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too.")
     ] = None,
     deduplicated: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too.")
+        Path | None, Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too.")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     pipe: options.Pipe,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
@@ -17,7 +18,7 @@ from sbert_app.terminal import print_result
 
 home = typer.Typer(help="Show what the home folder holds; back up and restore it.", rich_markup_mode=None)
 
-Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A ZIP file.")]
+Archive = Annotated[Path, Argument(metavar="FILE", help="A ZIP file.")]
 
 
 @home.callback(invoke_without_command=True)

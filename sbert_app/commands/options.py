@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import Watch
@@ -62,49 +62,45 @@ def complete_runs(incomplete: str) -> list[str]:
 
 Model = Annotated[
     str,
-    typer.Option(
+    Option(
         metavar="NAME",
         help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.",
         autocompletion=complete_models,
     ),
 ]
 RunId = Annotated[
-    str, typer.Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs)
+    str, Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs)
 ]
 Sentences = Annotated[
-    str, typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
+    str, Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
 ]
-Columns = Annotated[str | None, typer.Option(metavar="A,B[,GOLD]", help="A pair and its score, or a text.")]
-Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="A text file's encoding. [detected]")]
-Home = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
-]
+Columns = Annotated[str | None, Option(metavar="A,B[,GOLD]", help="A pair and its score, or a text.")]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="A text file's encoding. [detected]")]
+Home = Annotated[Path | None, Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")]
 Threshold = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="best-f1|precision=0.95|NUMBER",
         help="From which score on a pair is a match: chosen by labels or gold scores, or given; several with commas.",
     ),
 ]
 MatchFrom = Annotated[
     float | None,
-    typer.Option(
+    Option(
         metavar="SCORE",
         help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
     ),
 ]
 KeepUnknown = Annotated[
-    bool, typer.Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
+    bool, Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
-EngineName = Annotated[
-    str | None, typer.Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
-]
+EngineName = Annotated[str | None, Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")]
 Address = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
+    str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
 ]
-Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Offline = Annotated[bool, Option("--offline", help=OFFLINE_HELP)]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
@@ -113,16 +109,16 @@ class ModelOptions:
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[
-        str | None, typer.Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]")
+        str | None, Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]")
     ] = None
     dimension: Annotated[
         int | None,
-        typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
+        Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
     ] = None
-    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="Put TEXT before every sentence.")] = None
-    prompt_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The same by its name in the model's folder.")
-    ] = None
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Put TEXT before every sentence.")] = None
+    prompt_name: Annotated[str | None, Option(metavar="NAME", help="The same by its name in the model's folder.")] = (
+        None
+    )
 
     @property
     def name(self) -> str:
@@ -166,21 +162,17 @@ class FileOptions:
 class PairFileOptions(FileOptions):
     """A file of pairs that may have gold scores or labels."""
 
-    scale: Annotated[
-        str | None, typer.Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")
-    ] = None
-    labels: Annotated[
-        str | None, typer.Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")
-    ] = None
+    scale: Annotated[str | None, Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")] = (
+        None
+    )
+    labels: Annotated[str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")] = None
 
 
 @dataclass(frozen=True)
 class Pipe:
     """``-`` in place of a file: standard input and standard output."""
 
-    format: Annotated[
-        str | None, typer.Option(metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")
-    ] = None
+    format: Annotated[str | None, Option(metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")] = None
 
     @contextmanager
     def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
@@ -232,10 +224,10 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
 class Computing:
     """The device, the precision and the home folder of a command, and whether it prints JSON."""
 
-    dtype: Annotated[
-        str, typer.Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")
-    ] = "auto"
-    device: Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
+    dtype: Annotated[str, Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")] = (
+        "auto"
+    )
+    device: Annotated[str, Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
     home: Home = None
     offline: Offline = False
     as_json: Json = False

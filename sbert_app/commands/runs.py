@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
@@ -49,8 +50,8 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 
 @runs.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 50,
-    cursor: Annotated[str, typer.Option(metavar="RUN", help="Those that are older than this run.")] = "",
+    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 50,
+    cursor: Annotated[str, Option(metavar="RUN", help="Those that are older than this run.")] = "",
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -92,7 +93,7 @@ def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Js
 @runs.command()
 def rename(
     run_id: options.RunId,
-    name: Annotated[str, typer.Argument(help="Its new name.")],
+    name: Annotated[str, Argument(help="Its new name.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -104,7 +105,7 @@ def rename(
 @runs.command()
 def export(
     run_id: options.RunId,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -122,8 +123,8 @@ def export(
 @runs.command()
 def push(
     run_id: options.RunId,
-    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
-    public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
+    repo: Annotated[str, Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
+    public: Annotated[bool, Option("--public", help="Make a new repository public.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -139,7 +140,7 @@ def push(
 @runs.command()
 def delete(
     run_id: options.RunId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -173,20 +174,18 @@ def _line(run: Run) -> str:
 
 
 def worker(
-    device: Annotated[int, typer.Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="End after so long without work; 0 for never.")
-    ] = 0,
+    device: Annotated[int, Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
+    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after so long without work; 0 for never.")] = 0,
     once: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="RUN",
             help="Execute this run alone, and end with its outcome.",
             autocompletion=options.complete_runs,
         ),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
+        str | None, Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -224,8 +223,8 @@ OUTCOMES = {
 
 
 def report(
-    what: Annotated[str, typer.Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="The .html file.")],
+    what: Annotated[str, Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="The .html file.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:

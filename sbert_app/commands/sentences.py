@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.files import local_path
@@ -33,12 +33,12 @@ from training.names import ModelName
 
 @options.grouped
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="The first sentence.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The second sentence.")],
+    first: Annotated[str, Argument(metavar="A", help="The first sentence.")],
+    second: Annotated[str, Argument(metavar="B", help="The second sentence.")],
     *,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str, typer.Option(metavar="NAME", help="Reads both at once; none for no such score.")
+        str, Option(metavar="NAME", help="Reads both at once; none for no such score.")
     ] = DEFAULT_CROSS_ENCODER,
     computing: options.Computing,
 ) -> None:
@@ -72,12 +72,12 @@ def compare(
 @options.grouped
 def search(
     source: options.Sentences,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A sentence, a question, a few words.")],
+    query: Annotated[str, Argument(metavar="QUERY", help="A sentence, a question, a few words.")],
     *,
-    k: Annotated[int, typer.Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
+    k: Annotated[int, Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …")
+        str | None, Option(metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     file: options.FileOptions,
@@ -109,21 +109,20 @@ def search(
 def cluster(
     source: options.Sentences,
     output: Annotated[
-        Path | None,
-        typer.Argument(metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet."),
+        Path | None, Argument(metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet.")
     ] = None,
     *,
     method: Annotated[
-        str, typer.Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree.")
+        str, Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree.")
     ] = "hdbscan",
     clusters: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
+        int | None, Option(min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
-        int, typer.Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
+        int, Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
     ] = 5,
     min_cosine: Annotated[
-        float, typer.Option(metavar="COSINE", help="Hierarchical: join no groups that are less similar.")
+        float, Option(metavar="COSINE", help="Hierarchical: join no groups that are less similar.")
     ] = 0.3,
     keep_unknown: options.KeepUnknown = False,
     model: options.ModelOptions,
@@ -171,23 +170,23 @@ def cluster(
 def export(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="IN",
             help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -. With --to onnx: a model.",
         ),
     ],
     output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
+        Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
     ],
     *,
     to: Annotated[
-        str, typer.Option(metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
+        str, Option(metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
     ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
-    clusters: Annotated[int, typer.Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
+    clusters: Annotated[int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
     map_points: Annotated[
-        int, typer.Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
+        int, Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
     ] = 50_000,
     computing: options.Computing,
 ) -> None:

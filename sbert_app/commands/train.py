@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
@@ -47,21 +48,20 @@ EXAMPLES = 5
 
 def train(
     seeds: Annotated[
-        str | None, typer.Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
+        str | None, Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
     ] = None,
     columns: options.Columns = None,
     encoding: options.Encoding = None,
     preview: Annotated[
-        bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
+        bool, Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
     ] = False,
     no_start: Annotated[
-        bool, typer.Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
+        bool, Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
     ] = False,
     engine: options.EngineName = None,
     address: options.Address = None,
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs),
+        str | None, Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs)
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -143,7 +143,7 @@ def _with_settings(command: Callable[..., None]) -> None:
     own, parameters = dict(whole.parameters), []
     own.popitem()
     for setting in SETTINGS.values():
-        option = typer.Option(
+        option = Option(
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
             help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
@@ -254,12 +254,12 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
 
 @options.grouped
 def distill(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the new model.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="The folder of the new model.")],
     *,
     model: options.Model = DEFAULT_MODEL,
-    dimension: Annotated[int, typer.Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
+    dimension: Annotated[int, Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
     data: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in.")
+        str | None, Option(metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in.")
     ] = None,
     file: options.FileOptions,
     computing: options.Computing,
