@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # Seconds between two updates, on a terminal and elsewhere.
 UPDATE_SECONDS = {True: 0.1, False: 10.0}
-BAR_WIDTH = 24
 # A narrower terminal shows the figures alone.
 MIN_COLUMNS_FOR_BAR = 80
 
@@ -123,7 +122,7 @@ class ProgressBar:
             console = Console(file=self.stream, force_terminal=True)
             columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
             if console.width >= MIN_COLUMNS_FOR_BAR:
-                columns.append(BarColumn(BAR_WIDTH))
+                columns.append(BarColumn(24))
             columns.append(TextColumn("{task.fields[figures]}", markup=False))
             self._progress = Progress(
                 *columns,

@@ -199,7 +199,15 @@ def export(
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
 
     if to == "onnx":
-        _export_onnx(replace(model, model=source), output, replace(computing, dtype="float32"))
+        from training.models.encoder import Encoder
+        from training.models.onnx_graph import export_onnx
+
+        with clean_stdout():
+            encoder = options.load_model(replace(model, model=source), replace(computing, dtype="float32"))
+            cosines = export_onnx(required(encoder, Encoder), output)
+        what = "its vectors have a cosine of {:.4f} or more with the model's"
+        lines = [f"{path}: {what.format(cosine)}" for path, cosine in cosines.items()]
+        print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))
         return
     if to != "atlas":
         raise InputError(f"--to {to} is unknown; choose atlas or onnx")
@@ -219,16 +227,3 @@ def export(
     text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
     value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
     print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))
-
-
-def _export_onnx(model: options.ModelOptions, output: Path, computing: options.Computing) -> None:
-    from training.models.encoder import Encoder
-    from training.models.onnx_graph import export_onnx
-
-    with clean_stdout():
-        cosines = export_onnx(required(options.load_model(model, computing), Encoder), output)
-    lines = [
-        f"{path}: its vectors have a cosine of {cosine:.4f} or more with the model's"
-        for path, cosine in cosines.items()
-    ]
-    print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))

@@ -41,7 +41,6 @@ from training.trainer.run_metrics import RUN_METRICS
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
-
 # So many mined negatives are printed before the first step.
 EXAMPLES = 5
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-
 THE_PAIR = "this pair"
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.

@@ -267,9 +267,6 @@ def _parts(value: Any) -> list[Any]:
     return []
 
 
-PREFIX = "static/"
-
-
 @dataclass(frozen=True)
 class Distilled:
     """A static model that was distilled: its name, its size, and the tokens of its table."""
@@ -293,7 +290,7 @@ def distill_to_home(models: ModelCache, teacher: str, dimension: int, data: str 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
     static = distill(models.get(teacher, Encoder), dimension, corpus)
-    name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
+    name = f"static/{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
     models.forget(ModelName(name))
     size = static.vocabulary_size * dimension * 4 / 1e6
