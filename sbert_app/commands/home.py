@@ -61,8 +61,8 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    result = restore_work(options.prepare(home, offline=False), file.expanduser())
-    for thing in result.there:
+    restored, there = restore_work(options.prepare(home, offline=False), file.expanduser())
+    for thing in there:
         print(f"{thing} was there already and stays as it is", file=sys.stderr)
-    sentence = f"restored {len(result.restored):,}, and {len(result.there):,} were there already"
-    print_result({"file": str(file), **result._asdict()}, as_json, sentence)
+    sentence = f"restored {len(restored):,}, and {len(there):,} were there already"
+    print_result({"file": str(file), "restored": restored, "there": there}, as_json, sentence)
