@@ -160,7 +160,7 @@ def cluster(
     count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
     head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
     written = [f"{output}: each sentence with its cluster"] if output else []
-    value = {"model": space.model, "data": corpus.name, "method": method, "clusters": rows}
+    value: dict[str, Any] = {"model": space.model, "data": corpus.name, "method": method, "clusters": rows}
     value |= {"output": output and str(output), "warnings": space.warnings}
     text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes, *space.warnings])
     print_result(value, computing.as_json, text)
