@@ -302,11 +302,11 @@ def project(
     key = services.embeddings.add(Corpus("sentences", sentences))
     name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
     settings = MapSettings(dimensions, neighbours, min_dist, seed)
-    drawn = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
+    corpus_map = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
     read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
-    answer = {"model": drawn.embedded[0].model, "pooling": drawn.embedded[0].pooling, **read}
-    points = drawn.maps[0].round(4).tolist()
-    return {**answer, "seconds": round(drawn.seconds, 3), "from_cache": drawn.from_cache, "points": points}
+    answer = {"model": corpus_map.embedded[0].model, "pooling": corpus_map.embedded[0].pooling, **read}
+    points = corpus_map.maps[0].round(4).tolist()
+    return {**answer, "seconds": round(corpus_map.seconds, 3), "from_cache": corpus_map.from_cache, "points": points}
 
 
 @endpoint(at_once=MOST_AT_ONCE, sentences=("query",), k=Between(1, MAX_K))
