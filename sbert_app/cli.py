@@ -17,6 +17,7 @@ from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
@@ -71,19 +72,15 @@ app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup l
 
 VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
 # Other spellings of options, by command: other commands call the same option so.
-SPELLINGS = {
-    "train": {"--model": "--base"},
-    "ablate": {"--model": "--base"},
-    "worker": {"--device": "--gpu"},
-}
+SPELLINGS = {"train": {"--model": "--base"}, "ablate": {"--model": "--base"}, "worker": {"--device": "--gpu"}}
 
 
 @app.callback(invoke_without_command=True)
 def _of_all(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-    verbose: Annotated[bool, typer.Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")] = False,
-    quiet: Annotated[bool, typer.Option(*QUIET, help="Anywhere: nothing on stderr but errors.")] = False,
-    no_progress: Annotated[bool, typer.Option(*NO_PROGRESS, help="Anywhere: no progress on stderr.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
+    verbose: Annotated[bool, Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")] = False,
+    quiet: Annotated[bool, Option(*QUIET, help="Anywhere: nothing on stderr but errors.")] = False,
+    no_progress: Annotated[bool, Option(*NO_PROGRESS, help="Anywhere: no progress on stderr.")] = False,
 ) -> None:
     if version:
         print(f"sbert-lab {__version__}")

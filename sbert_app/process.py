@@ -25,21 +25,16 @@ log = logging.getLogger("sbert_lab.process")
 # few cores a training step takes 6% longer, and the page answers late during a run. And the compiled code of a matrix
 # product is kept twice, for each of the last 1,024 shapes: with batches of all lengths a run grows by 0.5 GB. With 512
 # shapes it grows by 0.15 GB and a step takes as long; with 64 a step takes 3% longer, as code is compiled again.
-ENVIRONMENT = {
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "GOMP_SPINCOUNT": "0",
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512",
-    "LRU_CACHE_CAPACITY": "64",
-}
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+ENVIRONMENT |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "512", "LRU_CACHE_CAPACITY": "64"}
 # Allocations between two collections. The imported libraries hold a million long-lived objects, which each full
 # collection looks at: with Python's default, 700, the pages are served 2.8 s of processor time later.
 GC_THRESHOLD = 100_000
 # Once it is set, what is computed for an answer stops, and what fails is no fault.
 is_ending = threading.Event()
 # The extra that brings what is not part of every installation, by the module that is imported.
-EXTRA_OF = dict.fromkeys(
-    ("gradio", "fastapi", "uvicorn", "mcp", "plotly", "starlette", "anyio", "markupsafe", "segno"), "app"
-)
+EXTRA_OF = dict.fromkeys(("gradio", "fastapi", "uvicorn", "mcp", "plotly"), "app")
+EXTRA_OF |= dict.fromkeys(("starlette", "anyio", "markupsafe", "segno"), "app")
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
 EXTRA_OF |= dict.fromkeys(("onnxruntime", "onnxscript"), "export")

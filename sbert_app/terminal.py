@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # Seconds between two updates, on a terminal and elsewhere.
 UPDATE_SECONDS = {True: 0.1, False: 10.0}
-BAR_WIDTH = 24
 # A narrower terminal shows the figures alone.
 MIN_COLUMNS_FOR_BAR = 80
 
@@ -84,9 +83,7 @@ class ProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._progress is not None:
             ProgressBar.active = None
             self._progress.stop()
@@ -125,7 +122,7 @@ class ProgressBar:
             console = Console(file=self.stream, force_terminal=True)
             columns: list[ProgressColumn] = [TextColumn("{task.description}", markup=False)]
             if console.width >= MIN_COLUMNS_FOR_BAR:
-                columns.append(BarColumn(BAR_WIDTH))
+                columns.append(BarColumn(24))
             columns.append(TextColumn("{task.fields[figures]}", markup=False))
             self._progress = Progress(
                 *columns,

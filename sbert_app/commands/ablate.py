@@ -7,37 +7,36 @@ executes the runs that are missing.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from sbert_app.commands import options
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
-from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.ablations import ABLATIONS, VariantRow, rank_variants
+from sbert_app.services.experiments.experiment import SWEEP, Experiment, Experiments, new_sweep
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.results.results import Ranking
+from sbert_app.services.runs.on_ray import executor
+from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.errors import InputError, Stopped
-
-if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.experiments.ablations import VariantRow
-    from sbert_app.services.experiments.experiment import Experiment, Experiments
-    from sbert_app.services.results.results import Ranking
 
 
 @options.grouped
 def ablate(
-    preset: Annotated[str | None, typer.Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
+    preset: Annotated[str | None, Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
     *,
-    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs each variant gets.")] = 3,
-    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
-    base: Annotated[str | None, typer.Option(metavar="NAME", help="What each run starts from.")] = None,
-    train_data: Annotated[
-        str | None, typer.Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
-    ] = None,
+    seeds: Annotated[int, Option(metavar="N", help="How many runs each variant gets.")] = 3,
+    max_steps: Annotated[int | None, Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
+    base: Annotated[str | None, Option(metavar="NAME", help="What each run starts from.")] = None,
+    train_data: Annotated[str | None, Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")] = None,
     file: options.FileOptions,
     engine: options.EngineName = None,
     address: options.Address = None,
-    resume: Annotated[str | None, typer.Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
+    resume: Annotated[str | None, Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
@@ -47,11 +46,6 @@ def ablate(
     Prints mean ± sd and 95% intervals beside the paper's figures.
     """
     place = options.prepare(home, offline)
-    from sbert_app.services.experiments.ablations import rank_variants
-    from sbert_app.services.experiments.experiment import SWEEP, Experiments, new_sweep
-    from sbert_app.services.jobs.queue import RunQueue
-    from sbert_app.services.runs.store import RunStore
-
     sweeps = Experiments(RunQueue(RunStore(place)))
     with clean_stdout():
         cluster = options.cluster_of(place, engine, address)
@@ -95,8 +89,6 @@ def run_experiment(
     A signal to end raises Stopped, which says how ``command`` resumes them. A run that trains writes its checkpoint
     first; before that, as while its model is loaded, there is nothing to wait for.
     """
-    from sbert_app.services.runs.on_ray import executor
-
     execute, store, training = executor(cluster), experiments.store, set[str]()
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
 

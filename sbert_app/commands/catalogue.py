@@ -6,19 +6,27 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes, format_count
+from sbert_app.services.files.doctor import clean as write_clean
+from sbert_app.services.files.doctor import examine
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.runs.store import PICKED, RunStore
+from sbert_app.services.store.temp_folder import folder_size
 from sbert_app.terminal import print_result
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
+from training.data.load import load_data
+from training.data.tables.table import open_table
 from training.errors import InputError
+from training.models.model import VectorModel, open_model
 from training.names import DataName
 
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
+        str | None, Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -32,10 +40,6 @@ def models(
     if name is not None:
         _show_model(name, place, as_json)
         return
-    from sbert_app.services.models.cache import ModelCache
-    from sbert_app.services.runs.store import PICKED, RunStore
-    from sbert_app.services.store.temp_folder import folder_size
-
     cache = ModelCache(place)
     kinds = dict.fromkeys(ENCODERS, "bi-encoder") | dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
     kinds |= dict.fromkeys(BASELINES, "baseline") | {BM25: "baseline"} | dict.fromkeys(WORD_ENCODERS, "random weights")
@@ -63,8 +67,6 @@ def models(
 
 def _show_model(name: str, place: Path, as_json: bool) -> None:
     """Prints the settings of an open model. That its texts are read by tokenizer.json alone is a warning on stderr."""
-    from training.models.model import VectorModel, open_model
-
     model = open_model(name, home=place)
     value: dict[str, Any] = {key: getattr(model, key) for key in ("name", "kind", "dimension", "pooling", "max_length")}
     value["sent_to"] = model.sent_to
@@ -83,21 +85,17 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
 @options.grouped
 def data(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."),
+        str | None, Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -.")
     ] = None,
     *,
     file: options.PairFileOptions,
     model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too."),
+        str | None, Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="DATA", help="Look for the rows of this evaluation data, too.")
+        str | None, Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
     ] = None,
-    clean: Annotated[
-        Path | None, typer.Option("--clean", metavar="OUT", help="Write the file without the rows at fault.")
-    ] = None,
+    clean: Annotated[Path | None, Option(metavar="OUT", help="Write the file without the rows at fault.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
@@ -111,12 +109,6 @@ def data(
     if name is None:
         _list(as_json)
         return
-    from sbert_app.services.files.doctor import clean as write_clean
-    from sbert_app.services.files.doctor import examine
-    from training.data.load import load_data
-    from training.data.tables.table import open_table
-    from training.models.model import open_model
-
     with options.received(name) as source:
         dataset = load_data(file.data(source) if file != type(file)() else source, place)
         others = {against: load_data(against, place, split="test")} if against else {}
@@ -130,14 +122,9 @@ def data(
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
     first = [list(row) for row in islice(zip(*columns, strict=True), 3)]
-    value = {
-        "name": dataset.name,
-        "form": dataset.kind,
-        "rows": len(dataset),
-        "source": dataset.source,
-        "notes": dataset.notes,
-        "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
-    }
+    faults = [{"what": finding.what, "rows": finding.rows} for finding in findings]
+    value: dict[str, Any] = {"name": dataset.name, "form": dataset.kind, "rows": len(dataset), "source": dataset.source}
+    value |= {"notes": dataset.notes, "faults": faults, "first": first}
     lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
     if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
         lines.append("read as: scores from 0 to 5")
@@ -145,10 +132,9 @@ def data(
     lines += [f"fault: {finding}" for finding in findings]
     if clean is not None:
         value["clean"] = {"file": str(clean), "rows": rows}
-        lines.append(
-            f"{clean} has {format_count(rows, 'row')}; rows at fault and unusable rows are left out, cut ones stay"
-        )
-    print_result({**value, "first": first}, as_json, "\n".join(lines))
+        size = format_count(rows, "row")
+        lines.append(f"{clean} has {size}; rows at fault and unusable rows are left out, cut ones stay")
+    print_result(value, as_json, "\n".join(lines))
 
 
 def _list(as_json: bool) -> None:

@@ -19,14 +19,16 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import typer
+from typer import Argument, Option
 
 from sbert_app import __version__
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
 from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
+from training.data.load import load_data
 from training.errors import InputError, UserFacingError, first_line
+from training.sources.home import is_offline, make_home
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
 # So many sentences are encoded to measure the speed.
@@ -86,16 +88,12 @@ def _device(computing: options.Computing) -> str:
 
 
 def _home(computing: options.Computing) -> str:
-    from training.sources.home import make_home
-
     home = computing.prepare()
     make_home(home)
     return f"{home}, {format_bytes(shutil.disk_usage(home).free)} free"
 
 
 def _reach(address: str) -> str:
-    from training.sources.home import is_offline
-
     if is_offline():
         return "not asked, because offline"
     # Only the host of the address is printed, as that of a mirror may hold a password.
@@ -107,7 +105,6 @@ def _reach(address: str) -> str:
 
 
 def _speed(computing: options.Computing) -> str:
-    from training.data.load import load_data
     from training.models.encoder import Encoder
 
     encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, computing.prepare())
@@ -123,10 +120,10 @@ CLONE = Path(__file__).parents[2]
 
 
 def benchmark(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="encode, start-up, …")],
-    against: Annotated[str | None, typer.Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, metavar="N", help="Times each side is measured.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
+    name: Annotated[str, Argument(metavar="NAME", help="encode, start-up, …")],
+    against: Annotated[str | None, Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
+    rounds: Annotated[int | None, Option(min=1, metavar="N", help="Times each side is measured.")] = None,
+    minutes: Annotated[float | None, Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Measure how fast this machine is. Needs a clone.

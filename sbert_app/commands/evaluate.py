@@ -9,34 +9,41 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
+from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
+from sbert_app.services.models.cache import ModelCache
+from sbert_app.services.results.decisions import unread_pairs
+from sbert_app.services.results.grid import overlap_with
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_MODEL
+from training.data.load import load_data, load_retrieval
+from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
+from training.evaluation.mteb_tasks import evaluate_task, find_task
+from training.evaluation.scoring import evaluate as measure
+from training.evaluation.thresholds import decide_data, parse_criteria
+from training.models.model import VectorModel
+from training.models.retrievers import load_retriever
 from training.names import DataName, ModelName
 
 
 @dataclass(frozen=True)
 class _ModelOptions(options.ModelOptions):
     model: Annotated[
-        str,
-        typer.Option(
-            "--model", metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb."
-        ),
+        str, Option(metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb.")
     ] = DEFAULT_MODEL
 
 
 @options.grouped
 def evaluate(
-    argument: Annotated[str | None, typer.Argument(metavar="DATA", hidden=True)] = None,
+    argument: Annotated[str | None, Argument(metavar="DATA", hidden=True)] = None,
     *,
     data: Annotated[
         str | None,
-        typer.Option(
-            "--data", metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"
-        ),
+        Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"),
     ] = None,
     model: _ModelOptions,
     file: options.PairFileOptions,
@@ -44,11 +51,7 @@ def evaluate(
     match_from: options.MatchFrom = None,
     calibrate: Annotated[
         str | None,
-        typer.Option(
-            "--calibrate",
-            metavar="NAME_OR_FILE",
-            help="Fit “x of 5” of Compare on --data, and check it on these pairs.",
-        ),
+        Option(metavar="NAME_OR_FILE", help="Fit “x of 5” of Compare on --data, and check it on these pairs."),
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     computing: options.Computing,
@@ -62,53 +65,37 @@ def evaluate(
     """
     if (data is None) == (argument is None):
         raise InputError("name the data to measure the model on, such as --data stsb:test")
-    with options.received(data or argument or "") as received:
-        name = received if file == type(file)() else file.data(received)
-        if calibrate is not None:
-            _calibrate(name, calibrate, model, computing)
-        else:
-            _evaluate(name, model, threshold, match_from, keep_unknown, computing)
-
-
-def _evaluate(
-    data: str,
-    model: _ModelOptions,
-    threshold: str | None,
-    match_from: float | None,
-    keep_unknown: bool,
-    computing: options.Computing,
-) -> None:
     place = computing.prepare()
-    from sbert_app.services.results.grid import overlap_with
-    from training.data.load import load_data, load_retrieval
-    from training.evaluation.mteb_tasks import evaluate_task, find_task
-    from training.evaluation.scoring import evaluate as measure
-    from training.models.retrievers import load_retriever
-
-    result: dict[str, Any]
-    with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-        if threshold is not None:
-            result = _decide(data, threshold, match_from, model, keep_unknown, computing, place, bar)
-        elif (name := DataName.parse(data).mteb_task) is not None:
-            # Here and below, what is wrong with the data is reported before the model is loaded.
-            task = find_task(name)
-            scorer = options.load_model(model, computing)
-            result = evaluate_task(scorer, task, place, on_progress=bar)
-        elif DataName.parse(data).is_retrieval:
-            judged = load_retrieval(data, place)
-            retriever = load_retriever(model.model, lambda x: options.load_model(replace(model, model=x), computing))
-            result = measure(retriever, judged, on_progress=bar, relevant_from=match_from or 0.0)
-            for note in judged.notes:
-                print(f"{judged.name}: {note}", file=sys.stderr)
-        else:
-            dataset = load_data(data, place, split="test")
-            scorer = options.load_model(model, computing)
-            result = measure(scorer, dataset, place, on_progress=bar, keep_unknown=keep_unknown)
-            read = overlap_with(ModelName.parse(model.name), dataset, place)
-            result |= {} if read is None else {"overlap": read.to_dict()}
-            overlap = [] if read is None else [f"of what {model.name} was trained on: {read}"]
-            for note in (*dataset.notes, *result["notes"], *overlap):
-                print(f"{dataset.name}: {note}", file=sys.stderr)
+    with options.received(data or argument or "") as received:
+        data = received if file == type(file)() else file.data(received)
+        if calibrate is not None:
+            _calibrate(data, calibrate, model, computing)
+            return
+        with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
+            if threshold is not None:
+                result = _decide(data, threshold, match_from, model, keep_unknown, computing, place, bar)
+            elif (name := DataName.parse(data).mteb_task) is not None:
+                # Here and below, what is wrong with the data is reported before the model is loaded.
+                task = find_task(name)
+                result = evaluate_task(options.load_model(model, computing), task, place, on_progress=bar)
+            elif DataName.parse(data).is_retrieval:
+                judged = load_retrieval(data, place)
+                retriever = load_retriever(
+                    model.model, lambda name: options.load_model(replace(model, model=name), computing)
+                )
+                result = measure(retriever, judged, on_progress=bar, relevant_from=match_from or 0.0)
+                for note in judged.notes:
+                    print(f"{judged.name}: {note}", file=sys.stderr)
+            else:
+                dataset = load_data(data, place, split="test")
+                scorer = options.load_model(model, computing)
+                result = measure(scorer, dataset, place, on_progress=bar, keep_unknown=keep_unknown)
+                notes = [*dataset.notes, *result["notes"]]
+                if (overlap := overlap_with(ModelName.parse(model.name), dataset, place)) is not None:
+                    result["overlap"] = overlap.to_dict()
+                    notes.append(f"of what {model.name} was trained on: {overlap}")
+                for note in notes:
+                    print(f"{dataset.name}: {note}", file=sys.stderr)
     by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
     table = next(table for key, table in by_key.items() if key in result)
     print_result(result, computing.as_json, table(result))
@@ -117,11 +104,6 @@ def _evaluate(
 def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
     """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
     place = computing.prepare()
-    from sbert_app.services.background.watch import UNWATCHED
-    from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
-    from sbert_app.services.models.cache import ModelCache
-    from training.models.model import VectorModel
-
     name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)
     with clean_stdout():
         curve = calibrate_on(models, name, data, place, UNWATCHED)
@@ -142,11 +124,6 @@ def _decide(
     home: Path,
     bar: ProgressBar,
 ) -> dict[str, Any]:
-    from sbert_app.services.results.decisions import unread_pairs
-    from training.data.load import load_data
-    from training.data.transforms import POSITIVE_FROM, match_labels
-    from training.evaluation.thresholds import decide_data, parse_criteria
-
     name = DataName.parse(data)
     if name.mteb_task is not None or name.is_retrieval:
         raise InputError(f"{data} has no pairs to choose a threshold by; leave --threshold out, or name data of pairs")
@@ -160,13 +137,8 @@ def _decide(
     decisions = decide_data(scorer, dataset, criteria, match_from, bar, keep_unknown=keep_unknown)
     for note in filter(None, (*notes, decisions.left_out)):
         print(note, file=sys.stderr)
-    return {
-        "model": scorer.name,
-        "pooling": getattr(scorer, "pooling", None),
-        "data": dataset.name,
-        **decisions.to_dict(),
-        "seconds": round(time.perf_counter() - started, 3),
-    }
+    names = {"model": scorer.name, "pooling": getattr(scorer, "pooling", None), "data": dataset.name}
+    return {**names, **decisions.to_dict(), "seconds": round(time.perf_counter() - started, 3)}
 
 
 def _decision(decisions: dict[str, Any]) -> str:
@@ -203,13 +175,8 @@ def _head(result: dict[str, Any]) -> str:
 def _table(result: dict[str, Any]) -> str:
     """The figures ×100, a line for each similarity."""
     head = f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s"
-    measures = {
-        "spearman": "Spearman ρ ×100",
-        "pearson": "Pearson ×100",
-        "accuracy": "accuracy %",
-        "average_precision": "AP ×100",
-        "f1": "best F1 ×100",
-    }
+    measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
+    measures |= {"average_precision": "AP ×100", "f1": "best F1 ×100"}
     there = [name for name in measures if name in result]
     lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
     for similarity in result[there[0]]:

@@ -7,30 +7,33 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.options import Computing, ModelOptions, check_engine
 from sbert_app.formats import format_count, json_values
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.files.blocks import ShardJob
+from sbert_app.services.files.encode import encode_file, open_sentences
+from sbert_app.services.files.layout import Layout
+from sbert_app.services.files.matches import MatchOutputs, apply_threshold, threshold_of
+from sbert_app.services.files.report import ScoreReport
+from sbert_app.services.files.score import score_file
+from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.tables.columns import split_names
-from training.data.tables.table import SUFFIXES
+from training.data.tables.columns import PairColumns, has_pairs, pick_columns, split_names
+from training.data.tables.rows import OpenedTable
+from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, Stopped
+from training.evaluation.thresholds import CRITERIA, FIXED, Criterion
 
 if TYPE_CHECKING:
-    from sbert_app.services.files.matches import MatchOutputs, MatchSummary
-    from sbert_app.services.files.report import ScoreReport, ScoreSummary
     from sbert_app.services.files.shards import Engine
-    from training.data.tables.columns import PairColumns
-    from training.data.tables.rows import OpenedTable
-    from training.evaluation.thresholds import Criterion
-
 
 FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
@@ -39,22 +42,14 @@ FILE_SUFFIXES = (*SUFFIXES, ".npy")
 class PartsOptions:
     """Options of `score` and `encode` for many files, which become a folder of parts."""
 
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="local|ray", help="What computes a folder of parts. [local]")
-    ] = None
-    address: Annotated[
-        str | None, typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
-    ] = None
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, metavar="N", help="Ray: workers. [as many as fit]")
-    ] = None
-    gpus_per_worker: Annotated[
-        float, typer.Option("--gpus-per-worker", min=0, metavar="N", help="Ray: GPUs of a worker.")
-    ] = 0
-    cpus_per_worker: Annotated[
-        float, typer.Option("--cpus-per-worker", min=0, metavar="N", help="Ray: CPUs of a worker.")
-    ] = 1
-    block_rows: Annotated[int, typer.Option("--block-rows", min=1, metavar="N", help="Rows of a part.")] = 65_536
+    engine: Annotated[str | None, Option(metavar="local|ray", help="What computes a folder of parts. [local]")] = None
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")] = (
+        None
+    )
+    concurrency: Annotated[int | None, Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")] = None
+    gpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: GPUs of a worker.")] = 0
+    cpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: CPUs of a worker.")] = 1
+    block_rows: Annotated[int, Option(min=1, metavar="N", help="Rows of a part.")] = 65_536
 
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
@@ -70,17 +65,14 @@ class PartsOptions:
 
     def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
         """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
-        from sbert_app.services.background.watch import Watch
-        from sbert_app.services.files.blocks import ShardJob
-        from sbert_app.services.files.shards import compute_here, run_job
+        # They import pyarrow.
+        from sbert_app.services.files.shards import RayEngine, compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
             raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
         engine: Engine = compute_here
         check_engine(self.engine)
         if self.engine == "ray":
-            from sbert_app.services.files.shards import RayEngine
-
             engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
         elif self.address or self.concurrency:
             raise InputError("--address and --concurrency are options of --engine ray")
@@ -112,21 +104,18 @@ def _is_several(source: str) -> bool:
 def encode(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="IN",
-            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
-        ),
+        Argument(metavar="IN", help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -."),
     ],
     output: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OUT", help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -."
         ),
     ],
     *,
     model: options.ModelOptions,
     file: options.FileOptions,
-    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = True,
+    normalize: Annotated[bool, Option(help="Scale each vector to length 1.")] = True,
     pipe: options.Pipe,
     parts: PartsOptions,
     computing: options.Computing,
@@ -137,16 +126,9 @@ def encode(
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        columns = (file.columns,) if file.columns else ()
-        parts.run(
-            "encode", source, output, model, computing, columns=columns, normalize=normalize, encoding=file.encoding
-        )
+        read = {"columns": (file.columns,) if file.columns else (), "encoding": file.encoding}
+        parts.run("encode", source, output, model, computing, normalize=normalize, **read)
         return
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.encode import encode_file, open_sentences
-    from sbert_app.services.files.writers import VECTORS, check_output
-    from training.data.tables.columns import has_pairs
-
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path, target = local_path(input_path), Path(output_path)
@@ -162,96 +144,51 @@ def encode(
         print_result(asdict(summary), computing.as_json, summary.sentence.replace(output_path, output))
 
 
-@dataclass(frozen=True)
-class _Matching:
-    """The options --threshold, --groups and --deduplicated."""
+def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
+    """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
+    if threshold is None:
+        if outputs.groups or outputs.deduplicated:
+            raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
+        return None
+    paths = [path.resolve() for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path]
+    if len(set(paths)) < len(paths):
+        raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
+    return Criterion.parse(threshold)
 
-    criterion: Criterion
-    outputs: MatchOutputs
 
-    @classmethod
-    def of(
-        cls, threshold: str | None, output: Path, groups: Path | None, deduplicated: Path | None
-    ) -> _Matching | None:
-        """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
-        if threshold is None:
-            if groups or deduplicated:
-                raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
-            return None
-        from sbert_app.services.files.matches import MatchOutputs
-        from training.evaluation.thresholds import Criterion
-
-        paths = [path.resolve() for path in (output, groups, deduplicated) if path]
-        if len(set(paths)) < len(paths):
-            raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
-        return cls(Criterion.parse(threshold), MatchOutputs([output], groups, deduplicated))
-
-    def check(self, table: OpenedTable, columns: PairColumns) -> None:
-        """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
-        from sbert_app.services.files.writers import WRITERS, check_output
-        from training.evaluation.thresholds import FIXED
-
-        for path in filter(None, (self.outputs.groups, self.outputs.deduplicated)):
-            check_output(path, WRITERS)
-        if self.criterion.kind != FIXED and not (columns.score or columns.label):
-            raise InputError(
-                f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, "
-                "such as --threshold 0.8"
-            )
-
-    @contextmanager
-    def temporary(self) -> Iterator[Path]:
-        """A file beside the output that holds the scores in the meantime, with the types of their columns."""
-        from sbert_app.services.files.writers import WRITERS, check_output
-
-        [output] = self.outputs.matched
-        check_output(output, WRITERS)
-        with tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=output.absolute().parent) as inside:
-            yield Path(inside) / "scored.parquet"
-
-    def apply(self, scored: Path, summary: ScoreSummary, table: OpenedTable) -> MatchSummary:
-        """Writes the outputs. InputError if no threshold fulfils the criterion; the scores stay in the output."""
-        from sbert_app.services.files.layout import Layout
-        from sbert_app.services.files.matches import apply_threshold, threshold_of
-
-        try:
-            threshold = threshold_of(summary, self.criterion)
-        except InputError as error:
-            [output] = self.outputs.matched
-            raise InputError(f"{error}; the scores without a column match are in {output}") from error
-        outputs = replace(self.outputs, layout=Layout.of(table))
-        return apply_threshold(scored, summary.columns, summary.added["cosine"], threshold, outputs, gold=summary.gold)
+def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns) -> None:
+    """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
+    for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
+        check_output(path, WRITERS)
+    if criterion.kind != FIXED and not (columns.score or columns.label):
+        raise InputError(
+            f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
+            "as --threshold 0.8"
+        )
 
 
 @options.grouped
 def score(
     source: Annotated[
-        str,
-        typer.Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -."),
+        str, Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -.")
     ],
     output: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OUT",
             help="IN with scores: .csv, .tsv, .jsonl, .parquet or .xlsx; a folder, for Parquet in parts; or -.",
         ),
     ],
     *,
     model: options.ModelOptions,
-    cross_encoder: Annotated[
-        str | None, typer.Option("--cross-encoder", metavar="NAME", help="Score with this one too: minilm-stsb, …")
-    ] = None,
+    cross_encoder: Annotated[str | None, Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")] = None,
     file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
-        Path | None,
-        typer.Option("--groups", metavar="FILE", help="Write the groups of duplicates, the largest first, here too."),
+        Path | None, Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too.")
     ] = None,
     deduplicated: Annotated[
-        Path | None,
-        typer.Option(
-            "--deduplicated", metavar="FILE", help="Write the rows of the sentences without duplicates here too."
-        ),
+        Path | None, Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too.")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     pipe: options.Pipe,
@@ -269,83 +206,63 @@ def score(
     if parts.are_meant(source, output):
         if threshold is not None:
             raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
-        parts.run(
-            "score",
-            source,
-            output,
-            model,
-            computing,
-            cross_encoder=cross_encoder,
-            columns=split_names(file.columns),
-            encoding=file.encoding,
-            keep_unknown=keep_unknown,
-        )
+        read = {"columns": split_names(file.columns), "encoding": file.encoding, "keep_unknown": keep_unknown}
+        parts.run("score", source, output, model, computing, cross_encoder=cross_encoder, **read)
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
-        applied = _Matching.of(threshold, Path(output_path), groups, deduplicated)
-        _score(local_path(input_path), Path(output_path), model, cross_encoder, file, applied, computing, keep_unknown)
-
-
-def _score(
-    source: Path,
-    output: Path,
-    model: options.ModelOptions,
-    cross_encoder: str | None,
-    file: options.PairFileOptions,
-    applied: _Matching | None,
-    computing: options.Computing,
-    keep_unknown: bool,
-) -> None:
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.files.score import score_file
-    from training.data.tables.columns import pick_columns
-    from training.data.tables.table import open_table
-    from training.evaluation.thresholds import CRITERIA
-
-    with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-        # This reports what is wrong before the model is loaded.
-        table = open_table(source, file.encoding)
-        picked = pick_columns(table, split_names(file.columns, table.columns) or None)
-        if applied:
-            applied.check(table, picked)
-        encoder = options.load_encoder(model, computing)
-        crosser = options.load_cross_encoder(cross_encoder, computing)
-        with applied.temporary() if applied else nullcontext() as copy, stop_on_signal() as should_stop:
-            summary = score_file(
-                table,
-                [output, *([copy] if copy else [])],
-                encoder,
-                crosser,
-                picked,
-                Watch.of(bar, should_stop),
-                criteria=(str(applied.criterion),) if applied else CRITERIA,
-                scale=file.scale,
-                labels=file.labels,
-                keep_unknown=keep_unknown,
+        target, matches = Path(output_path), None
+        outputs = MatchOutputs([target], groups, deduplicated)
+        criterion = _criterion_of(threshold, outputs)
+        with clean_stdout(), ProgressBar("scoring", "rows") as bar:
+            # This reports what is wrong before the model is loaded.
+            table = open_table(local_path(input_path), file.encoding)
+            columns = pick_columns(table, split_names(file.columns, table.columns) or None)
+            if criterion is not None:
+                _check_matching(criterion, outputs, table, columns)
+            encoder = options.load_encoder(model, computing)
+            crosser = options.load_cross_encoder(cross_encoder, computing)
+            with stop_on_signal() as should_stop, ExitStack() as stack:
+                files = [target]
+                if criterion is not None:
+                    # It holds the scores in the meantime, with the types of their columns.
+                    beside = tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=target.absolute().parent)
+                    files.append(Path(stack.enter_context(beside), "scored.parquet"))
+                summary = score_file(
+                    table,
+                    files,
+                    encoder,
+                    crosser,
+                    columns,
+                    Watch.of(bar, should_stop),
+                    criteria=(str(criterion),) if criterion else CRITERIA,
+                    scale=file.scale,
+                    labels=file.labels,
+                    keep_unknown=keep_unknown,
+                )
+                if summary.stopped_at is not None:
+                    raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {target}")
+                if criterion is not None:
+                    try:
+                        limit = threshold_of(summary, criterion)
+                    except InputError as error:
+                        raise InputError(f"{error}; the scores without a column match are in {target}") from error
+                    outputs, cosine = replace(outputs, layout=Layout.of(table)), summary.added["cosine"]
+                    matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
+        summary.outputs = matches.outputs if matches else summary.outputs[:1]
+        values = summary.to_dict()
+        # This and the next are for figures.
+        del values["head"]
+        if values["report"] is not None:
+            del values["report"]["scatter"]
+        lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
+        if matches is not None:
+            values["matches"] = json_values(asdict(matches))
+            lines.append(
+                f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
+                f"{matches.threshold:.4f} on; {format_count(matches.groups, 'group')} of duplicates among "
+                f"{format_count(matches.sentences, 'sentence')}, {matches.remaining:,} without them."
             )
-            if summary.stopped_at is not None:
-                raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {output}")
-            matches = applied.apply(copy, summary, table) if applied and copy else None
-    summary.outputs = summary.outputs[:1] if matches is None else matches.outputs
-    values = summary.to_dict()
-    # This and the next are for figures.
-    del values["head"]
-    if values["report"] is not None:
-        del values["report"]["scatter"]
-    lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
-    if matches is not None:
-        values["matches"] = json_values(asdict(matches))
-        lines.append(_matches_text(matches))
-    print_result(values, computing.as_json, "\n".join(lines))
-
-
-def _matches_text(matches: MatchSummary) -> str:
-    groups = format_count(matches.groups, "group")
-    return (
-        f"{matches.matches:,} of {format_count(matches.pairs, 'pair')} match, from {matches.score} "
-        f"{matches.threshold:.4f} on; {groups} of duplicates among {format_count(matches.sentences, 'sentence')}, "
-        f"{matches.remaining:,} without them."
-    )
+        print_result(values, computing.as_json, "\n".join(lines))
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:

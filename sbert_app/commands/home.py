@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
+from sbert_app.services.runs.archives import back_up, files_of
+from sbert_app.services.runs.archives import restore as restore_work
+from sbert_app.services.store import HOME, home_entry
 from sbert_app.terminal import print_result
 
 home = typer.Typer(help="Show what the home folder holds; back up and restore it.", rich_markup_mode=None)
 
-Archive = Annotated[Path, typer.Argument(metavar="FILE", help="A ZIP file.")]
+Archive = Annotated[Path, Argument(metavar="FILE", help="A ZIP file.")]
 
 
 @home.callback(invoke_without_command=True)
@@ -25,9 +29,6 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
     place = options.prepare(home, offline=False)
-    from sbert_app.services.runs.archives import files_of
-    from sbert_app.services.store import HOME, home_entry
-
     sizes = dict.fromkeys((entry.name for entry in HOME), 0)
     for file in files_of(place):
         if (entry := home_entry(file.relative_to(place).as_posix())) is not None:
@@ -47,8 +48,6 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 @home.command()
 def backup(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Write people's work into a new ZIP file: runs, experiments, projects, groups, uploads that runs need."""
-    from sbert_app.services.runs.archives import back_up
-
     saved = back_up(options.prepare(home, offline=False), file.expanduser())
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)
@@ -62,10 +61,8 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    from sbert_app.services.runs.archives import restore as restore_work
-
-    result = restore_work(options.prepare(home, offline=False), file.expanduser())
-    for thing in result.there:
+    restored, there = restore_work(options.prepare(home, offline=False), file.expanduser())
+    for thing in there:
         print(f"{thing} was there already and stays as it is", file=sys.stderr)
-    sentence = f"restored {len(result.restored):,}, and {len(result.there):,} were there already"
-    print_result({"file": str(file), **result._asdict()}, as_json, sentence)
+    sentence = f"restored {len(restored):,}, and {len(there):,} were there already"
+    print_result({"file": str(file), "restored": restored, "there": there}, as_json, sentence)

@@ -18,24 +18,28 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
 
-import typer
+from typer import Argument, Option
 
+from sbert_app.services.background.ray_cluster import RayCluster
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
+from sbert_app.services.runs.store import PICKED, RunStore
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.settings import Settings
 from sbert_app.terminal import ProgressBar, clean_stdout
 from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, DTYPES, ENCODERS
+from training.data.load import load_data
 from training.data.tables.columns import split_names
 from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
+from training.models.model import Model as AnyModel
+from training.models.model import VectorModel, open_model, required
 from training.names import DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.corpus.corpus import Corpus
-    from sbert_app.services.corpus.embedded import EmbeddedCorpus
     from training.models.cross_encoder import CrossEncoder
-    from training.models.model import Model as AnyModel
-    from training.models.model import VectorModel
 
 T = TypeVar("T")
 # In the help of commands.
@@ -48,71 +52,55 @@ PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 def complete_models(incomplete: str) -> list[str]:
     """The names that a shell completes: those of built-in models and of runs."""
-    from sbert_app.services.runs.store import PICKED, RunStore
-
     runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list(PICKED) if run.has_model]
     return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    from sbert_app.services.runs.store import PICKED, RunStore
-
     return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
 
 
 Model = Annotated[
     str,
-    typer.Option(
-        "--model",
+    Option(
         metavar="NAME",
         help="A short name, Hub id, folder, run:ID or scratch:LAYERSxDIM.",
         autocompletion=complete_models,
     ),
 ]
 RunId = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs),
+    str, Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs)
 ]
 Sentences = Annotated[
-    str,
-    typer.Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -."),
+    str, Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
 ]
-Columns = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B[,GOLD]", help="A pair and its score, or a text.")
-]
-Encoding = Annotated[str | None, typer.Option("--encoding", metavar="NAME", help="A text file's encoding. [detected]")]
-Home = Annotated[
-    Path | None, typer.Option("--home", metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")
-]
+Columns = Annotated[str | None, Option(metavar="A,B[,GOLD]", help="A pair and its score, or a text.")]
+Encoding = Annotated[str | None, Option(metavar="NAME", help="A text file's encoding. [detected]")]
+Home = Annotated[Path | None, Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")]
 Threshold = Annotated[
     str | None,
-    typer.Option(
-        "--threshold",
+    Option(
         metavar="best-f1|precision=0.95|NUMBER",
         help="From which score on a pair is a match: chosen by labels or gold scores, or given; several with commas.",
     ),
 ]
 MatchFrom = Annotated[
     float | None,
-    typer.Option(
-        "--match-from",
+    Option(
         metavar="SCORE",
         help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
     ),
 ]
 KeepUnknown = Annotated[
-    bool, typer.Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
+    bool, Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
 ]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
-EngineName = Annotated[
-    str | None, typer.Option("--engine", metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
-]
+EngineName = Annotated[str | None, Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")]
 Address = Annotated[
-    str | None,
-    typer.Option("--address", metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]"),
+    str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
 ]
-Offline = Annotated[bool, typer.Option("--offline", help=OFFLINE_HELP)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Offline = Annotated[bool, Option("--offline", help=OFFLINE_HELP)]
+Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)
@@ -121,19 +109,16 @@ class ModelOptions:
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[
-        str | None,
-        typer.Option("--pooling", metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
+        str | None, Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]")
     ] = None
     dimension: Annotated[
         int | None,
-        typer.Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
+        Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
     ] = None
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="Put TEXT before every sentence.")] = (
+    prompt: Annotated[str | None, Option(metavar="TEXT", help="Put TEXT before every sentence.")] = None
+    prompt_name: Annotated[str | None, Option(metavar="NAME", help="The same by its name in the model's folder.")] = (
         None
     )
-    prompt_name: Annotated[
-        str | None, typer.Option("--prompt-name", metavar="NAME", help="The same by its name in the model's folder.")
-    ] = None
 
     @property
     def name(self) -> str:
@@ -177,21 +162,17 @@ class FileOptions:
 class PairFileOptions(FileOptions):
     """A file of pairs that may have gold scores or labels."""
 
-    scale: Annotated[
-        str | None, typer.Option("--scale", metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")
-    ] = None
-    labels: Annotated[
-        str | None, typer.Option("--labels", metavar="NAME:1,…", help="The values of the labels. [by their names]")
-    ] = None
+    scale: Annotated[str | None, Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")] = (
+        None
+    )
+    labels: Annotated[str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")] = None
 
 
 @dataclass(frozen=True)
 class Pipe:
     """``-`` in place of a file: standard input and standard output."""
 
-    format: Annotated[
-        str | None, typer.Option("--format", metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")
-    ] = None
+    format: Annotated[str | None, Option(metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")] = None
 
     @contextmanager
     def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
@@ -243,11 +224,10 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
 class Computing:
     """The device, the precision and the home folder of a command, and whether it prints JSON."""
 
-    dtype: Annotated[
-        str,
-        typer.Option("--dtype", metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast."),
-    ] = "auto"
-    device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
+    dtype: Annotated[str, Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")] = (
+        "auto"
+    )
+    device: Annotated[str, Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
     home: Home = None
     offline: Offline = False
     as_json: Json = False
@@ -298,8 +278,6 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
     """The Ray cluster that executes the runs; None if this process does."""
-    from sbert_app.services.background.ray_cluster import RayCluster
-
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
@@ -316,20 +294,17 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """The model, of any kind."""
-    from training.models.model import open_model
-
     return open_model(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
     """The model. InputError if it has no sentence vectors."""
-    from training.models.model import VectorModel, required
-
     return required(load_model(model, computing), VectorModel)
 
 
 def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
     """The cross-encoder of this name; None for none."""
+    # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
     return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
@@ -337,9 +312,6 @@ def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder |
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
     """The sentences of a file, or of a data set by name."""
-    from sbert_app.services.corpus.corpus import Corpus
-    from training.data.load import load_data
-
     source, file = file.of(source)
     if not Path(source).is_file():
         return Corpus.from_data(source, home)
@@ -350,8 +322,4 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
     """The vectors of a corpus, which are kept in the home folder."""
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.corpus.embedded import encode
-    from sbert_app.services.store.cache import DiskCache
-
     return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))

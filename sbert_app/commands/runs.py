@@ -9,25 +9,31 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import State
+from sbert_app.services.experiments.experiment import Experiments, is_experiment
+from sbert_app.services.files.writers import check_output
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.jobs.worker import run_once, run_worker
+from sbert_app.services.runs.archives import push as push_run
+from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout, print_result
-from training.atomic import write_text
+from training.atomic import replace_folder, write_text
 from training.errors import InputError, Stopped
+from training.models.files import check_replaceable
 from training.sources.resolve import find_run
-
-if TYPE_CHECKING:
-    from sbert_app.services.runs.record import Run
-    from sbert_app.services.runs.store import RunStore
-
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
@@ -44,13 +50,13 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 
 @runs.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many.")] = 50,
-    cursor: Annotated[str, typer.Option(metavar="RUN", help="Those that are older than this run.")] = "",
+    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 50,
+    cursor: Annotated[str, Option(metavar="RUN", help="Those that are older than this run.")] = "",
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
     """List runs, the newest first."""
-    store = _store(home)
+    store = RunStore(options.prepare(home, offline=False))
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
@@ -80,8 +86,6 @@ def stop(run_id: options.RunId, home: options.Home = None, as_json: options.Json
 @runs.command()
 def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Queue a run again. A worker resumes it; train --resume does so in this process."""
-    from sbert_app.services.jobs.queue import RunQueue
-
     store, run = _open_run(home, run_id)
     _print_run(RunQueue(store).resume(run.id), as_json)
 
@@ -89,7 +93,7 @@ def resume(run_id: options.RunId, home: options.Home = None, as_json: options.Js
 @runs.command()
 def rename(
     run_id: options.RunId,
-    name: Annotated[str, typer.Argument(help="Its new name.")],
+    name: Annotated[str, Argument(help="Its new name.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -101,16 +105,11 @@ def rename(
 @runs.command()
 def export(
     run_id: options.RunId,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
     """Copy a run's model to a folder. sentence-transformers opens it."""
-    import shutil
-
-    from training.atomic import replace_folder
-    from training.models.files import check_replaceable
-
     _, run = _open_run(home, run_id)
     if not run.has_model:
         raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
@@ -124,14 +123,12 @@ def export(
 @runs.command()
 def push(
     run_id: options.RunId,
-    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
-    public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
+    repo: Annotated[str, Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
+    public: Annotated[bool, Option("--public", help="Make a new repository public.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
     """Push a run's model to the Hugging Face Hub. Asks for a token, or takes it from HF_TOKEN; it is stored nowhere."""
-    from sbert_app.services.runs.archives import push as push_run
-
     store, run = _open_run(home, run_id)
     token = os.environ.get("HF_TOKEN", "")
     if not token and sys.stdin.isatty():
@@ -143,7 +140,7 @@ def push(
 @runs.command()
 def delete(
     run_id: options.RunId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -157,16 +154,9 @@ def delete(
     print_result({"id": run.id, "deleted": True}, as_json, f"{run.id} is deleted")
 
 
-def _store(home: Path | None) -> RunStore:
-    place = options.prepare(home, offline=False)
-    from sbert_app.services.runs.store import RunStore
-
-    return RunStore(place)
-
-
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
     """The store, and the run that has this id, beginning of an id, or name."""
-    store = _store(home)
+    store = RunStore(options.prepare(home, offline=False))
     return store, store.get(find_run(run, store.home))
 
 
@@ -184,21 +174,18 @@ def _line(run: Run) -> str:
 
 
 def worker(
-    device: Annotated[int, typer.Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", help="End after so long without work; 0 for never.")
-    ] = 0,
+    device: Annotated[int, Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
+    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after so long without work; 0 for never.")] = 0,
     once: Annotated[
         str | None,
-        typer.Option(
-            "--once",
+        Option(
             metavar="RUN",
             help="Execute this run alone, and end with its outcome.",
             autocompletion=options.complete_runs,
         ),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
+        str | None, Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -210,11 +197,7 @@ def worker(
     place = options.prepare(home, offline)
     if once is not None and idle_seconds:
         raise InputError("--once takes no run from the queue; leave out --idle-seconds")
-    from sbert_app.services.jobs.worker import run_once, run_worker
-
     if once is None:
-        from sbert_app.services.background.ray_cluster import RayCluster
-
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
             # Whoever types this is told when the cluster is not there; a queued run says so by itself.
@@ -240,8 +223,8 @@ OUTCOMES = {
 
 
 def report(
-    what: Annotated[str, typer.Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="The .html file.")],
+    what: Annotated[str, Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="The .html file.")],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -249,15 +232,12 @@ def report(
 
     It holds results, curves, settings, versions, the machine and the command.
     """
-    place = options.prepare(home, offline=False)
+    # They need the extra app.
     from sbert_app.pages.ablation.page import experiment_report
     from sbert_app.pages.train.runs import run_report
-    from sbert_app.services.experiments.experiment import Experiments, is_experiment
-    from sbert_app.services.files.writers import check_output
-    from sbert_app.services.jobs.queue import RunQueue
-    from sbert_app.services.runs.store import RunStore
 
     check_output(output, (".html",))
+    place = options.prepare(home, offline=False)
     store = RunStore(place)
     if is_experiment(place, what):
         report = experiment_report(Experiments(RunQueue(store)).get(what))

@@ -7,25 +7,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.files import local_path
 from sbert_app.formats import format_count, format_number
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
+from sbert_app.services.clusters.clustering import cluster as group
+from sbert_app.services.clusters.summary import describe_clusters, label_columns
+from sbert_app.services.compare.comparison import compare as measure
+from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
+from sbert_app.services.corpus.embedded import encode
+from sbert_app.services.corpus.search import check_query
+from sbert_app.services.corpus.search import search as find
+from sbert_app.services.files.writers import PARQUET, WRITERS, check_output, save_table
+from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.store.cache import DiskCache
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_CROSS_ENCODER
 from training.errors import InputError
+from training.models.model import required
 from training.names import ModelName
 
 
 @options.grouped
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help="The first sentence.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The second sentence.")],
+    first: Annotated[str, Argument(metavar="A", help="The first sentence.")],
+    second: Annotated[str, Argument(metavar="B", help="The second sentence.")],
     *,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str, typer.Option("--cross-encoder", metavar="NAME", help="Reads both at once; none for no such score.")
+        str, Option(metavar="NAME", help="Reads both at once; none for no such score.")
     ] = DEFAULT_CROSS_ENCODER,
     computing: options.Computing,
 ) -> None:
@@ -33,8 +46,6 @@ def compare(
 
     Prints also what each word adds to the cosine.
     """
-    from sbert_app.services.compare.comparison import compare as measure
-
     with clean_stdout():
         encoder = options.load_encoder(model, computing)
         crosser = options.load_cross_encoder(cross_encoder if cross_encoder != "none" else None, computing)
@@ -61,13 +72,12 @@ def compare(
 @options.grouped
 def search(
     source: options.Sentences,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A sentence, a question, a few words.")],
+    query: Annotated[str, Argument(metavar="QUERY", help="A sentence, a question, a few words.")],
     *,
-    k: Annotated[int, typer.Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
+    k: Annotated[int, Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
     model: options.ModelOptions,
     cross_encoder: Annotated[
-        str | None,
-        typer.Option("--cross-encoder", metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …"),
+        str | None, Option(metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …")
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     file: options.FileOptions,
@@ -78,9 +88,6 @@ def search(
     Vectors are kept in the home folder: the next search of the same sentences is quick.
     """
     place = computing.prepare()
-    from sbert_app.services.corpus.search import check_query
-    from sbert_app.services.corpus.search import search as find
-
     # This reports what is wrong before the model is loaded.
     check_query(query, k)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
@@ -102,23 +109,20 @@ def search(
 def cluster(
     source: options.Sentences,
     output: Annotated[
-        Path | None,
-        typer.Argument(metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet."),
+        Path | None, Argument(metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet.")
     ] = None,
     *,
     method: Annotated[
-        str,
-        typer.Option("--method", metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree."),
+        str, Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree.")
     ] = "hdbscan",
     clusters: Annotated[
-        int | None, typer.Option("--clusters", min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
+        int | None, Option(min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
-        int, typer.Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
+        int, Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
     ] = 5,
     min_cosine: Annotated[
-        float,
-        typer.Option("--min-cosine", metavar="COSINE", help="Hierarchical: join no groups that are less similar."),
+        float, Option(metavar="COSINE", help="Hierarchical: join no groups that are less similar.")
     ] = 0.3,
     keep_unknown: options.KeepUnknown = False,
     model: options.ModelOptions,
@@ -127,13 +131,6 @@ def cluster(
 ) -> None:
     """Cluster sentences by meaning. Prints the size, the keywords and a typical sentence of each cluster."""
     place = computing.prepare()
-    from sbert_app.services.background.watch import Watch
-    from sbert_app.services.clusters.clustering import ClusterSettings
-    from sbert_app.services.clusters.clustering import cluster as group
-    from sbert_app.services.clusters.summary import describe_clusters, label_columns
-    from sbert_app.services.files.writers import WRITERS, check_output, save_table
-    from sbert_app.services.store.cache import DiskCache
-
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         if output is not None:
@@ -163,14 +160,8 @@ def cluster(
     count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
     head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
     written = [f"{output}: each sentence with its cluster"] if output else []
-    value = {
-        "model": space.model,
-        "data": corpus.name,
-        "method": method,
-        "clusters": rows,
-        "output": output and str(output),
-        "warnings": space.warnings,
-    }
+    value: dict[str, Any] = {"model": space.model, "data": corpus.name, "method": method, "clusters": rows}
+    value |= {"output": output and str(output), "warnings": space.warnings}
     text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes, *space.warnings])
     print_result(value, computing.as_json, text)
 
@@ -179,25 +170,23 @@ def cluster(
 def export(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="IN",
             help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -. With --to onnx: a model.",
         ),
     ],
     output: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
+        Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
     ],
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
+        str, Option(metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
     ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
-    clusters: Annotated[
-        int, typer.Option("--clusters", min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
-    ] = 0,
+    clusters: Annotated[int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
     map_points: Annotated[
-        int, typer.Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
+        int, Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
@@ -206,19 +195,19 @@ def export(
     The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption
     the same command goes on from the vectors that are there.
     """
-    from sbert_app.services.background.watch import Watch
+    # It imports pyarrow.
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
-    from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings
-    from sbert_app.services.clusters.clustering import cluster as group
-    from sbert_app.services.clusters.summary import describe_clusters
-    from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
-    from sbert_app.services.corpus.embedded import encode
-    from sbert_app.services.files.writers import PARQUET, check_output
-    from sbert_app.services.maps.projection import MapSettings
-    from sbert_app.services.store.cache import DiskCache
 
     if to == "onnx":
-        _export_onnx(replace(model, model=source), output, replace(computing, dtype="float32"))
+        from training.models.encoder import Encoder
+        from training.models.onnx_graph import export_onnx
+
+        with clean_stdout():
+            encoder = options.load_model(replace(model, model=source), replace(computing, dtype="float32"))
+            cosines = export_onnx(required(encoder, Encoder), output)
+        what = "its vectors have a cosine of {:.4f} or more with the model's"
+        lines = [f"{path}: {what.format(cosine)}" for path, cosine in cosines.items()]
+        print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))
         return
     if to != "atlas":
         raise InputError(f"--to {to} is unknown; choose atlas or onnx")
@@ -238,17 +227,3 @@ def export(
     text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
     value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
     print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))
-
-
-def _export_onnx(model: options.ModelOptions, output: Path, computing: options.Computing) -> None:
-    from training.models.encoder import Encoder
-    from training.models.model import required
-    from training.models.onnx_graph import export_onnx
-
-    with clean_stdout():
-        cosines = export_onnx(required(options.load_model(model, computing), Encoder), output)
-    lines = [
-        f"{path}: its vectors have a cosine of {cosine:.4f} or more with the model's"
-        for path, cosine in cosines.items()
-    ]
-    print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))

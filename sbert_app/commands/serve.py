@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from filelock import FileLock, Timeout
+from typer import Option
 
 from sbert_app.commands import options
 from sbert_app.hosts import LOOPBACK
@@ -27,53 +27,49 @@ OPEN_TO_ALL = (
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="The address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on. [7860]")] = None,
+    host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, Option(help="The port to listen on. [7860]")] = None,
     home: options.Home = None,
-    auth: Annotated[str | None, typer.Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
-    auth_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file whose first line is USER:PASS.")
-    ] = None,
+    auth: Annotated[str | None, Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
+    auth_file: Annotated[Path | None, Option(metavar="FILE", help="A file whose first line is USER:PASS.")] = None,
     allow_hosts: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),
+        Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),
     ] = None,
     proxies: Annotated[
         list[str] | None,
-        typer.Option("--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For is believed."),
+        Option("--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For is believed."),
     ] = None,
     allow_paths: Annotated[
         list[Path] | None,
-        typer.Option("--allow-path", metavar="DIR", help="A folder whose data and models visitors may name by path."),
+        Option("--allow-path", metavar="DIR", help="A folder whose data and models visitors may name by path."),
     ] = None,
     allow_endpoints: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--allow-endpoint", metavar="HOST:PORT", help="A server that texts may be sent to, as endpoint:URL#MODEL."
         ),
     ] = None,
     allow_origins: Annotated[
         list[str] | None,
-        typer.Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
+        Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
     ] = None,
-    offline: Annotated[bool | None, typer.Option("--offline", help=options.OFFLINE_HELP)] = None,
-    mcp: Annotated[bool | None, typer.Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
-    root_path: Annotated[
-        str | None, typer.Option("--root-path", metavar="PATH", help="The path behind a proxy, such as /sbert.")
-    ] = None,
+    offline: Annotated[bool | None, Option("--offline", help=options.OFFLINE_HELP)] = None,
+    mcp: Annotated[bool | None, Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
+    root_path: Annotated[str | None, Option(metavar="PATH", help="The path behind a proxy, such as /sbert.")] = None,
     public: Annotated[
-        bool | None, typer.Option("--public", help="For everybody: built-in models, short training, small uploads.")
+        bool | None, Option("--public", help="For everybody: built-in models, short training, small uploads.")
     ] = None,
     open_browser: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open the browser. [on a terminal with a desktop]")
+        bool | None, Option("--open/--no-open", help="Open the browser. [on a terminal with a desktop]")
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
+        str | None, Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
     ] = None,
     keep_alive: Annotated[
-        int | None, typer.Option(metavar="MINUTES", help="When an unused model leaves the memory. [10]")
+        int | None, Option(metavar="MINUTES", help="When an unused model leaves the memory. [10]")
     ] = None,
-    upload_limit_mb: Annotated[int | None, typer.Option(metavar="MB", help="Largest upload. [200]")] = None,
+    upload_limit_mb: Annotated[int | None, Option(metavar="MB", help="Largest upload. [200]")] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
     # The parameters have the names of the fields of the settings.

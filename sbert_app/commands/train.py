@@ -16,24 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
 from sbert_app.formats import format_duration
+from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
+from sbert_app.services.experiments.experiment import SEEDS, Experiments, is_experiment, new_seeds
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.runs.estimate import estimate_run
+from sbert_app.services.runs.on_ray import executor
+from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
 from training.catalogue import DEFAULT_MODEL
+from training.data.load import load_data
 from training.errors import InputError, Stopped
+from training.models.files import check_replaceable
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
 from training.trainer.run_metrics import RUN_METRICS
 
 if TYPE_CHECKING:
-    from sbert_app.services.background.ray_cluster import RayCluster
-    from sbert_app.services.runs.store import RunStore
     from training.trainer.train import RunResult
-
 
 # So many mined negatives are printed before the first step.
 EXAMPLES = 5
@@ -41,21 +47,20 @@ EXAMPLES = 5
 
 def train(
     seeds: Annotated[
-        str | None, typer.Option("--seeds", metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
+        str | None, Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
     ] = None,
     columns: options.Columns = None,
     encoding: options.Encoding = None,
     preview: Annotated[
-        bool, typer.Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
+        bool, Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
     ] = False,
     no_start: Annotated[
-        bool, typer.Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
+        bool, Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
     ] = False,
     engine: options.EngineName = None,
     address: options.Address = None,
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs),
+        str | None, Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs)
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -67,17 +72,13 @@ def train(
     settings = {key: value for key, value in settings.items() if value is not None}
     settings |= {name: SETTINGS[name].joint.join(value) for name, value in settings.items() if isinstance(value, list)}
     place = options.prepare(home, offline)
-    from sbert_app.services.experiments.experiment import is_experiment
-    from sbert_app.services.runs.on_ray import executor
-    from sbert_app.services.runs.store import RunStore
-
     store = RunStore(place)
     if seeds is not None and (preview or no_start or resume or "seed" in settings):
         raise InputError("--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume")
     if resume and settings:
         raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
     if seeds is not None or (resume and is_experiment(place, resume)):
-        _train_seeds(store, settings, seeds, resume, options.cluster_of(place, engine, address), as_json)
+        _train_seeds(store, settings, seeds or "", resume, options.cluster_of(place, engine, address), as_json)
         return
     if preview:
         _preview(store, settings, as_json)
@@ -141,7 +142,7 @@ def _with_settings(command: Callable[..., None]) -> None:
     own, parameters = dict(whole.parameters), []
     own.popitem()
     for setting in SETTINGS.values():
-        option = typer.Option(
+        option = Option(
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
             help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
@@ -180,8 +181,6 @@ def _triplet_lines(triplet: dict[str, Any]) -> str:
 
 def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
     """The config of a new run. InputError if it cannot start."""
-    from sbert_app.services.runs.estimate import estimate_run
-
     file = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None))
     data = ("train_data", "eval_data")
     files = [key for key in data if names_file(settings.get(key) or "")]
@@ -198,25 +197,17 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
 
 
 def _train_seeds(
-    store: RunStore,
-    settings: dict[str, Any],
-    seeds: str | None,
-    resume: str | None,
-    cluster: RayCluster | None,
-    as_json: bool,
+    store: RunStore, settings: dict[str, Any], seeds: str, resume: str | None, cluster: RayCluster | None, as_json: bool
 ) -> None:
     """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
 
     Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
     """
-    from sbert_app.services.experiments.experiment import SEEDS, Experiments, new_seeds
-    from sbert_app.services.jobs.queue import RunQueue
-
     experiments = Experiments(RunQueue(store))
     if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
         raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
     with clean_stdout():
-        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds or "")).id
+        experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
     summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
@@ -262,13 +253,12 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
 
 @options.grouped
 def distill(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of the new model.")],
+    output: Annotated[Path, Argument(metavar="OUT", help="The folder of the new model.")],
     *,
     model: options.Model = DEFAULT_MODEL,
-    dimension: Annotated[int, typer.Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
+    dimension: Annotated[int, Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
     data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in."),
+        str | None, Option(metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in.")
     ] = None,
     file: options.FileOptions,
     computing: options.Computing,
@@ -278,9 +268,7 @@ def distill(
     It has no network to compute and is a hundred times as fast.
     """
     place = computing.prepare()
-    from training.data.load import load_data
     from training.models.distill import distill as make_static
-    from training.models.files import check_replaceable
 
     data = None if data is None and file == options.FileOptions() else file.data(data or "")
     started = time.perf_counter()
@@ -291,14 +279,7 @@ def distill(
         encoder = options.load_encoder(options.ModelOptions(model), computing)
         static = make_static(encoder, dimension, corpus, on_progress=bar)
         static.save(output)
-    figures = {
-        "model": str(output),
-        "teacher": model,
-        "dimension": dimension,
-        "tokens": static.vocabulary_size,
-        "seconds": round(time.perf_counter() - started, 2),
-    }
-    sentence = (
-        f"{output}: {figures['tokens']:,} tokens of {dimension} dimensions from {model}, in {figures['seconds']:.1f} s"
-    )
+    tokens, seconds = static.vocabulary_size, round(time.perf_counter() - started, 2)
+    figures = {"model": str(output), "teacher": model, "dimension": dimension, "tokens": tokens, "seconds": seconds}
+    sentence = f"{output}: {tokens:,} tokens of {dimension} dimensions from {model}, in {seconds:.1f} s"
     print_result(figures, computing.as_json, sentence)

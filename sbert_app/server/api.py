@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
@@ -82,7 +82,14 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.api_route("/health", methods=["GET", "HEAD"])
     def health() -> Response:
-        missing = what_is_missing(services)
+        # The reasons why the app cannot answer, as clauses that name no folder of this machine.
+        missing = []
+        try:
+            make_home(services.settings.home)
+        except InputError as error:
+            missing.append(error.public)
+        if not services.models.is_here(DEFAULT_MODEL):
+            missing.append(f"the model {DEFAULT_MODEL} is being fetched, or cannot be")
         state = {"status": "unavailable" if missing else "ready", "version": __version__, "missing": missing}
         return JSONResponse(state, 503 if missing else 200)
 
@@ -93,7 +100,12 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.get("/openapi.json")
     def openapi(request: Request) -> Response:
-        return JSONResponse(describe(request.app))
+        document, described = json.loads(read_asset("openapi.json")), request.app.openapi()
+        document["info"]["version"] = __version__
+        del document["x-examples"]
+        document["paths"] |= described["paths"]
+        document["components"]["schemas"] |= described["components"]["schemas"]
+        return JSONResponse(document)
 
     @routes.get("/docs")
     def docs() -> Response:
@@ -108,26 +120,3 @@ def document_router(services: Services) -> APIRouter:
             return HTMLResponse(messages.error_message(error), 400)
 
     return routes
-
-
-def what_is_missing(services: Services) -> list[str]:
-    """The reasons why the app cannot answer, as clauses that name no folder of this machine."""
-    missing = []
-    try:
-        make_home(services.settings.home)
-    except InputError as error:
-        missing.append(error.public)
-    if not services.models.is_here(DEFAULT_MODEL):
-        missing.append(f"the model {DEFAULT_MODEL} is being fetched, or cannot be")
-    return missing
-
-
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The API as OpenAPI describes it."""
-    document = json.loads(read_asset("openapi.json"))
-    document["info"]["version"] = __version__
-    del document["x-examples"]
-    endpoints = app.openapi()
-    document["paths"] |= endpoints["paths"]
-    document["components"]["schemas"] |= endpoints["components"]["schemas"]
-    return document

@@ -113,9 +113,6 @@ async def _no_answer(request: Request, error: Exception) -> Response:
 
 
 FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
-# Each opening of a page is a session, and in each Gradio keeps the settings of all components of all pages: 1.8 MB. The
-# sessions that were not used for the longest go first, with what their pages had open.
-MOST_SESSIONS = 300
 
 
 def build(services: Services) -> gr.Blocks:
@@ -134,7 +131,9 @@ def build(services: Services) -> gr.Blocks:
     for name in others:
         with app.route(name.title(), name):
             _build_page(name, services, app)
-    app.state_session_capacity = MOST_SESSIONS
+    # Each opening of a page is a session, and in each Gradio keeps the settings of all components of all pages: 1.8 MB.
+    # The sessions that were not used for the longest go first, with what their pages had open.
+    app.state_session_capacity = 300
     # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
     # does not count a mounted one among them.
     app.has_launched = True

@@ -72,8 +72,7 @@ NO_CALL = 'the request must be a JSON object with the arguments as a list: {"dat
 def completed(body: Any, name: str = "", session: str | None = SESSION) -> dict[str, Any]:
     """The body for Gradio: every argument of the endpoint ``name`` in ``data``, and ``session`` if it has none.
 
-    Raises:
-        InputError: the body is no object, an argument is unknown, or one without a default is missing.
+    InputError if the body is no object, an argument is unknown, or one without a default is missing.
     """
     if not isinstance(body, dict):
         raise InputError(NO_CALL)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import wraps
 from types import MethodType
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import gradio as gr
 from pydantic import Field, TypeAdapter, ValidationError
@@ -42,13 +41,8 @@ MOST_AT_ONCE = 16
 
 # Under this key the scope of a plain call has a dictionary, for the status of a user's error.
 STATUS = "sbert_lab.status"
-STATUSES: dict[type[UserFacingError], int] = {
-    TooMany: 429,
-    NotFoundError: 404,
-    RunNotFound: 404,
-    RunBusy: 409,
-    RunStateError: 409,
-}
+STATUSES: dict[type[UserFacingError], int] = {TooMany: 429, NotFoundError: 404, RunNotFound: 404}
+STATUSES |= {RunBusy: 409, RunStateError: 409}
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -57,11 +51,11 @@ def status_of(error: UserFacingError) -> int:
     return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
 
 
-class Between:
+class Between(NamedTuple):
     """The smallest and the largest value of a numeric argument, both included."""
 
-    def __init__(self, low: float, high: float) -> None:
-        self.low, self.high = low, high
+    low: float
+    high: float
 
 
 def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
@@ -76,16 +70,11 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
 
     def decorate(function: Call) -> Call:
         signature, hints = inspect.signature(function), get_type_hints(function)
-        own = [name for name, hint in hints.items() if hint is gr.Request]
-        defaults = {
-            name: parameter.default
-            for name, parameter in signature.parameters.items()
-            if parameter.default is not inspect.Parameter.empty
-        }
+        takes_request = hints.pop("request", None) is not None
+        parameters = {name: part for name, part in signature.parameters.items() if name != "request"}
+        defaults = {name: part.default for name, part in parameters.items() if part.default is not part.empty}
         adapters = {
-            name: _adapter(hints[name], name in sentences, ranges.get(name))
-            for name in signature.parameters
-            if name not in (*own, SERVICES)
+            name: _adapter(hints[name], name in sentences, ranges.get(name)) for name in parameters if name != SERVICES
         }
 
         @wraps(function)
@@ -94,37 +83,30 @@ def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **rang
                 bound = whole.bind(*arguments, **named)
                 bound.apply_defaults()
                 request = bound.arguments.pop("request")
-                with _status_noted(request):
+                try:
                     # null is the default of an argument that has one.
                     values = defaults | {name: value for name, value in bound.arguments.items() if value is not None}
                     checked = {name: _checked(name, values.get(name), adapter) for name, adapter in adapters.items()}
                     checked |= {name: value for name, value in bound.arguments.items() if name == SERVICES}
-                    if own:
-                        checked[own[0]] = request
+                    if takes_request:
+                        checked["request"] = request
                     if limit is not None:
                         held.enter_context(limit.held(visitor_of(request)))
                     return function(**checked)
+                except UserFacingError as error:
+                    # `PlainCalls` answers with it. Gradio's request has no such request for what waits in its queue.
+                    plain = getattr(request, "request", None)
+                    getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
+                    raise
 
-        parameters = [parameter for name, parameter in signature.parameters.items() if name not in own]
-        request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-        whole = signature.replace(parameters=[*parameters, request.replace(annotation=gr.Request)])
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        request = inspect.Parameter("request", kind, default=None, annotation=gr.Request)
+        whole = signature.replace(parameters=[*parameters.values(), request])
         call.__signature__ = whole  # type: ignore[attr-defined]
-        call.__annotations__ = {name: hint for name, hint in hints.items() if name not in own} | {"request": gr.Request}
+        call.__annotations__ = hints | {"request": gr.Request}
         return call  # type: ignore[return-value]
 
     return decorate
-
-
-@contextmanager
-def _status_noted(request: Any) -> Iterator[None]:
-    """Puts the status of a user's error into the scope of a plain call; `PlainCalls` answers with it."""
-    try:
-        yield
-    except UserFacingError as error:
-        # Gradio's request has none for what waits in its queue.
-        plain = getattr(request, "request", None)
-        getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
-        raise
 
 
 def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
@@ -162,35 +144,25 @@ def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
     return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
 
 
-_KINDS = {
-    "string_type": "text",
-    "list_type": "a list of texts",
-    "dict_type": 'an object such as {"lora_rank": 8}',
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "missing": "an uploaded file",
-    "model_type": "an uploaded file",
-    "model_attributes_type": "an uploaded file",
-}
+_KINDS = {"string_type": "text", "list_type": "a list of texts", "dict_type": 'an object such as {"lora_rank": 8}'}
+_KINDS |= dict.fromkeys(("bool_type", "bool_parsing"), "true or false")
+_KINDS |= dict.fromkeys(("missing", "model_type", "model_attributes_type"), "an uploaded file")
 
 
-@dataclass(frozen=True)
 class Endpoint:
-    """A registered endpoint: the function that answers, and the signature that callers see."""
+    """A registered endpoint: the function that answers, its description, and the signature that callers see."""
 
-    function: Callable[..., Any]
-    signature: inspect.Signature
-
-    @property
-    def description(self) -> str:
-        """The docstring of the function without its arguments."""
-        return self._documentation[0]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        signature = inspect.signature(function)
+        # Gradio adds the request by itself.
+        own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
+        self.function, self.signature = function, signature.replace(parameters=own)
+        self.description, _, self._arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns all arguments in their order, with the defaults of those that are left out.
 
-        Raises:
-            InputError: an argument is unknown, or one without a default is missing.
+        InputError if an argument is unknown, or one without a default is missing.
         """
         name, parameters = self.function.__name__, self.signature.parameters
         takes = ", ".join(parameters)
@@ -204,9 +176,7 @@ class Endpoint:
     def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
         """The answer to ``arguments`` as JSON values, in which a file is an address.
 
-        Raises:
-            InputError: an argument is unknown, or one is missing.
-            gr.Error: what is wrong with their values, or that the app has a fault.
+        InputError as `complete`; gr.Error says what is wrong with their values, or that the app has a fault.
         """
         answer = self.function(**self.complete(arguments), request=request)
         if isinstance(answer, tuple):
@@ -216,7 +186,7 @@ class Endpoint:
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, by name; their descriptions are those of the docstring."""
-        described = {key: " ".join(words.split()) for key, words in _ARGUMENT.findall(self._documentation[1])}
+        described = {key: " ".join(words.split()) for key, words in _ARGUMENT.findall(self._arguments)}
         properties = {}
         for key, parameter in self.signature.parameters.items():
             of_type = _FILE if parameter.annotation is gr.FileData else TypeAdapter(parameter.annotation).json_schema()
@@ -224,12 +194,6 @@ class Endpoint:
             properties[key] = {**of_type, **default, "description": described.get(key, "")}
         required = [key for key, schema in properties.items() if "default" not in schema]
         return {"type": "object", "properties": properties, "required": required}
-
-    @property
-    def _documentation(self) -> tuple[str, str]:
-        """The docstring before and after the heading of the arguments."""
-        text, _, arguments = (inspect.getdoc(self.function) or "").partition("\n\nArgs:\n")
-        return text, arguments
 
 
 _ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
@@ -242,10 +206,7 @@ endpoints: dict[str, Endpoint] = {}
 def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
     """Registers ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
     bound = MethodType(function, services)
-    signature = inspect.signature(bound)
-    # Gradio adds the request by itself.
-    own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
-    endpoints[function.__name__] = Endpoint(bound, signature.replace(parameters=own))
+    endpoints[function.__name__] = Endpoint(bound)
     gr.api(bound, api_name=function.__name__, **options)
 
 

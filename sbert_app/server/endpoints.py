@@ -28,13 +28,17 @@ from sbert_app.services.maps.corpus_map import MapRequest, compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
+from sbert_app.services.results.decisions import unread_pairs
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.data.load import load_data, load_retrieval
 from training.errors import InputError, without_folders
-from training.evaluation.thresholds import CRITERIA, Criterion
+from training.evaluation.scoring import evaluate as measure
+from training.evaluation.thresholds import CRITERIA, Criterion, decide_data
 from training.models.model import Model, VectorModel
+from training.models.retrievers import load_retriever
 from training.names import DataName, ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
@@ -92,14 +96,10 @@ def encode(
     """
     encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
     vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
-    return {
-        "model": encoder.name,
-        "pooling": encoder.pooling,
-        "dimension": encoder.dimension,
-        "embeddings": vectors.round(7).tolist(),
-        "warnings": unknown_warnings([encoder], sentences),
-        **usage(encoder.name, *read_tokens(encoder, sentences)),
-    }
+    read = usage(encoder.name, *read_tokens(encoder, sentences))
+    answer = {"model": encoder.name, "pooling": encoder.pooling, "dimension": encoder.dimension, **read}
+    warnings = unknown_warnings([encoder], sentences)
+    return {**answer, "embeddings": vectors.round(7).tolist(), "warnings": warnings}
 
 
 @endpoint(at_once=MOST_AT_ONCE, match_from=Between(0.01, 5.0))
@@ -125,12 +125,6 @@ def evaluate(
         match_from: the gold score (0 to 5) from which a pair counts as a match.
         keep_unknown: whether pairs count that have a text of which the model knows no token.
     """
-    from sbert_app.services.results.decisions import unread_pairs
-    from training.data.load import load_data, load_retrieval
-    from training.evaluation.scoring import evaluate as measure
-    from training.evaluation.thresholds import decide_data
-    from training.models.retrievers import load_retriever
-
     services.access.check_data(data)
     model, home = model or DEFAULT_MODEL, services.settings.home
     if DataName.parse(data).is_retrieval and not threshold:
@@ -309,14 +303,10 @@ def project(
     name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
     settings = MapSettings(dimensions, neighbours, min_dist, seed)
     corpus_map = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
-    return {
-        "model": corpus_map.embedded[0].model,
-        "pooling": corpus_map.embedded[0].pooling,
-        "seconds": round(corpus_map.seconds, 3),
-        "from_cache": corpus_map.from_cache,
-        "points": corpus_map.maps[0].round(4).tolist(),
-        **usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences)),
-    }
+    read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
+    answer = {"model": corpus_map.embedded[0].model, "pooling": corpus_map.embedded[0].pooling, **read}
+    points = corpus_map.maps[0].round(4).tolist()
+    return {**answer, "seconds": round(corpus_map.seconds, 3), "from_cache": corpus_map.from_cache, "points": points}
 
 
 @endpoint(at_once=MOST_AT_ONCE, sentences=("query",), k=Between(1, MAX_K))

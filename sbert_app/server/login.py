@@ -38,7 +38,7 @@ class Account:
         self._salt = os.urandom(16)
         self._account = self._digest(user, password)
         self._token = token
-        self._sessions: set[str] = set()
+        self.sessions: set[str] = set()
         # Browsers send a cookie to every port of a host: two apps on one machine must not share a name.
         self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
 
@@ -46,19 +46,11 @@ class Account:
         """Whether these are the name and the password; it takes a tenth of a second, on purpose."""
         return hmac.compare_digest(self._digest(user, password), self._account)
 
-    def begin_session(self) -> str:
-        session = secrets.token_urlsafe(24)
-        self._sessions.add(session)
-        return session
-
-    def end_session(self, session: str) -> None:
-        self._sessions.discard(session)
-
     def admits(self, headers: Headers) -> bool:
         """Whether a request brings the token or the cookie of a session."""
         if has_token(headers.get("authorization", ""), self._token):
             return True
-        return cookie_parser(headers.get("cookie", "")).get(self.cookie) in self._sessions
+        return cookie_parser(headers.get("cookie", "")).get(self.cookie) in self.sessions
 
     def _digest(self, user: str, password: str) -> bytes:
         # No name has a colon.
@@ -131,8 +123,9 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         # A page of this app: what begins with two slashes, or a backslash, would lead to another site.
         target = page if page.startswith("/") and not page.startswith(("//", "/\\")) else "/"
         answer = RedirectResponse(root_path + target, 303) if is_browser else JSONResponse({"success": True})
-        is_secure = request.url.scheme == "https"
-        answer.set_cookie(account.cookie, account.begin_session(), httponly=True, secure=is_secure, samesite="lax")
+        session, is_secure = secrets.token_urlsafe(24), request.url.scheme == "https"
+        account.sessions.add(session)
+        answer.set_cookie(account.cookie, session, httponly=True, secure=is_secure, samesite="lax")
         return answer
 
     @routes.get("/logout")
@@ -140,7 +133,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         answer = RedirectResponse(f"{root_path}/", 303)
         # A link of another site logs nobody out.
         if request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
-            account.end_session(request.cookies.get(account.cookie, ""))
+            account.sessions.discard(request.cookies.get(account.cookie, ""))
             answer.delete_cookie(account.cookie)
         return answer
 

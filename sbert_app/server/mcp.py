@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, TextContent, Tool
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
@@ -52,14 +52,19 @@ class McpServer:
         @server.call_tool(validate_input=False)
         async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
             request: Any = server.request_context.request
+            sentence = f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}"
             try:
-                with calls.held(visitor_of(request)):
-                    answer = await to_thread.run_sync(call, name, arguments, request, root_path, limiter=threads)
+                if name in endpoints:
+                    answer_of = endpoints[name].answer
+                    with calls.held(visitor_of(request)):
+                        answer = await to_thread.run_sync(answer_of, arguments, request, root_path, limiter=threads)
+                    # The protocol wants an object.
+                    answer = answer if isinstance(answer, dict) else {"result": answer}
+                    text = json.dumps(answer, ensure_ascii=False)
+                    return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
             except (InputError, gr.Error) as error:
                 sentence = error.public if isinstance(error, InputError) else error.message
-                return CallToolResult(content=[TextContent(type="text", text=sentence)], isError=True)
-            text = json.dumps(answer, ensure_ascii=False)
-            return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
+            return CallToolResult(content=[TextContent(type="text", text=sentence)], isError=True)
 
     def routes(self) -> list[BaseRoute]:
         return [Route(path, self) for path in (MCP, f"{MCP}/")]
@@ -72,11 +77,3 @@ class McpServer:
         except TooMany:
             sentence = f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; wait until one"
             await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(scope, receive, send)
-
-
-def call(name: str, arguments: dict[str, Any], request: Request, root_path: str = "") -> dict[str, Any]:
-    """The answer of `Endpoint.answer` as one JSON object. InputError if there is no such tool, too."""
-    if name not in endpoints:
-        raise InputError(f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}")
-    answer = endpoints[name].answer(arguments, request, root_path)
-    return answer if isinstance(answer, dict) else {"result": answer}

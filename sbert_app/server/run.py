@@ -37,12 +37,8 @@ WAKE_SECONDS = 0.25
 def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
     """Serves the app until a signal comes, and ends the process.
 
-    Args:
-        settings: the settings of the app.
-        show: called with the address, in the main thread, once the app listens.
-
-    Raises:
-        InputError: the port is taken, or this machine has no such address.
+    ``show`` is called with the address, in the main thread, once the app listens. InputError if the port is taken, or
+    this machine has no such address.
     """
     if sys.platform != "win32":
         # What visitors write, and the processes that the app starts, is for its own account.

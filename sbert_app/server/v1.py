@@ -39,13 +39,11 @@ log = logging.getLogger("sbert_lab.api")
 AT_ONCE = 64
 # Threads that compute for all visitors; Gradio's pages and endpoints have others.
 THREADS = 32
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 ENDING = "the app is ending"
-# A client that has asked for too much at once may ask again after so many seconds.
-RETRY_SECONDS = 1
 
 Body = openai.RequestBody
 Compute = Callable[[ModelCache, Any, Callable[[], bool]], Any]
+Threads = Callable[[str], CapacityLimiter]
 
 
 def router(services: Services) -> APIRouter:
@@ -115,17 +113,12 @@ def router(services: Services) -> APIRouter:
     others = ("/v1/{path:path}", "/v2/{path:path}", "/predict", "/embed_all", "/embed_sparse", "/tokenize")
     # A browser asks for the front page.
     for path in (*answers.keys() - {"/"}, *listings, *others):
-        routes.add_route(path, no_answer, methods=METHODS)
+        routes.add_route(path, no_answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
     return routes
 
 
 async def _answer(
-    request: Request,
-    body: type[Body],
-    compute: Compute,
-    models: ModelCache,
-    limit: Quota,
-    threads_of: Callable[[str], CapacityLimiter],
+    request: Request, body: type[Body], compute: Compute, models: ModelCache, limit: Quota, threads_of: Threads
 ) -> Response:
     """Validates the body and computes in a thread until the client goes."""
     gone, refusal = threading.Event(), partial(error_answer, request.scope["path"])
@@ -155,7 +148,7 @@ async def _answer(
         # Nobody reads this where the client has gone.
         return refusal(503, ENDING)
     except TooMany as error:
-        return refusal(429, error.public, {"retry-after": str(RETRY_SECONDS)})
+        return refusal(429, error.public, {"retry-after": "1"})
     except UserFacingError as error:
         return refusal(status_of(error), summary_of(error))
     except Exception:

@@ -38,7 +38,7 @@ MOST_JOINED = 20
 QUOTED = 80
 
 MOST_PUBLIC_STEPS = 200
-# Layers and dimensions of the largest model with random weights, the shape of BERT-base.
+# Layers and dimensions of the largest model with random weights, the shape of BERT-base: larger ones fill the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -57,7 +57,12 @@ class AccessPolicy:
     def check_model(self, name: str) -> str:
         """Returns ``name`` if a visitor may use this model. The message of an InputError tells of no files."""
         model = ModelName.parse(name)
-        _check_scratch(model)
+        (layers, dimensions), (most_layers, most_dimensions) = model.scratch_shape or (0, 0), MOST_SCRATCH
+        if layers * dimensions**2 > most_layers * most_dimensions**2:
+            raise InputError(
+                f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones "
+                "are for the command line"
+            )
         if model.endpoint:
             if model.endpoint.address in self._endpoints:
                 return name
@@ -85,13 +90,12 @@ class AccessPolicy:
         """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
         data = DataName.parse(name)
         # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
-        parts = (
-            (data.judged[0],)
-            if data.is_retrieval
-            else DataName.parse_joined(name)
-            if self._in_allowed_folder(data.name)
-            else tuple(DataName.parse(part.strip()) for part in name.split("+"))
-        )
+        if data.is_retrieval:
+            parts: tuple[DataName, ...] = (data.judged[0],)
+        elif self._in_allowed_folder(data.name):
+            parts = DataName.parse_joined(name)
+        else:
+            parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
         if len(parts) > MOST_JOINED:
             raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
         for part in parts:
@@ -127,19 +131,6 @@ class AccessPolicy:
 def is_own(model: ModelName) -> bool:
     """Whether a model is that of a run or has random weights, so that nothing is fetched for it."""
     return _PREFIXED.fullmatch(model.name) is not None
-
-
-def _check_scratch(model: ModelName) -> None:
-    """Raises InputError for random weights that would only fill the memory."""
-    if model.scratch_shape is None:
-        return
-    layers, dimensions = model.scratch_shape
-    most_layers, most_dimensions = MOST_SCRATCH
-    if layers * dimensions**2 > most_layers * most_dimensions**2:
-        raise InputError(
-            f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones are "
-            "for the command line"
-        )
 
 
 def _refused(sentence: str) -> InputError:

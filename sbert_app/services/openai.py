@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 # The most texts of a request, as at OpenAI.
 MOST_INPUTS = 2_048
 MOST_CHARACTERS = 100_000
-OWNER = "sbert-lab"
 # The most token ids of a text; a model reads fewer.
 MOST_TOKENS = 100_000
 
@@ -200,10 +199,8 @@ class SimilarityRequest(PairsRequest):
 def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The vectors of the inputs, of length 1 unless the request says otherwise.
 
-    Raises:
-        Stopped: ``should_stop`` is true before a batch.
-        InputError: the model cannot be used, has fewer dimensions than were asked for or no such prompt, token ids are
-            not those of its tokenizer, or a text is longer than it reads and may not be cut.
+    Stopped if ``should_stop`` is true before a batch. InputError if the model cannot be used, has fewer dimensions than
+    were asked for or no such prompt, token ids are of another tokenizer, or a text is too long and may not be cut.
     """
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -278,9 +275,7 @@ def _check_cut(model: Model, request: RequestBody, cut: Sequence[int]) -> None:
 def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The documents by their relevance to the query, best first: a cross-encoder's score, or the cosine of vectors.
 
-    Raises:
-        Stopped: as `embeddings`.
-        InputError: the model cannot be used, or a text is longer than it reads and may not be cut.
+    Stopped as `embeddings`. InputError if the model cannot be used, or a text is too long for it and may not be cut.
     """
     documents, unread = list[str](), dict[str, None]()
     for at, item in enumerate(request.documents):
@@ -305,9 +300,7 @@ def rerank(models: ModelCache, request: RerankRequest, should_stop: ShouldStop) 
 def score(models: ModelCache, request: PairsRequest, should_stop: ShouldStop) -> dict[str, Any]:
     """The score of each pair: a cross-encoder's, or the cosine of vectors.
 
-    Raises:
-        Stopped: as `embeddings`.
-        InputError: as `rerank`, or the texts are no pairs.
+    Stopped as `embeddings`. InputError as `rerank`, or if the texts are no pairs.
     """
     firsts = [request.text_1] if isinstance(request.text_1, str) else request.text_1
     seconds = [request.text_2] if isinstance(request.text_2, str) else request.text_2
@@ -384,10 +377,7 @@ def info(models: ModelCache, version: str) -> dict[str, Any]:
 
 def list_models(store: RunStore) -> dict[str, Any]:
     """The built-in models and the runs that have one; any model of the Hub may be named as well."""
-    built_in = [_model(name, 0) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    runs = [_model(str(ModelName.of_run(run.id)), int(run.record.created)) for run in store.recent() if run.has_model]
-    return {"object": "list", "data": built_in + runs}
-
-
-def _model(name: str, created: int) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": created, "owned_by": OWNER}
+    created = dict.fromkeys((*ENCODERS, *CROSS_ENCODERS), 0)
+    created |= {str(ModelName.of_run(run.id)): int(run.record.created) for run in store.recent() if run.has_model}
+    kind = {"object": "model", "owned_by": "sbert-lab"}
+    return {"object": "list", "data": [{"id": name, "created": time, **kind} for name, time in created.items()]}

@@ -21,7 +21,6 @@ from sbert_app.__main__ import run
 from sbert_app.cli import main
 from sbert_app.commands import doctor, options
 from sbert_app.process import ENDING, interrupt, on_ending_signal
-from sbert_app.services.runs import on_ray
 from training.errors import InputError
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
@@ -63,7 +62,7 @@ def test_a_sweep_does_not_load_its_data_and_model_to_the_end_first(tmp_path, mon
         signal.raise_signal(signal.SIGINT)
         loaded.append("to the end")
 
-    monkeypatch.setattr(on_ray, "executor", lambda cluster: execute)
+    monkeypatch.setattr("sbert_app.commands.ablate.executor", lambda cluster: execute)
     options = ["--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--home", str(tmp_path)]
     assert main(["ablate", *options]) == 130
     assert not loaded

@@ -50,8 +50,7 @@ from sbert_app.services.experiments.experiment import (
     Experiments,
     new_sweep,
 )
-from sbert_app.services.runs.estimate import RunEstimate
-from sbert_app.services.runs.rate import TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from training.catalogue import DEFAULT_MODEL
 
 OPENING = next(iter(ABLATIONS))

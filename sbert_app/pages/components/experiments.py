@@ -25,8 +25,7 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from sbert_app.services.runs.estimate import RunEstimate
-from sbert_app.services.runs.rate import can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError, without_folders
 from training.trainer.config import RunConfig

@@ -20,8 +20,7 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
-from sbert_app.services.runs.estimate import RunEstimate
-from sbert_app.services.runs.rate import TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import without_folders

@@ -69,48 +69,29 @@ class TaskResult:
     seconds: float
 
 
-class Task:
-    """``work(watch)`` in a thread from `start` on, for which the process does not wait at its end.
+class Task(threading.Thread):
+    """``work(watch)`` in a thread, for which the process does not wait at its end.
 
-    The work has to return or raise `Stopped` soon after ``watch.should_stop()`` is true.
+    The work has to return or raise `Stopped` soon after ``watch.should_stop()`` is true. Whoever may stop the task has
+    to know it before it is started.
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
-        self._work, self._stop = work, threading.Event()
-        self.is_superseded = False
+        super().__init__(name=f"task: {description}", daemon=True)
+        self._work, self.stopping, self.is_superseded = work, threading.Event(), False
         self._outcome: Future[TaskResult] = Future()
         # Other threads read this tuple, which is replaced as a whole.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
-        self._thread = threading.Thread(target=self._run, name=f"task: {description}", daemon=True)
-
-    def start(self) -> Task:
-        """Begin the work. Whoever may stop the task has to know it by now."""
-        self._thread.start()
-        return self
 
     @property
     def progress(self) -> TaskProgress:
         description, done, total, since = self._latest
         return TaskProgress(description, done, total, time.perf_counter() - since)
 
-    @property
-    def is_at_work(self) -> bool:
-        return self._thread.is_alive()
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stop.is_set()
-
-    def join(self, seconds: float) -> None:
-        self._thread.join(seconds)
-
-    def stop(self) -> None:
-        self._stop.set()
-
     def follow(self) -> Iterator[TaskProgress]:
         """Yields the progress a few times a second until the task ends, to any number of readers."""
         self.join(POLL_SECONDS)
-        while self.is_at_work:
+        while self.is_alive():
             yield self.progress
             self.join(POLL_SECONDS)
 
@@ -118,15 +99,15 @@ class Task:
         """The result of a task that has ended. Raises the error of ``work``."""
         return self._outcome.result(timeout=0)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         started = time.perf_counter()
 
         def report_download(what: str, done: float, total: float) -> None:
             self._report(done, f"Downloading {what}, {total:,.0f} MB", total)
 
         try:
-            with listening(report_download, self._stop.is_set):
-                value = self._work(Watch(self._report, self._stop.is_set))
+            with listening(report_download, self.stopping.is_set):
+                value = self._work(Watch(self._report, self.stopping.is_set))
             self._outcome.set_result(TaskResult(value, time.perf_counter() - started))
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._outcome.set_exception(error)
@@ -142,13 +123,14 @@ def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> A
 
     Raises Stopped as soon as ``watch`` does, and the error of ``work``.
     """
-    task = Task(description, work).start()
+    task = Task(description, work)
+    task.start()
     try:
         for progress in task.follow():
             watch.check()
             watch.report(progress.done, progress.description, progress.total)
     finally:
-        task.stop()
+        task.stopping.set()
     return task.result().value
 
 
@@ -166,7 +148,7 @@ class TaskRunner:
         """Stop all tasks and wait a while for them to remove half-written files."""
         tasks, deadline = list(self._at_work), time.monotonic() + CLOSE_SECONDS
         for task in tasks:
-            task.stop()
+            task.stopping.set()
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
 
@@ -175,14 +157,15 @@ class TaskRunner:
         with self._lock:
             if (before := self._tasks.get(owner)) is not None:
                 before.is_superseded = True
-                before.stop()
-            self._tasks = {name: task for name, task in self._tasks.items() if task.is_at_work}
+                before.stopping.set()
+            self._tasks = self.at_work()
             task = self._tasks[owner] = Task(description, work)
             self._at_work.add(task)
-            return task.start()
+            task.start()
+            return task
 
     def at_work(self) -> dict[str, Task]:
-        return {owner: task for owner, task in list(self._tasks.items()) if task.is_at_work}
+        return {owner: task for owner, task in list(self._tasks.items()) if task.is_alive()}
 
     def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
         """Begin a task and yield its progress, and at last its result. Closing the iterator stops the task.
@@ -193,18 +176,18 @@ class TaskRunner:
         task = self.start(owner, description, work)
         try:
             for progress in task.follow():
-                if task.is_stopped:
+                if task.stopping.is_set():
                     break
                 yield progress
-            if task.is_stopped:
+            if task.stopping.is_set():
                 raise Superseded if task.is_superseded else Stopped
             yield task.result()
         finally:
-            task.stop()
+            task.stopping.set()
 
     def stop(self, owner: str) -> None:
         if (task := self._tasks.get(owner)) is not None:
-            task.stop()
+            task.stopping.set()
 
     def forget(self, session: str) -> None:
         """Stop every task whose owner begins with ``session``: its browser has left the page."""

@@ -48,14 +48,11 @@ class Watch:
     should_stop: Callable[[], bool] = _never
 
     @classmethod
-    def of(
-        cls, on_progress: Callable[[float, float], object] | None = None, should_stop: Callable[[], bool] = _never
-    ) -> Watch:
+    def of(cls, on_progress: Callable[[float, float], object], should_stop: Callable[[], bool] = _never) -> Watch:
         """A watch that reports to a callback of (done, total), such as the progress bar of a terminal."""
 
         def report(done: float, description: str | None = None, total: float = 1.0, /) -> None:
-            if on_progress is not None:
-                on_progress(done, total)
+            on_progress(done, total)
 
         return cls(report, should_stop)
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-
 THE_PAIR = "this pair"
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.
@@ -246,12 +245,7 @@ def _read_whole(encoders: tuple[VectorModel, VectorModel], a: str, b: str) -> _R
 
 
 def compare_by_name(
-    models: ModelCache,
-    a: str,
-    b: str,
-    model: ModelName,
-    pooling: str = "",
-    cross_encoder: ModelName | str | None = None,
+    models: ModelCache, a: str, b: str, model: ModelName, pooling: str = "", cross_encoder: str = ""
 ) -> Comparison:
     """Compare with models by name. By default the pooling is that of the name, or else the model's own.
 

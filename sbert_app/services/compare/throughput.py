@@ -11,7 +11,6 @@ import statistics
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +22,6 @@ from training.models.model import VectorModel
 if TYPE_CHECKING:
     from training.models.cross_encoder import CrossEncoder
 
-SAMPLE = 256
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
 
@@ -41,48 +39,35 @@ class Throughput:
     pairs_per_second: float | None
     product_seconds: float
 
-    def encode_seconds(self, sentences: int = PAPER_SENTENCES) -> float:
-        """The time to encode so many sentences."""
+    def encode_seconds(self, sentences: int) -> float:
         return sentences / self.sentences_per_second
 
-    def cross_seconds(self, sentences: int = PAPER_SENTENCES) -> float | None:
+    def cross_seconds(self, sentences: int) -> float | None:
         """The time to score all pairs of so many sentences with the cross-encoder."""
         pairs = sentences * (sentences - 1) / 2
         return None if self.pairs_per_second is None else pairs / self.pairs_per_second
 
 
 def measure(
-    encoder: VectorModel,
-    cross_encoder: CrossEncoder | None,
-    home: Path,
-    sample: int = SAMPLE,
-    pairs_sample: int = SAMPLE,
+    encoder: VectorModel, cross_encoder: CrossEncoder | None, home: Path, sample: int, pairs_sample: int
 ) -> Throughput:
     """Time ``sample`` sentences and ``pairs_sample`` pairs of STSb dev and a matrix product, three times each.
 
     The rate of a single batch is far below that of many: too small a sample makes the extrapolated times too long.
     """
-    sentences, pairs = _sample(str(home), sample)[0], _sample(str(home), pairs_sample)[1]
+    first, second = load_data("stsb:dev", home).columns
+    sentences = _evenly([*dict.fromkeys([*first, *second])], sample)
+    pairs = _evenly(list(zip(first, second, strict=True)), pairs_sample)
     vectors = encoder.encode(sentences)
     block = np.resize(vectors, (2_000, vectors.shape[1]))
     product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
     encoding = _median_seconds(lambda: encoder.encode(sentences))
     crossing = None if cross_encoder is None else _median_seconds(lambda: cross_encoder.predict(pairs))
-    return Throughput(
-        sentences_per_second=len(sentences) / encoding,
-        pairs_per_second=None if crossing is None else len(pairs) / crossing,
-        product_seconds=product,
-    )
+    return Throughput(len(sentences) / encoding, None if crossing is None else len(pairs) / crossing, product)
 
 
 def _median_seconds(work: Callable[[], object]) -> float:
     return statistics.median(timeit.repeat(work, number=1, repeat=ROUNDS))
-
-
-@lru_cache(maxsize=2)
-def _sample(home: str, sample: int) -> tuple[list[str], list[tuple[str, str]]]:
-    first, second = load_data("stsb:dev", home).columns
-    return _evenly([*dict.fromkeys([*first, *second])], sample), _evenly(list(zip(first, second, strict=True)), sample)
 
 
 def _evenly(items: list[T], count: int) -> list[T]:

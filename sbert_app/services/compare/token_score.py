@@ -5,16 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sbert_app.services.models.cache import ModelCache
 from training.models.model import Model
 from training.names import ModelName
-
-if TYPE_CHECKING:
-    from training.models.late_interaction import LateInteraction
-    from training.models.sparse import SparseEncoder
-
 
 NUMBERS = ("cosine", "share")
 
@@ -48,37 +43,29 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     from training.models.late_interaction import LateInteraction
     from training.models.sparse import SparseEncoder
 
-    model, started = models.get(name.weights, Model), time.perf_counter()
+    model, started, rows = models.get(name.weights, Model), time.perf_counter(), list[tuple[str, ...]]()
     if isinstance(model, LateInteraction):
-        return _matches(model.with_settings(name), a, b, name.label, started)
-    if isinstance(model, SparseEncoder):
-        return _terms(model.with_settings(name), a, b, name.label, started)
-    return None
-
-
-def _matches(model: LateInteraction, a: str, b: str, label: str, started: float) -> TokenScore:
-    result = model.matches(a, b)
-    milliseconds = (time.perf_counter() - started) * 1000
-    rows: list[tuple[str, ...]] = []
-    for side, matches in (("first", result.first), ("second", result.second)):
-        count = (len(matches) if model.takes_mean else 1) * (2 if result.second else 1)
-        rows += [(side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}") for token, other, cosine in matches]
-    columns = ("in", "token", "finds", "cosine", "share")
-    what = "Each token finds the most similar one of the other sentence; the shares add up to the score"
-    return TokenScore(f"Late interaction · {label}", result.score, milliseconds, what, columns, rows)
-
-
-def _terms(model: SparseEncoder, a: str, b: str, label: str, started: float) -> TokenScore:
-    terms = model.terms(a, b)
-    milliseconds = (time.perf_counter() - started) * 1000
-    rows = [
-        (term.token, _weight(term.first, term.in_first), _weight(term.second, term.in_second), f"{term.share:+.4f}")
-        for term in terms
-        if term.share
-    ]
-    what = f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score"
-    score, columns = sum(term.share for term in terms), ("term", "first", "second", "share")
-    return TokenScore(f"Sparse encoder · {label}", score, milliseconds, what, columns, rows)
+        model = model.with_settings(name)
+        result = model.matches(a, b)
+        ended, title, score = time.perf_counter(), "Late interaction", result.score
+        for side, pairs in (("first", result.first), ("second", result.second)):
+            count = (len(pairs) if model.takes_mean else 1) * (2 if result.second else 1)
+            rows += [(side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}") for token, other, cosine in pairs]
+        columns: tuple[str, ...] = ("in", "token", "finds", "cosine", "share")
+        what = "Each token finds the most similar one of the other sentence; the shares add up to the score"
+    elif isinstance(model, SparseEncoder):
+        terms = model.with_settings(name).terms(a, b)
+        ended, title, score = time.perf_counter(), "Sparse encoder", sum(term.share for term in terms)
+        rows += [
+            (term.token, _weight(term.first, term.in_first), _weight(term.second, term.in_second), f"{term.share:+.4f}")
+            for term in terms
+            if term.share
+        ]
+        columns = ("term", "first", "second", "share")
+        what = f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score"
+    else:
+        return None
+    return TokenScore(f"{title} · {name.label}", score, (ended - started) * 1000, what, columns, rows)
 
 
 def _weight(weight: float, is_own: bool) -> str:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import EXAMPLE, OWN, Corpus, CorpusLimits, read_vectors
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, embedding_key, encode
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
+from sbert_app.services.store.cache import DiskCache, LRUCache, digest
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from sbert_app.services.store.temp_folder import TempFolder, keep_copy
 from training.atomic import open_atomic
@@ -70,7 +71,7 @@ class EmbeddingCache:
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
             max_bytes, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
         )
-        self._locks: KeyedLocks[str] = KeyedLocks()
+        self._locks: dict[str, threading.Lock] = {}
         self._example: str | None = None
         # The keys of data sets, whose content stays the same.
         self._named: dict[str, str] = {}
@@ -119,7 +120,7 @@ class EmbeddingCache:
             return own if own.corpus is corpus else replace(own, corpus=corpus)
         encoder = self.models.get(model, VectorModel, pooling, "document")
         key = embedding_key(corpus, encoder)
-        with watch.holding(self._locks[key]):
+        with watch.holding(self._locks.setdefault(key, threading.Lock())):
             if (embedded := self._embedded.get(key)) is None:
                 folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                 embedded = encode(corpus, encoder, self.cache, watch, folder)

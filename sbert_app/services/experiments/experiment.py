@@ -32,8 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
 from sbert_app.services.experiments.ablations import Ablation, Summary, VariantRow, ablation, variant_rows
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.runs.estimate import RunEstimate, estimate_run
-from sbert_app.services.runs.rate import TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run
 from sbert_app.services.runs.record import Run, RunError, default_name
 from sbert_app.services.store.documents import DocumentStore, Timestamp
 from training.errors import InputError, UserFacingError

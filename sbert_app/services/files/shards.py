@@ -322,7 +322,8 @@ class RayEngine:
 
 def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
     """The next row; None after the last. Stopped after a stop; ConnectionError if Ray is gone."""
-    waiting = Task("Waiting for Ray", lambda _: next(rows, None)).start()
+    waiting = Task("Waiting for Ray", lambda _: next(rows, None))
+    waiting.start()
     for _ in waiting.follow():
         watch.check()
         cluster.check()

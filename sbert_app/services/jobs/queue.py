@@ -33,7 +33,7 @@ from huey import Huey, SqliteHuey
 from huey.registry import Message
 from huey.serializer import Serializer
 
-from sbert_app.process import child_environment, regularly
+from sbert_app.process import child_environment
 from sbert_app.services.background.watch import State
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
@@ -50,8 +50,6 @@ MOST_WAITING_OF_ONE = 20
 MOST_GROUPED_OF_ONE = 700
 # The errors of a damaged file; the latter quotes its schema.
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
-# A look at 20,000 runs takes 0.15 s.
-WATCH_SECONDS = 60.0
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
 COLUMNS = {"id", "queue", "data", "priority"}
@@ -78,13 +76,11 @@ def worker_lock(home: Path, slot: int | str) -> FileLock:
 
 def has_worker(home: Path, slot: int | str) -> bool:
     """Whether this device has a worker, or Ray."""
-    lock = worker_lock(home, slot)
     try:
-        lock.acquire(timeout=0)
+        with worker_lock(home, slot).acquire(timeout=0):
+            return False
     except Timeout:
         return True
-    lock.release()
-    return False
 
 
 class JsonSerializer(Serializer):
@@ -215,10 +211,6 @@ class RunQueue:
                 process.poll()
             if time.monotonic() - last > RELAUNCH_SECONDS and not has_worker(self.store.home, slot):
                 self._started[slot] = time.monotonic(), self._launch(slot)
-
-    def watch(self, seconds: float = WATCH_SECONDS) -> None:
-        """Start a thread that replaces workers that were killed while runs are queued."""
-        regularly(seconds, self.reconcile)
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
         # With -P, as the working directory is the user's: a folder named ``training`` there must not be imported.

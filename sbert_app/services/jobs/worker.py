@@ -55,7 +55,6 @@ class Worker:
     def __init__(
         self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
     ) -> None:
-        self.home = home
         self.slot = slot if cluster is None else "ray"
         self.idle_seconds = idle_seconds
         self.cluster = cluster
@@ -70,19 +69,16 @@ class Worker:
         A run that is queued just when this worker ends is not lost: the process that queues it checks for a worker
         afterwards, and this worker checks the queue again after it has released its lock.
         """
-        lock = worker_lock(self.home, self.slot)
         while not self.should_end.is_set():
             try:
                 # `has_worker` holds it for an instant.
-                lock.acquire(timeout=1)
+                lock = worker_lock(self.store.home, self.slot).acquire(timeout=1)
             except Timeout:
                 log.info("device %s has a worker already", self.slot)
                 return
-            try:
+            with lock:
                 self.jobs.reconcile()
                 self._work_until_idle()
-            finally:
-                lock.release()
             if not self.jobs.queued():
                 return
 

@@ -11,7 +11,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, Generic, TypeVar
 
@@ -51,33 +50,25 @@ class DynamicBatcher(Generic[Request, Response]):
         WAITING.inc()
         with self._processing:
             # Another thread may have processed it meanwhile.
-            if not future.done():
-                self._process_queue()
+            if future.done():
+                return future.result()
+            with self._queue_lock:
+                queue, self._queue = self._queue, []
+            WAITING.dec(len(queue))
+            BATCH.observe(len(queue))
+            try:
+                responses = self._process([request for request, _ in queue])
+            except BaseException as error:  # noqa: BLE001 - raised again in each thread
+                for _, waiting in queue:
+                    waiting.set_exception(error)
+            else:
+                for (_, waiting), response in zip(queue, responses, strict=True):
+                    waiting.set_result(response)
         return future.result()
 
-    def _process_queue(self) -> None:
-        with self._queue_lock:
-            queue, self._queue = self._queue, []
-        WAITING.dec(len(queue))
-        BATCH.observe(len(queue))
-        try:
-            responses = self._process([request for request, _ in queue])
-        except BaseException as error:  # noqa: BLE001 - raised again in each thread
-            for _, future in queue:
-                future.set_exception(error)
-            return
-        for (_, future), response in zip(queue, responses, strict=True):
-            future.set_result(response)
 
-
-@dataclass(frozen=True)
-class Job(Generic[Text]):
-    """The arguments of one call of ``InferenceRunner.map``."""
-
-    texts: Sequence[Text]
-    reduce: Reduce[Any]
-
-
+# The arguments of one call of ``InferenceRunner.map``, and what it yields.
+Job = tuple[Sequence[Text], Reduce[Any]]
 BatchResults = list[tuple[list[int], Any]]
 
 
@@ -103,12 +94,12 @@ class BatchingRunner(InferenceRunner[Text]):
             return
         if should_stop is not None and should_stop():
             raise Stopped
-        yield from self._batcher(Job(texts, reduce))
+        yield from self._batcher((texts, reduce))
 
     def _compute(self, jobs: list[Job[Text]]) -> list[BatchResults]:
         """The results that ``map`` would have yielded for each job alone."""
-        texts = [text for job in jobs for text in job.texts]
-        ends = list(accumulate(len(job.texts) for job in jobs))
+        texts = [text for part, _ in jobs for text in part]
+        ends = list(accumulate(len(part) for part, _ in jobs))
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
             """The number of each job in the batch, the numbers of its texts there, and their result of ``reduce``."""
@@ -118,9 +109,9 @@ class BatchingRunner(InferenceRunner[Text]):
             with torch.inference_mode():
                 hidden, mask = self.hidden(texts, rows)
                 for number, group in groupby(by_job, lambda place: bisect_right(ends, batch[place])):
-                    index, job = list(group), jobs[number]
-                    first = ends[number] - len(job.texts)
-                    result = job.reduce(hidden[index], None if mask is None else mask[index])
+                    index, (part, reduce) = list(group), jobs[number]
+                    first = ends[number] - len(part)
+                    result = reduce(hidden[index], None if mask is None else mask[index])
                     results.append((number, [batch[place] - first for place in index], result))
             return results
 

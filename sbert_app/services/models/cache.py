@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.store.cache import KeyedLocks, LRUCache
+from sbert_app.services.store.cache import LRUCache
 from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
 from training.data.load import load_data, megabytes_to_fetch
 from training.errors import InputError
@@ -58,7 +58,7 @@ class ModelCache:
         self._check_name = check_name
         # name -> model, bytes
         self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
-        self._locks: KeyedLocks[ModelName] = KeyedLocks()
+        self._locks: dict[ModelName, threading.Lock] = {}
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
@@ -89,7 +89,7 @@ class ModelCache:
         is_for_role = role is not None and isinstance(model, VectorModel) and not settings.states_prompt
         return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
 
-    def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
+    def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
         if not name or name == "none":
             return None
@@ -191,7 +191,7 @@ class ModelCache:
             self._models.put(name, (model := find_opener(name, self.home)[0].open(name), model_bytes(model)))
             return model
         # Other threads that ask for the same model wait here while it is loaded.
-        with self._locks[name]:
+        with self._locks.setdefault(name, threading.Lock()):
             # A plain language model is an encoder, and a model of its own where a cross-encoder is asked for.
             key, for_pairs = name, replace(name, prompt_name=type_.kind)
             entries = [entry for entry in map(self._models.get, (for_pairs, key)) if entry is not None]
@@ -267,9 +267,6 @@ def _parts(value: Any) -> list[Any]:
     return []
 
 
-PREFIX = "static/"
-
-
 @dataclass(frozen=True)
 class Distilled:
     """A static model that was distilled: its name, its size, and the tokens of its table."""
@@ -293,7 +290,7 @@ def distill_to_home(models: ModelCache, teacher: str, dimension: int, data: str 
     started = time.perf_counter()
     corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
     static = distill(models.get(teacher, Encoder), dimension, corpus)
-    name = f"{PREFIX}{slug(teacher) or 'model'}-{dimension}"
+    name = f"static/{slug(teacher) or 'model'}-{dimension}"
     static.save(models.home / "models" / name)
     models.forget(ModelName(name))
     size = static.vocabulary_size * dimension * 4 / 1e6

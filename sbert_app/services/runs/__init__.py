@@ -1,1 +1,1 @@
-"""Runs: what they would do (`estimate`, `rate`), how they are executed, and what they did, on disk (`store`)."""
+"""Runs: what they would do (`estimate`), how they are executed, and what they did, on disk (`store`)."""

@@ -58,13 +58,6 @@ class Saved(NamedTuple):
     at_work: tuple[str, ...]
 
 
-class Restored(NamedTuple):
-    """The parts that were restored, as "runs/<id>", "experiments/<id>.json", …, and those that were there before."""
-
-    restored: tuple[str, ...]
-    there: tuple[str, ...]
-
-
 def back_up(home: Path, target: Path) -> Saved:
     """Write people's work into a new ZIP file. InputError if the file exists; OSError if it cannot be written."""
     if os.path.lexists(target):
@@ -95,13 +88,16 @@ def back_up(home: Path, target: Path) -> Saved:
     return Saved(count, tuple(left_out), at_work)
 
 
-def restore(home: Path, source: Path) -> Restored:
-    """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive."""
+def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
+    """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive.
+
+    Returns the parts that were restored, as "runs/<id>", "experiments/<id>.json", …, and those that were there before.
+    """
     make_home(home)
     try:
         with ZipFile(source) as archive:
             things = _checked(archive, source, shutil.disk_usage(home).free)
-            there = tuple(thing for thing in things if os.path.lexists(home / thing))
+            there = [thing for thing in things if os.path.lexists(home / thing)]
             for thing, members in things.items():
                 if thing not in there:
                     _write(archive, home / thing, thing, members)
@@ -112,7 +108,7 @@ def restore(home: Path, source: Path) -> Restored:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise InputError(f"{source} is damaged, or no backup ({error}); nothing of it is restored") from error
-    return Restored(tuple(thing for thing in things if thing not in there), there)
+    return [thing for thing in things if thing not in there], there
 
 
 def files_of(home: Path) -> Iterator[Path]:

@@ -335,19 +335,16 @@ class RunStore:
     @contextmanager
     def _lock(self, folder: Path, message: str, timeout: float = 0.1) -> Iterator[None]:
         """Hold the run's lock. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
-        lock = FileLock(folder / "lock", thread_local=False)
         try:
-            lock.acquire(timeout=timeout, poll_interval=0.02)
+            lock = FileLock(folder / "lock", thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
             raise RunBusy(message) from error
-        try:
+        with lock:
             # It was deleted meanwhile, and the lock has created its folder anew.
             if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
             self._run_folder(folder.name)
             yield
-        finally:
-            lock.release()
 
     def _run_folder(self, run_id: str) -> Path:
         folder = self.folder / run_id

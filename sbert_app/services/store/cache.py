@@ -107,18 +107,6 @@ def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None
             excess -= size
 
 
-class KeyedLocks(Generic[K]):
-    """A lock for each key, so that one of several threads computes and the others wait. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._locks: dict[K, threading.Lock] = {}
-        self._lock = threading.Lock()
-
-    def __getitem__(self, key: K) -> threading.Lock:
-        with self._lock:
-            return self._locks.setdefault(key, threading.Lock())
-
-
 class LRUCache(Generic[K, V]):
     """Objects in memory up to a total size and number. Thread-safe. The newest entry stays even if it is larger.
 

@@ -200,8 +200,7 @@ class DocumentStore(Generic[Document]):
             raise unreadable(self.folder, error) from error
         for name in names:
             key = name.removesuffix(file_suffix)
-            is_one = name.endswith(file_suffix) and is_id(key)
-            if is_one and os.path.lexists(self.folder / name / inner):
+            if name.endswith(file_suffix) and is_id(key) and os.path.lexists(self.folder / name / inner):
                 yield key
 
 

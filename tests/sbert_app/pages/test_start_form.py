@@ -7,8 +7,7 @@ import pytest
 
 from sbert_app.pages.components import experiments
 from sbert_app.pages.components.experiments import StartForm
-from sbert_app.services.runs.estimate import RunEstimate
-from sbert_app.services.runs.rate import TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig

@@ -19,8 +19,7 @@ from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup, run_groups
 from sbert_app.services.files.uploads import keep_upload
-from sbert_app.services.runs.estimate import RunEstimate
-from sbert_app.services.runs.rate import TrainingRate
+from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError

@@ -1,6 +1,5 @@
 """MCP: agents list the endpoints as tools and call them; what is counted is counted for the agent's address."""
 
-import inspect
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -29,9 +28,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Registered:
 
     def add(function: Callable[..., Any]) -> None:
         function = endpoint()(function)
-        signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.annotation is not gr.Request]
-        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function, signature.replace(parameters=own)))
+        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function))
 
     return add
 

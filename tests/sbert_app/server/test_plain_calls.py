@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import pytest
@@ -64,7 +63,7 @@ def _endpoints(monkeypatch):
     def search(query: str, data: str = "stsb:dev", k: int = 10) -> None: ...
 
     for function in (score, search):
-        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function, inspect.signature(function)))
+        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function))
 
 
 @pytest.mark.usefixtures("_endpoints")

@@ -34,7 +34,6 @@ from sbert_app.services.experiments.experiment import (
     records,
 )
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.runs import on_ray
 from sbert_app.services.runs.record import RunRecord
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError, UserFacingError
@@ -313,7 +312,7 @@ def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, m
             all_begun.wait()
             return lease.end(RunResult(run_id, "finished", 1, 0.0))
 
-    monkeypatch.setattr(on_ray, "executor", lambda cluster: executes)
+    monkeypatch.setattr("sbert_app.commands.ablate.executor", lambda cluster: executes)
     monkeypatch.setattr(RayCluster, "room", lambda self: 3)
     monkeypatch.setenv("SBERT_RAY", "auto")
     asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]

@@ -12,7 +12,7 @@ import pytest
 
 from sbert_app.cli import main
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
-from sbert_app.services.runs.archives import Restored, back_up, files_of, restore
+from sbert_app.services.runs.archives import back_up, files_of, restore
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig
@@ -56,13 +56,12 @@ def test_what_is_lost_comes_back_and_what_is_there_stays(lab, tmp_path):
     shutil.rmtree(one.folder)
     RunStore(lab).rename(two.id, "renamed since")
     (lab / "annotations" / "news" / "ratings.jsonl").unlink()
-    assert restore(lab, archive) == Restored(
-        (f"runs/{one.id}",), ("annotations/news", "data/uploads/0123456789ab", f"runs/{two.id}")
-    )
+    there = ["annotations/news", "data/uploads/0123456789ab", f"runs/{two.id}"]
+    assert restore(lab, archive) == ([f"runs/{one.id}"], there)
     assert {run.name for run in RunStore(lab).list()} == {"one", "renamed since"}
     assert not (lab / "annotations" / "news" / "ratings.jsonl").exists()
     elsewhere = tmp_path / "elsewhere"
-    assert restore(elsewhere, archive).there == ()
+    assert restore(elsewhere, archive)[1] == []
     assert contents(elsewhere) == {name: data for name, data in work.items() if not name.endswith("/lock")}
     assert Projects(elsewhere).open("news").ratings() == {"Ann": {0: 3}}
 
@@ -92,7 +91,7 @@ def test_a_file_that_cannot_be_read_costs_itself_alone(lab, tmp_path, monkeypatc
     monkeypatch.setattr(Path, "open", failing)
     assert main(["home", "backup", str(tmp_path / "lab.zip"), "--home", str(lab)]) == 1
     assert f"{lost} cannot be read: Input/output error; it is not in the backup" in capsys.readouterr().err
-    assert restore(tmp_path / "elsewhere", tmp_path / "lab.zip").restored[0] == "annotations/news"
+    assert restore(tmp_path / "elsewhere", tmp_path / "lab.zip")[0][0] == "annotations/news"
 
 
 def archive_of(path: Path, **members: str) -> Path:

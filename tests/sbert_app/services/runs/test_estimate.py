@@ -6,9 +6,15 @@ import pytest
 from paths import linked_home
 
 from sbert_app.services.background.watch import State
-from sbert_app.services.runs import estimate, rate
-from sbert_app.services.runs.estimate import RunEstimate, estimate_run
-from sbert_app.services.runs.rate import TrainingRate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs import estimate
+from sbert_app.services.runs.estimate import (
+    RunEstimate,
+    TrainingRate,
+    can_measure_rate,
+    estimate_run,
+    known_rate,
+    measure_rate,
+)
 from sbert_app.services.runs.record import PRESETS, RunRecord, two_stage_base
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
@@ -148,7 +154,8 @@ def test_without_such_a_run_a_few_steps_are_made_once_and_remembered(store, file
     assert "8 steps measured on this machine" in measured.source
     assert measure_rate(found, store) == measured == known_rate(found, [], store)
     assert store.list() == [], "it leaves no run behind"
-    assert (store.home / rate.REMEMBERED).is_file(), "the next start of the app knows it too"
+    (store.home / estimate.REMEMBERED).write_text("{")
+    assert known_rate(found, [], store) is None, "a damaged file is measured again"
 
 
 def test_steps_are_measured_without_waiting_for_a_teacher(store, file):
@@ -169,8 +176,7 @@ def test_of_data_that_is_not_here_nothing_is_fetched_to_measure_it_and_no_overla
 def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
     config = RunConfig("regression", train_data=file, eval_data=file, base="scratch:dan")
     for is_here in (False, True):
-        for module in (estimate, rate):
-            monkeypatch.setattr(module, "has_glove", lambda home, is_here=is_here: is_here)
+        monkeypatch.setattr(estimate, "has_glove", lambda home, is_here=is_here: is_here)
         notes = " ".join(estimate_run(config, store).notes)
         assert ("GloVe, 76 MB from the package index" in notes) != is_here
         assert can_measure_rate(config, store.list(), store) == is_here

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.store.cache import DiskCache, KeyedLocks, LRUCache, digest
+from sbert_app.services.store.cache import DiskCache, LRUCache, digest
 
 
 class TestDiskCache:
@@ -104,10 +104,3 @@ def test_many_entries_are_evicted_as_large_ones_are():
     assert list(cache) == ["b", "c"]
     assert cache.put("d", "x" * 10)
     assert list(cache) == ["d"]
-
-
-def test_each_key_has_a_lock_of_its_own():
-    locks = KeyedLocks()
-    with locks["a"]:
-        assert not locks["a"].acquire(blocking=False)
-        assert locks["b"].acquire(blocking=False)
