@@ -350,12 +350,7 @@ class TwoSentences:
             first_curves = first_curves or by_pooling
         return {
             self.answer: answers.result(
-                answer.comparisons,
-                own_curves,
-                answer.example,
-                measuring=pending,
-                errors=errors,
-                tokens=answer.tokens,
+                answer.comparisons, own_curves, answer.example, measuring=pending, errors=errors, tokens=answer.tokens
             ),
             self.poolings: answers.poolings(answer.comparison, first_curves, measuring=pending),
             self.calibration: gr.Timer(active=pending),

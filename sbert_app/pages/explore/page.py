@@ -179,10 +179,7 @@ class _ExplorePage:
                 what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
                 description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
-        return {
-            self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)),
-            self.described: description,
-        }
+        return {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: description}
 
     def show_source(self, source: str, path: str | None, encoding: str) -> Update:
         """Shows the controls of a kind of corpus; the picker of encodings belongs to files."""
