@@ -192,7 +192,7 @@ def precision_recall(
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
         hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
         options = {"customdata": thresholds, "line_width": 2 if other is decision else 1.5}
-        add_scatter(figure, recall, precision, colour, hover, name=short_label(model, 34), **options)
+        add_scatter(figure, recall, precision, colour, hover, "lines", name=short_label(model, 34), **options)
     for choice, colour in _reached(decision):
         hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
         options = {"marker_size": 11, "marker_line": {"color": "#ffffff", "width": 1}}

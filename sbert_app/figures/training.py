@@ -179,6 +179,6 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     intervals = error_bars(ends, "blue", thickness=2.5, width=0)
     mark(means, measured, {"size": 12, "color": PALETTE["blue"]}, "markers+text", error_x=intervals, **text)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
+    height, x = ROW_PIXELS * len(rows) + MARGIN_PIXELS, {"title": "Spearman ρ ×100 on STSb dev"}
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
-    options = {"x": {"title": "Spearman ρ ×100 on STSb dev"}, "showlegend": True, "legend_traceorder": "reversed"}
-    return apply_style(figure, ROW_PIXELS * len(rows) + MARGIN_PIXELS, y=y, **options)
+    return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")

@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import add_scatter
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table, tiles
@@ -62,33 +62,15 @@ def cost_lines(rates: Throughput, sentences: int) -> go.Figure:
     """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
     grid = np.logspace(1, 6, 41)
     lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
-    names = (("bi-encoder", PALETTE["blue"]), ("cross-encoder", PALETTE["orange"]))
-    figure = go.Figure()
+    figure, names = go.Figure(), (("bi-encoder", "blue"), ("cross-encoder", "orange"))
     for (name, colour), line, point in zip(names, lines, both_seconds(rates, sentences), strict=True):
-        figure.add_scatter(
-            name=name,
-            x=grid.round().tolist(),
-            y=list(line),
-            mode="lines",
-            line={"color": colour, "width": 3},
-            hovertemplate="%{x:,} sentences: %{y:.3s} s<extra>" + name + "</extra>",
-        )
-        figure.add_scatter(
-            x=[sentences],
-            y=[point],
-            mode="markers",
-            marker={"size": 13, "color": colour},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    figure.add_scatter(
-        name="the paper, on a V100",
-        x=[PAPER_SENTENCES] * 2,
-        y=[PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS],
-        mode="markers",
-        marker={"size": 11, "symbol": "diamond-open", "color": PALETTE["grey"], "line": {"width": 2}},
-        hovertemplate="%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
-    )
+        hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
+        add_scatter(figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3)
+        add_scatter(figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False)
+    x, y = [PAPER_SENTENCES] * 2, [PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS]
+    hover = "%{x:,} sentences: %{y:,} s<extra>the paper</extra>"
+    marker = {"marker_size": 11, "marker_symbol": "diamond-open", "marker_line_width": 2}
+    add_scatter(figure, x, y, "grey", hover, "markers", name="the paper, on a V100", **marker)
     figure.update_xaxes(type="log", dtick=1, tickformat=",")
     figure.update_yaxes(type="log", tickvals=list(UNITS), ticktext=list(UNITS.values()))
     return styled(figure, 360, "sentences N", legend=True)

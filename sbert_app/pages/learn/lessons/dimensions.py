@@ -14,7 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
@@ -63,23 +63,13 @@ def measure(context: Context, source: str) -> Shortened:
 def kept_lines(result: Shortened, size: Kept) -> go.Figure:
     """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
     figure, counts = go.Figure(), [row.dimensions for row in result.rows]
-    figure.add_scatter(
-        name=f"{DRAWS} random choices",
-        x=np.repeat(counts, DRAWS).tolist(),
-        y=np.concatenate([row.random for row in result.rows]).round(2).tolist(),
-        mode="markers",
-        marker={"size": 5, "color": PALETTE["green"], "opacity": 0.5},
-        hovertemplate="%{x} at random: ρ %{y:.1f}<extra></extra>",
-    )
-    for name, colour in (("first", "orange"), ("pca", "blue")):
-        figure.add_scatter(
-            name={"first": "the first", "pca": "PCA’s"}[name],
-            x=counts,
-            y=[round(getattr(row, name), 2) for row in result.rows],
-            mode="lines+markers",
-            line={"color": PALETTE[colour], "width": 3},
-            hovertemplate="%{x} dimensions: ρ %{y:.1f}<extra></extra>",
-        )
+    x, y = np.repeat(counts, DRAWS).tolist(), np.concatenate([row.random for row in result.rows]).round(2).tolist()
+    hover, points = "%{x} at random: ρ %{y:.1f}<extra></extra>", {"marker_size": 5, "marker_opacity": 0.5}
+    add_scatter(figure, x, y, "green", hover, "markers", name=f"{DRAWS} random choices", **points)
+    first, pca = [row.first for row in result.rows], [row.pca for row in result.rows]
+    for name, values, colour in (("the first", first, "orange"), ("PCA’s", pca, "blue")):
+        hover, line = "%{x} dimensions: ρ %{y:.1f}<extra></extra>", {"name": name, "line_width": 3}
+        add_scatter(figure, counts, np.round(values, 2).tolist(), colour, hover, "lines+markers", **line)
     figure.add_vline(x=size.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_xaxes(type="log", tickvals=counts, ticktext=list(map(str, counts)))
     return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)

@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_count
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
@@ -86,24 +86,12 @@ def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
 
 def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Figure:
     """ρ ×100 after whitening against the dimensions that are kept, and ρ before (dashed). The chosen one is marked."""
-    figure = go.Figure(
-        go.Scatter(
-            name="whitened",
-            x=list(rho),
-            y=np.round(list(rho.values()), 2).tolist(),
-            mode="lines+markers",
-            line={"color": PALETTE["blue"], "width": 3},
-            marker={"size": 8},
-            hovertemplate="first %{x} dimensions: ρ %{y:.1f}<extra></extra>",
-        )
-    )
-    figure.add_hline(
-        y=before,
-        line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
-        annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
-    )
-    mark = {"size": 15, "color": PALETTE["blue"]}
-    figure.add_scatter(x=[keep], y=[round(rho[keep], 2)], mode="markers", marker=mark, hoverinfo="skip")
+    hover, style = "first %{x} dimensions: ρ %{y:.1f}<extra></extra>", {"line_width": 3, "marker_size": 8}
+    values = np.round(list(rho.values()), 2).tolist()
+    figure = add_scatter(go.Figure(), list(rho), values, "blue", hover, "lines+markers", name="whitened", **style)
+    annotation = {"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}}
+    figure.add_hline(y=before, line={"dash": "dash", "color": PALETTE["orange"], "width": 2}, annotation=annotation)
+    add_scatter(figure, [keep], [round(rho[keep], 2)], "blue", mode="markers", marker_size=15)
     values = [*rho.values(), before]
     margin = max(2.0, 0.12 * (max(values) - min(values)))
     figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho])
