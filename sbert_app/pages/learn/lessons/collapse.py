@@ -28,7 +28,6 @@ PAIRS = 200
 class LessonVectors(NamedTuple):
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
-    random_std: float
     uniformity: float
     effective_rank: float
     dimension: int
@@ -52,11 +51,9 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     sample = encode_sample(context, model, PAIRS)
     u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
     cosines = cosine(u, v)
-    mean, std = random_cosines(u)
     return LessonVectors(
         rho=100 * spearman(cosines, sample.gold),
-        random_cosine=mean,
-        random_std=std,
+        random_cosine=random_cosines(u)[0],
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
@@ -104,7 +101,6 @@ def show(context: Context, source: str, pull: float) -> Measurement:
 def build() -> Demo:
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
     source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
-    pull = gr.Slider(
-        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
-    )
+    label = "Pull towards the common direction"
+    pull = gr.Slider(0, 0.99, 0, step=0.01, label=label, info="0: unchanged", elem_id="learn-pull")
     return Demo([source, pull], show)

@@ -98,7 +98,7 @@ def describe(result: Rates, sentences: int) -> Markup:
     )
 
 
-def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, str, str, str]:
+def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, ...]:
     bi, cross = both_seconds(rates, sentences)
     return f"{sentences:,}{remark}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross)
 
@@ -110,10 +110,8 @@ def show(context: Context, exponent: float, moment: float) -> Measurement:
 
 def build() -> Demo:
     with gr.Row():
-        exponent = gr.Slider(
-            1, 6, 4, step=0.25, label="Sentences, as a power of ten", info="4 = 10,000, the paper’s case", scale=3,
-            elem_id="learn-n",
-        )  # fmt: skip
+        label, hint = "Sentences, as a power of ten", "4 = 10,000, the paper’s case"
+        exponent = gr.Slider(1, 6, 4, step=0.25, label=label, info=hint, scale=3, elem_id="learn-n")
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
     moment = gr.State(0.0)  # when a measurement was last asked for
     again.click(time.time, None, moment, **PRIVATE)

@@ -88,14 +88,14 @@ def describe(result: Shortened, size: Kept) -> Markup:
         for row in result.rows
     ]
     whole, draws = result.rows[0].first, size.random
-    first = "better than each" if size.first > draws.max() else "worse than each" if size.first < draws.min() else ""
+    first = "not special: they lie among the"
+    if not draws.min() <= size.first <= draws.max():
+        first = f"{'better' if size.first > draws.max() else 'worse'} than each of the"
     by_first, by_draws, by_pca = (format_number(rho - whole, 1, "+") for rho in (size.first, draws.mean(), size.pca))
     sentences = [
         f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",
-        f"The first {size.dimensions} are {first} of the {DRAWS} random choices."
-        if first
-        else f"The first {size.dimensions} are not special: they lie among the {DRAWS} random choices.",
+        f"The first {size.dimensions} are {first} {DRAWS} random choices.",
     ]
     about = f"{result.sample.model}, {result.sample.pairs.label}, PCA fitted on their sentences without scores, encoded"
     header = ("dimensions", "the first", "random, mean", "random, range", "PCA’s")

@@ -86,20 +86,13 @@ def prompt_strip(rows: list[Prompted]) -> go.Figure:
     ordered = sorted(rows, key=lambda row: row.rho)
     estimates = [(row.rho, rows[0].rho + row.change.low, rows[0].rho + row.change.high) for row in ordered]
     kinds = {"": "orange", NONSENSE: "vermillion"}
-    figure = go.Figure(
-        go.Scatter(
-            x=[row.rho for row in ordered],
-            y=list(range(len(ordered))),
-            text=[short_label(row.label) for row in ordered],
-            mode="markers",
-            marker={"size": 11, "color": [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]},
-            error_x=error_bars(estimates, "grey"),
-            hovertemplate="%{text}: ρ %{x:.1f}<extra></extra>",
-        )
-    )
+    colours = [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]
+    style = {"mode": "markers", "marker_size": 11, "marker_color": colours, "error_x": error_bars(estimates, "grey")}
+    text = {"text": [short_label(row.label) for row in ordered], "hovertemplate": "%{text}: ρ %{x:.1f}<extra></extra>"}
+    places = list(range(len(ordered)))
+    figure = go.Figure(go.Scatter(x=[row.rho for row in ordered], y=places, **style, **text))
     figure.add_vline(x=rows[0].rho, line={"dash": "dash", "color": PALETTE["orange"]})
-    labels = [short_label(row.label, 22) for row in ordered]
-    figure.update_yaxes(tickvals=list(range(len(ordered))), ticktext=labels)
+    figure.update_yaxes(tickvals=places, ticktext=[short_label(row.label, 22) for row in ordered])
     return styled(figure, 30 * len(rows) + 90, "Spearman ρ ×100")
 
 

@@ -157,11 +157,10 @@ def _findings(result: Trainings) -> list[str]:
     best = max(result.after, key=lambda training: training.rho)
     gap = best.rho - low.rho
     quality = (
-        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
+        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}"
     )
-    quality += (
-        "crowded or not, the order is about as good." if gap < 3 else f"{gap:.1f} points lower, in so short a training."
-    )
+    as_good, lower = "crowded or not, the order is about as good.", f"{gap:.1f} points lower, in so short a training."
+    quality += f": {as_good if gap < 3 else lower}"
     if best.rho < before.rho:
         quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
     return [effect, quality]
@@ -176,11 +175,6 @@ def show(context: Context, start: str, temperature: float) -> Measurement:
 def build() -> Demo:
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
-    temperature = gr.Radio(
-        [(f"{value:g}", value) for value in TEMPERATURES],
-        value=TEMPERATURES[0],
-        label="Temperature τ in the figure",
-        info="All of them are trained; the table has all",
-        elem_id="learn-temperature",
-    )
-    return Demo([start, temperature], show)
+    temperatures, hint = [(f"{value:g}", value) for value in TEMPERATURES], "All of them are trained; the table has all"
+    options = {"label": "Temperature τ in the figure", "info": hint, "elem_id": "learn-temperature"}
+    return Demo([start, gr.Radio(temperatures, value=TEMPERATURES[0], **options)], show)
