@@ -81,7 +81,8 @@ class ColumnPicker:
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
         """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
         if table is None:
-            return {self.row: gr.update(visible=False), **dict.fromkeys(self.inputs, gr.update(value=None))}
+            # An update each: Gradio takes the value out of it.
+            return {self.row: gr.update(visible=False), **{part: gr.update(value=None) for part in self.inputs}}
         suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
         names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
         values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
