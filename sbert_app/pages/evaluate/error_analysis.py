@@ -52,7 +52,7 @@ class _ErrorAnalysisTab:
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
         ids = ("show-errors", "stop-errors", "errors-status")
-        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids, "")
+        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids)
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
             self.under = _error_list("Rated too low by the model", "under")
@@ -97,9 +97,7 @@ class _ErrorAnalysisTab:
         first = errors.over[0] if errors.over and explained else None
         return {
             self.analysis: _Analysis(spec, errors),
-            self.tab.status: macro("evaluate/errors_summary")(
-                model=spec.label, data=name, rho=result.estimate(Metric()), pairs=len(pairs)
-            ),
+            self.tab.status: macro("evaluate/errors_summary")(name, spec.label, len(pairs), result.estimate(Metric())),
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
@@ -135,12 +133,9 @@ class _ErrorAnalysisTab:
         scorer = self.services.models.get(model, Model)
         if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        explanation = attribute(scorer, pair.first, pair.second)
-        figure = (
-            word_map(explanation.words_a, explanation.words_b, explanation.matrix)
-            if isinstance(explanation, Attribution)
-            else None
-        )
+        explanation, figure = attribute(scorer, pair.first, pair.second), None
+        if isinstance(explanation, Attribution):
+            figure = word_map(explanation.words_a, explanation.words_b, explanation.matrix)
         return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 
