@@ -14,18 +14,11 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.components import upload_options
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
 from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
-from sbert_app.pages.components.upload_options import (
-    DETECTED,
-    ColumnPicker,
-    FileDoctor,
-    chosen_name,
-    encoding_dropdown,
-    how_it_reads,
-    open_upload,
-)
+from sbert_app.pages.components.upload_options import DETECTED, ColumnPicker, FileDoctor, chosen_name
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
@@ -286,7 +279,7 @@ class DataUpload:
         """
         self.services, self.data, self.button, self.choices = services, data, button, choices
         self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
-        self.encoding = encoding_dropdown(f"{name}-encoding")
+        self.encoding = upload_options.encoding_dropdown(f"{name}-encoding")
         self.columns = ColumnPicker(f"{name}-columns")
         # The upload itself; the picker may name a copy with other columns.
         self.original = gr.State(None)
@@ -312,8 +305,8 @@ class DataUpload:
             # The path comes from the browser.
             self.services.access.check_data(original)
             pickers = self.columns.of(None)
-            table = open_upload(original, encoding, sheet)
-            pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
+            table = upload_options.open_upload(original, encoding, sheet)
+            pickers, reads = self.columns.of(table), "" if table.is_plain else upload_options.how_it_reads(table)
             columns = [pickers[picker]["value"] for picker in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
