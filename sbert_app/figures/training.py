@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
 from sbert_app.services.experiments.ablations import VariantRow
-from sbert_app.services.runs.record import Event
+from sbert_app.services.runs.record import Event, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 
@@ -46,6 +46,10 @@ class Curve:
     events: Sequence[Event]
     steps: int | None
     measure: str | None
+
+
+def curve_of(run: Run, colour: str) -> Curve:
+    return Curve(run.name, colour, run.events, run.progress.steps, run.progress.measure)
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
