@@ -71,6 +71,8 @@ class Results:
     def rated(self, project: Project | None, rater: str) -> Update:
         """Updates the agreement and the buttons after a rating."""
         judged = len(quality.mean_ratings(project)) if project else 0
+        disagreements = quality.disagreements(project, rater) if project else []
+        differences = macro("label/differences")(disagreements, scores_of(project)) if project and disagreements else ""
 
         def button(label: str, needed: int) -> gr.Button:
             done = f"{needed} judged pairs needed, {judged} done" if judged < needed else ""
@@ -79,7 +81,7 @@ class Results:
 
         return {
             self.agreement: agreement_table(project) if project else NOTHING_JUDGED,
-            self.differences: differences_table(project, rater) if project else "",
+            self.differences: differences,
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             self.prepare: button("Export as CSV", 0),
@@ -182,12 +184,6 @@ def agreement_table(project: Project) -> Markup:
     )
 
 
-def differences_table(project: Project, rater: str) -> Markup:
-    """The pairs on which the raters differ, with the spread of their scores and a score to agree on."""
-    disagreements = quality.disagreements(project, rater)
-    return macro("label/differences")(disagreements, scores_of(project)) if disagreements else Markup()
-
-
 def _agreement_findings(agreement: Agreement) -> list[str]:
     if len(agreement.judged) < 2:
         return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
@@ -198,13 +194,9 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     if agreement.shared < FEWEST_SHARED:
         shared = format_count(agreement.shared, "shared pair")
         return [f"Krippendorff’s α is {agreement.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
-    verdict = (
-        "reliable"
-        if agreement.alpha >= RELIABLE
-        else "enough for tentative conclusions"
-        if agreement.alpha >= TENTATIVE
-        else "too low to rely on: talk about the scale, and look at the pairs on which you differ"
-    )
+    verdict = "too low to rely on: talk about the scale, and look at the pairs on which you differ"
+    if agreement.alpha >= TENTATIVE:
+        verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
     alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (agreement.alpha, agreement.alpha_ordinal))
     return [
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
@@ -221,9 +213,8 @@ def training_state(run: Run, training: Training, comparison: BeforeAfter | None)
             pairs = format_count(comparison.pairs, "held-out pair")
             verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
-    return macro("label/training")(
-        run=run, training=training, is_at_work=run.state in AT_WORK, rows=rows, verdict=verdict
-    )
+    facts = {"training": training, "is_at_work": run.state in AT_WORK}
+    return macro("label/training")(run=run, rows=rows, verdict=verdict, **facts)
 
 
 def _figures(rho: Estimate) -> tuple[str, str]:
