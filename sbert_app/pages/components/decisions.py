@@ -58,14 +58,5 @@ def _table(
     notes: Sequence[str],
     failures: dict[str, str] | None = None,
 ) -> Markup:
-    return render(
-        "components/templates/decision.html",
-        lead=lead,
-        groups=groups,
-        similarity=data.similarity,
-        match=data.meaning,
-        decision=data.decision,
-        labels=criterion_labels(data.decision),
-        notes=notes,
-        failures=failures or {},
-    )
+    facts = {"data": data, "labels": criterion_labels(data.decision), "notes": notes, "failures": failures or {}}
+    return render("components/templates/decision.html", lead=lead, groups=groups, **facts)

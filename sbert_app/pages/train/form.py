@@ -327,10 +327,10 @@ class DataUpload:
         return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
 
 
-def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
+def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> None:
     """Wires both uploads of the form; training data selects the objective that fits it.
 
-    ``planned`` shows errors; ``estimate_after(event)`` estimates the run again.
+    ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
@@ -361,12 +361,12 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
 
     outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     inputs = [train.button, dev.data]
-    estimate_after(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success(None, None, None))
-    estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
+    estimate_on(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success)
+    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
     for upload in (train, dev):
         read = [upload.original, upload.encoding]
         for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
-            estimate_after(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False))
+            estimate_on(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False).then)
         read_as = upload.columns.read_as
         for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
             name_columns: Callable[..., Update] = upload.name_columns
@@ -374,6 +374,6 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
             if upload is train:
                 name_columns, inputs = name_train_columns, [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
-            estimate_after(event(name_columns, inputs, outputs, **EVERY))
+            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
         parts = [upload.read, upload.encoding, upload.columns.row, upload.doctor.fold]
         upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)

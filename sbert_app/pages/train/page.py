@@ -70,7 +70,7 @@ def build(services: Services) -> None:
     runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
-    runs.estimate_on([panel.running.change])
+    runs.estimate_on(panel.running.change)
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers, **UNQUEUED)
@@ -127,7 +127,7 @@ def _connect_form(
 
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
-    runs.estimate_after(preset.input(fill_form, [questions, preset], fill, **EVERY))
+    runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
     of_objective, objective = [fields[name] for name in form.OF_OBJECTIVE], fields["objective"]
     objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
     base, rate, pooling = fields["base"], fields["learning_rate"], fields["pooling"]
@@ -136,14 +136,14 @@ def _connect_form(
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
-    runs.estimate_on(edited)
-    connect_uploads(fields, planned, runs.estimate_after)
+    runs.estimate_on(partial(gr.on, edited))
+    connect_uploads(fields, planned, runs.estimate_on)
 
     def offer_runs() -> Any:
         return gr.update(choices=form.base_choices(services.jobs.store.recent()))
 
     filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
-    runs.estimate_after(keep_touched([preset, *inputs], filled_in))
+    runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 
 
