@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -63,10 +62,6 @@ class Context:
     setup: Setup = STANDARD
 
     @property
-    def home(self) -> Path:
-        return self.runs.home
-
-    @property
     def encoder(self) -> Encoder:
         """The setup's model. InputError if it cannot be loaded."""
         return self.encoder_of(self.setup.model)
@@ -107,11 +102,6 @@ class Demo:
     measure: Callable[..., Measurement]
     model: Any = None
     triggers: Sequence[Any] = ()
-
-    @property
-    def events(self) -> list[Any]:
-        """The events after which the lesson is measured again."""
-        return list(self.triggers) or [control.change for control in self.controls]
 
     def initial(self, setup: Setup) -> list[Any]:
         """The first values of the controls, in order."""

@@ -155,7 +155,8 @@ class _LearnPage:
         for view in self.views:
             measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
             progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
-            gr.on(view.demo.events, *measure, **{**LATEST, **progress})
+            events = view.demo.triggers or [control.change for control in view.demo.controls]
+            gr.on(events, *measure, **{**LATEST, **progress})
             reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 

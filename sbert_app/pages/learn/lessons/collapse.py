@@ -52,13 +52,13 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
     cosines = cosine(u, v)
     return LessonVectors(
-        rho=100 * spearman(cosines, sample.gold),
+        rho=100 * spearman(cosines, sample.pairs.gold),
         random_cosine=random_cosines(u)[0],
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
         unrelated=cosines_across(u),
-        similar=cosines[sample.gold >= SIMILAR_FROM],
+        similar=cosines[sample.pairs.gold >= SIMILAR_FROM],
         vectors=sample,
     )
 

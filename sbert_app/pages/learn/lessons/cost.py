@@ -44,7 +44,7 @@ def measure(context: Context, moment: float) -> Rates:
     """
     encoder, cross_encoder = context.encoder, context.cross_encoder
     with Timed() as timed:
-        rates = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
+        rates = throughput.measure(encoder, cross_encoder, context.runs.home, SENTENCES, PAIRS)
     return Rates(rates, timed)
 
 

@@ -54,8 +54,8 @@ def measure(context: Context, source: str) -> Shortened:
     rows = []
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
         draws = [generator.choice(width, count, replace=False) for _ in range(DRAWS)]
-        first, pca = (rho([side[:, :count] for side in of], sample.gold) for of in (sides, rotated))
-        random = np.array([rho([side[:, columns] for side in sides], sample.gold) for columns in draws])
+        first, pca = (rho([side[:, :count] for side in of], sample.pairs.gold) for of in (sides, rotated))
+        random = np.array([rho([side[:, columns] for side in sides], sample.pairs.gold) for columns in draws])
         rows.append(Kept(count, first, random, pca))
     return Shortened(rows, sample)
 

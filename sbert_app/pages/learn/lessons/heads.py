@@ -117,7 +117,7 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
 
     from training.objectives import training_data
 
-    dataset = training_data(data, "classification", home=context.home)
+    dataset = training_data(data, "classification", home=context.runs.home)
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder

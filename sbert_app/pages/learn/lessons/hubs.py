@@ -30,11 +30,6 @@ class Hubness(NamedTuple):
     counts: np.ndarray  # (N,) int64
     skewness: float  # 0 if symmetric about k
 
-    @property
-    def orphans(self) -> int:
-        """Sentences that are a neighbour of none."""
-        return int((self.counts == 0).sum())
-
 
 class Hubs(NamedTuple):
     before: Hubness
@@ -82,7 +77,7 @@ def describe(result: Hubs) -> Markup:
     """The skewness before and after, and the largest hubs."""
     before, centred, total, k = result.before, result.centred, len(result.corpus.sentences), result.k
     rows = [
-        (name, f"{of.skewness:.2f}", str(of.counts.max()), f"{of.orphans} of {total}")
+        (name, f"{of.skewness:.2f}", str(of.counts.max()), f"{(of.counts == 0).sum()} of {total}")
         for name, of in (("as they are", before), ("centred", centred))
     ]
     top = np.argsort(-before.counts, kind="stable")[:LISTED]

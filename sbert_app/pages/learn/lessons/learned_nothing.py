@@ -51,7 +51,7 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
-        return train_with(defects, context.setup.seed, STEPS_HERE, context.home, is_ending.is_set)
+        return train_with(defects, context.setup.seed, STEPS_HERE, context.runs.home, is_ending.is_set)
     finally:
         _training.release()
 

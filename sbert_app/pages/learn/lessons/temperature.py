@@ -82,8 +82,8 @@ def measure(context: Context, start: str) -> Trainings:
         for temperature in TEMPERATURES:
             weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
             first, second = (vectors @ weight.numpy().T for vectors in tests)
-            after.append(_cosines(temperature, first, second, sample.gold))
-    return Trainings(_cosines(None, *tests, sample.gold), after, len(anchors), sample.pairs, timed)
+            after.append(_cosines(temperature, first, second, sample.pairs.gold))
+    return Trainings(_cosines(None, *tests, sample.pairs.gold), after, len(anchors), sample.pairs, timed)
 
 
 def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:

@@ -53,7 +53,7 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
     model, pooling = SOURCES[source]
     sample = encode_sample(context, model or context.setup.model, PAIRS)
     u, v = (vectors.astype(np.float64) for vectors in sample.by_pooling[pooling])
-    gold = sample.gold
+    gold = sample.pairs.gold
     kernel, mean = whitening(np.concatenate([u, v]))
     keep = max(1, min(keep, kernel.shape[1]))
     white_u, white_v = (u - mean) @ kernel, (v - mean) @ kernel
@@ -123,7 +123,7 @@ def describe(result: Whitened) -> Markup:
         + findings(sentences)
         + measured(
             f"{sample.model}, {sample.pairs.label}; whitening fitted on their "
-            f"{format_count(2 * len(sample.gold), 'sentence')}; encoded in {sample.timed}"
+            f"{format_count(2 * len(sample.pairs.gold), 'sentence')}; encoded in {sample.timed}"
         )
     )
 
