@@ -84,13 +84,8 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 # The characters of a name on the map.
 NAME_LENGTH = 26
-NAME_STYLE = {
-    "showarrow": False,
-    "font": {"size": 12, "color": "white"},
-    "bgcolor": "rgba(31,41,51,0.78)",
-    "borderpad": 2,
-    "captureevents": False,
-}
+NAME_FONT, NAME_BACKGROUND = {"size": 12, "color": "white"}, "rgba(31,41,51,0.78)"
+NAME_STYLE = {"font": NAME_FONT, "bgcolor": NAME_BACKGROUND, "borderpad": 2, "showarrow": False, "captureevents": False}
 
 Colouring = Labels | Scale | None
 
@@ -187,16 +182,11 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     # Beside one map the legend takes no height; below two, no width.
     place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}
-    figure.update_layout(
-        showlegend=has_legend,
-        legend=LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}},
-        uirevision=data.key,
-        # assets/explore.js sets lasso and box.
-        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
-        hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
-        modebar_remove=["select2d", "lasso2d"],
-    )
-    return figure
+    legend = LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
+    hover = {"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}}
+    # assets/explore.js sets lasso and box.
+    tools = {"dragmode": "pan" if data.maps[0].shape[1] == 2 else "orbit", "modebar_remove": ["select2d", "lasso2d"]}
+    return figure.update_layout(showlegend=has_legend, legend=legend, uirevision=data.key, hoverlabel=hover, **tools)
 
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:

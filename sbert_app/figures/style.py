@@ -86,15 +86,9 @@ def error_bars(
     estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:
     """Intervals (value, low, high) as error bars of a trace, in a colour of the palette."""
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - value for value, _, high in estimates],
-        "arrayminus": [value - low for value, low, _ in estimates],
-        "color": PALETTE[colour],
-        "thickness": thickness,
-        "width": width,
-    }
+    above, below = [high - value for value, _, high in estimates], [value - low for value, low, _ in estimates]
+    lengths = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+    return {**lengths, "color": PALETTE[colour], "thickness": thickness, "width": width}
 
 
 def short_label(text: str, max_length: int = 70) -> str:

@@ -126,16 +126,12 @@ def _figure(
                 trace.update(showlegend=trace is next(iter(opaque), None), legendgroup=name)
     figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
-    figure.update_layout(
-        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
-        title_pad={"l": 12, "t": 10},
-        margin={"l": 8, "r": 12, "t": 34, "b": 8},
-        hovermode="x unified" if len(curves) == 1 else "closest",
-        # New points do not reset the zoom.
-        uirevision="keep",
-        showlegend=len(curves) > 1,
-        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
-    )
+    heading = {"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"}
+    figure.update_layout(title=heading, title_pad={"l": 12, "t": 10}, margin={"l": 8, "r": 12, "t": 34, "b": 8})
+    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}}
+    hovermode = "x unified" if len(curves) == 1 else "closest"
+    # By ``uirevision`` new points do not reset the zoom.
+    figure.update_layout(hovermode=hovermode, uirevision="keep", showlegend=len(curves) > 1, legend=legend)
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure
 

@@ -29,19 +29,13 @@ MAX_CLUSTERS_SHOWN = 30
 # The page lists so many sentences of a cluster, the file all.
 MAX_LISTED = 100
 CLUSTERING_NOTES = {
-    HDBSCAN: (
-        "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
-        "dimensions hardly anything is dense. Sentences between the groups belong to none."
-    ),
-    K_MEANS: (
-        "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
-        "sentence is left out, even where nothing is dense."
-    ),
-    HIERARCHICAL: (
-        "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
-        "BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
-        "elsewhere takes no time."
-    ),
+    HDBSCAN: "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds "
+    "of dimensions hardly anything is dense. Sentences between the groups belong to none.",
+    K_MEANS: "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
+    "sentence is left out, even where nothing is dense.",
+    HIERARCHICAL: "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and "
+    "again. With BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
+    "elsewhere takes no time.",
 }
 OF_TREE = "Hierarchical (average linkage)"
 METHODS = [("Density (HDBSCAN)", HDBSCAN), ("k-means (mini-batch)", K_MEANS), (OF_TREE, HIERARCHICAL)]
@@ -195,14 +189,9 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
     """The number of clusters, of sentences in none, and the method."""
     clusters = [group for group in groups if group.number]
-    return macro("explore/clusters_status")(
-        clusters=len(clusters),
-        sentences=len(embedded),
-        unclustered=_unclustered(groups),
-        singletons=sum(len(group.rows) == 1 for group in clusters),
-        seconds=seconds,
-        method=CLUSTERING_NOTES[method],
-    )
+    counts = {"clusters": len(clusters), "sentences": len(embedded), "unclustered": _unclustered(groups)}
+    counts["singletons"] = sum(len(group.rows) == 1 for group in clusters)
+    return macro("explore/clusters_status")(method=CLUSTERING_NOTES[method], seconds=seconds, **counts)
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:

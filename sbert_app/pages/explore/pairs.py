@@ -227,12 +227,11 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     # Where none is unusually far, the most remote are listed all the same.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     outliers = remote[:MAX_UNUSUAL].tolist()
+    counts = {"k": unusual.k, "sentences": len(corpus), "counts": (len(unusual.hubs), len(unusual.outliers))}
     return render(
         "explore/templates/unusual.html",
-        k=unusual.k,
-        sentences=len(corpus),
-        counts=(len(unusual.hubs), len(unusual.outliers)),
         hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
         outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
         rows=(hubs, outliers),
+        **counts,
     )
