@@ -85,7 +85,6 @@ def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    """The words as labels."""
     return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 

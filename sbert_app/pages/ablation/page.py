@@ -178,7 +178,6 @@ def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
 
 
 def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
-    """The sweep that the form describes."""
     changes: dict[str, Any] = {"max_steps": steps} if steps else {}
     if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
         changes["base"] = (base or "").strip()

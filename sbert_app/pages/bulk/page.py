@@ -138,11 +138,9 @@ class _Page:
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
-    def visit_first(
-        self, questions: Questions, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request
-    ) -> Iterator[Update]:
+    def visit_first(self, request: gr.Request, questions: Questions, *values: Any) -> Iterator[Update]:
         """Opens the page as `visit` does, until a person uploads a file or presses Score."""
-        for update in self.visit(model, pooling, cross, job_ids, request):
+        for update in self.visit(*values, request):
             if questions:
                 yield {self.status: gr.skip()}
                 return
@@ -292,12 +290,11 @@ class _Page:
         if columns is None or columns.second is None:
             hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
         if summary := self.jobs.summary(job.id):
-            used_columns = summary.columns
-            target = used_columns.score or used_columns.label
-            picked = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
-        used = self.models.of_job(job.model, job.pooling, job.cross_encoder)
+            used = summary.columns
+            picked = ChosenColumns(used.sentence1, used.sentence2, used.score or used.label)
+        models = self.models.of_job(job.model, job.pooling, job.cross_encoder)
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, picked, job), **used, self.job: job.id, self.status: status}
+        return {**self._opened(table, picked, job), **models, self.job: job.id, self.status: status}
 
     def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
         """The update for a table, with these columns or the suggested ones."""
@@ -317,24 +314,15 @@ class _Page:
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
-        return {
-            **self._cleared(),
-            self.table: None,
-            self.job: None,
-            self.file_line: "",
-            self.status: error_message(error),
-            self.rows: "",
-            self.go: gr.Button(interactive=False),
-        }
+        nothing = {self.table: None, self.job: None, self.file_line: "", self.rows: ""}
+        return {**self._cleared(), **nothing, self.status: error_message(error), self.go: gr.Button(interactive=False)}
 
     def _failed(self, error: UserFacingError | str) -> Update:
         return {self.status: error_message(error), **self._buttons(running=False)}
 
     def _buttons(self, running: bool) -> Update:
-        return {
-            self.go: gr.Button(interactive=not running),
-            self.halt: gr.Button("Stop", interactive=True, visible=running),
-        }
+        stop = gr.Button("Stop", interactive=True, visible=running)
+        return {self.go: gr.Button(interactive=not running), self.halt: stop}
 
     def _listed(self, job_ids: list[str]) -> Update:
         """The list of the jobs of this browser that still exist."""

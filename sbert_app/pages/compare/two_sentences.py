@@ -188,7 +188,6 @@ class TwoSentences:
         return *(query.get(name) or gr.skip() for name in names), shown_model, inputs if has_models else None
 
     def stop_loading(self, request: gr.Request) -> None:
-        """Stops the download for which the answer waits."""
         self.services.tasks.stop(self.loading.owner(request))
 
     def answer_pair(self, request: gr.Request, *values: Any) -> Update:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ class _ErrorAnalysisTab:
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
-            opened = radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
+            opened = radio.input(partial(self.explain, other), [self.analysis, radio], explained, **LATEST)
             opened.then(None, None, None, js=SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
@@ -113,16 +114,12 @@ class _ErrorAnalysisTab:
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
 
-    def _explain(self, other: gr.Radio) -> Callable[[_Analysis | None, int | None], Update]:
-        """The handler of a choice in one list, which clears the choice in the ``other``."""
-
-        def explain(analysis: _Analysis | None, row: int | None) -> Update:
-            if analysis is None or row is None:
-                return {self.pair: gr.skip()}
-            pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
-            return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
-
-        return explain
+    def explain(self, other: gr.Radio, analysis: _Analysis | None, row: int | None) -> Update:
+        """Explains the choice in one list, and clears the choice in the ``other``."""
+        if analysis is None or row is None:
+            return {self.pair: gr.skip()}
+        pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
+        return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         """The pair with its word map, or the reason why there is none."""

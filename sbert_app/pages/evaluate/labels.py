@@ -92,13 +92,8 @@ def build_transfer(services: Services) -> None:
 def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
     """The accuracy of each model, or the reason why it has none, above that of the largest class."""
     best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
-    return render(
-        "evaluate/templates/transfer_scores.html",
-        data=data,
-        classes=data.classes[:MAX_CLASSES_LISTED],
-        rows=[(model.label, score) for model, score in zip(models, scores, strict=True)],
-        best=best,
-    )
+    rows, classes = list(zip([model.label for model in models], scores, strict=True)), data.classes[:MAX_CLASSES_LISTED]
+    return render("evaluate/templates/transfer_scores.html", data=data, classes=classes, rows=rows, best=best)
 
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:

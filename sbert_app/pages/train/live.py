@@ -86,7 +86,11 @@ class RunPanel:
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
         outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
-        refresh_on(on_open(_from_link, self.opened, **UNQUEUED).then)
+
+        def open_link(request: gr.Request) -> Any:
+            return request.query_params.get("run") or gr.skip()
+
+        refresh_on(on_open(open_link, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
@@ -162,7 +166,6 @@ class RunPanel:
         }
 
     def _listed(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
-        """The runs that match the filter."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
@@ -241,11 +244,6 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
     return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
-
-
-def _from_link(request: gr.Request) -> Any:
-    """The run in the address."""
-    return request.query_params.get("run") or gr.skip()
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:

@@ -98,7 +98,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     # A model that is in the address, or that a person has chosen, stays.
     assert seen[models.model] == gr.skip()
     assert seen[models.cross] == "none"
-    assert [*page.visit_first({"": object()}, *USUAL, [], query)] == [{page.status: gr.skip()}]
+    assert [*page.visit_first(query, {"": object()}, *USUAL, [])] == [{page.status: gr.skip()}]
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
