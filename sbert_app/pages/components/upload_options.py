@@ -81,7 +81,7 @@ class ColumnPicker:
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
         """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
         if table is None:
-            # An update each: Gradio takes the value out of it.
+            # Gradio takes the value out of an update, so that one for all would empty the first alone.
             return {self.row: gr.update(visible=False), **{part: gr.update(value=None) for part in self.inputs}}
         suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
         names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
