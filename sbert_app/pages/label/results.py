@@ -10,7 +10,7 @@ import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
-from sbert_app.formats import MISSING, format_count
+from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
 from sbert_app.pages.components.report import Report, of_page, report_button
@@ -172,7 +172,7 @@ def agreement_table(project: Project) -> Markup:
     if not agreement.judged:
         return NOTHING_JUDGED
     between = [
-        (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}".replace("-", "−"), format_count(pairs, "pair"))
+        (f"{a} and {b}", format_number(None if isnan(rho) else rho), format_count(pairs, "pair"))
         for (a, b), (rho, pairs) in agreement.between.items()
     ]
     return macro("label/agreement")(
@@ -193,11 +193,11 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         return [f"All ratings of the {format_count(agreement.shared, 'shared pair')} are equal: alpha is undefined."]
     if agreement.shared < FEWEST_SHARED:
         shared = format_count(agreement.shared, "shared pair")
-        return [f"Krippendorff’s α is {agreement.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
+        return [f"Krippendorff’s α is {format_number(agreement.alpha)} on {shared}, too few to say more."]
     verdict = "too low to rely on: talk about the scale, and look at the pairs on which you differ"
     if agreement.alpha >= TENTATIVE:
         verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
-    alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (agreement.alpha, agreement.alpha_ordinal))
+    alpha, ordinal = format_number(agreement.alpha), format_number(agreement.alpha_ordinal)
     return [
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
         f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
@@ -218,5 +218,5 @@ def training_state(run: Run, training: Training, comparison: BeforeAfter | None)
 
 
 def _figures(rho: Estimate) -> tuple[str, str]:
-    interval = MISSING if isnan(rho.low) else f"{rho.low:.1f} to {rho.high:.1f}".replace("-", "−")
-    return f"{rho.value:.1f}".replace("-", "−"), interval
+    interval = MISSING if isnan(rho.low) else f"{format_number(rho.low, 1)} to {format_number(rho.high, 1)}"
+    return format_number(rho.value, 1), interval

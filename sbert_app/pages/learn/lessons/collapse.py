@@ -14,6 +14,7 @@ import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
+from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
@@ -76,7 +77,7 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
     figures = (
         (f"{result.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
         (f"{result.random_cosine:.3f}", "random cosine", "healthy: near 0"),
-        (f"{result.uniformity:.2f}".replace("-", "−"), "uniformity", "spread: near −4, collapsed: 0"),
+        (format_number(result.uniformity), "uniformity", "spread: near −4, collapsed: 0"),
         (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
     )
     flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')

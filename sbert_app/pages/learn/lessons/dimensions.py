@@ -77,16 +77,11 @@ def kept_lines(result: Shortened, size: Kept) -> go.Figure:
 
 def describe(result: Shortened, size: Kept) -> Markup:
     """ρ of each choice at each size, and what half, or what was chosen, costs."""
-    rows = [
-        (
-            f"{row.dimensions}" + (" (chosen)" if row is size else ""),
-            f"{row.first:.1f}",
-            f"{row.random.mean():.1f}",
-            f"{row.random.min():.1f} to {row.random.max():.1f}",
-            f"{row.pca:.1f}",
-        )
-        for row in result.rows
-    ]
+    rows = []
+    for row in result.rows:
+        draws, label = row.random, f"{row.dimensions}" + (" (chosen)" if row is size else "")
+        by_draws = f"{draws.mean():.1f}", f"{draws.min():.1f} to {draws.max():.1f}"
+        rows.append((label, f"{row.first:.1f}", *by_draws, f"{row.pca:.1f}"))
     whole, draws = result.rows[0].first, size.random
     first = "not special: they lie among the"
     if not draws.min() <= size.first <= draws.max():

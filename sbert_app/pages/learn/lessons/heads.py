@@ -147,15 +147,11 @@ def head_bars(result: Heads) -> go.Figure:
 def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     """Accuracy here, ρ of the runs that ship with the app, ρ of the paper: three different figures."""
     variants = ABLATIONS["concat"].variants
-    rows = [
-        (
-            row.label,
-            f"{100 * row.test_accuracy:.0f}%",
-            f"{shipped[row.concatenation]:.2f}" if row.concatenation in shipped else "",
-            f"{variants[row.concatenation].paper or 0.0:.2f}",
-        )
-        for row in result.rows
-    ]
+    rows = []
+    for row in result.rows:
+        name = row.concatenation
+        here, ours = f"{100 * row.test_accuracy:.0f}%", f"{shipped[name]:.2f}" if name in shipped else ""
+        rows.append((row.label, here, ours, f"{variants[name].paper or 0.0:.2f}"))
     return (
         table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
         + findings(_findings(result, shipped))

@@ -131,9 +131,7 @@ def describe(result: Layers, pooling: str) -> Markup:
 
 def _findings(result: Layers, pooling: str) -> list[str]:
     values, name = result.by_pooling[pooling], pooling_label(pooling)
-    best, last = result.best(pooling), len(values) - 1
-    finite = [value for value in values if not isnan(value)]
-    spread = max(finite) - min(finite)
+    best, last, spread = result.best(pooling), len(values) - 1, np.nanmax(values) - np.nanmin(values)
     if spread < 2:
         sentence = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
     elif best == last:

@@ -84,17 +84,12 @@ def _defects(names: Sequence[str]) -> str:
 
 def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> Markup:
     """The ends of the runs, what the app says of them, and where they were measured."""
-    rows = [
-        (
-            _defects(names),
-            f"{fmean(run.losses[-1] for run in of_one):.3f}",
-            f"{100 * fmean(run.rho[0] for run in of_one):.1f}",
-            f"{100 * fmean(run.rho[-1] for run in of_one):.1f}",
-            f"{fmean(run.random_cosine[-1] for run in of_one):.2f}",
-        )
-        for names, of_one in runs.items()
-        if of_one
-    ]
+    rows = []
+    for names, of_one in runs.items():
+        if of_one:
+            loss, cosine = (fmean(getattr(run, name)[-1] for run in of_one) for name in ("losses", "random_cosine"))
+            before, after = (100 * fmean(run.rho[at] for run in of_one) for at in (0, -1))
+            rows.append((_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"))
     header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs")
     last = list(runs.values())[-1]
     # One sentence of each kind: the seeds differ in the loss that it names.

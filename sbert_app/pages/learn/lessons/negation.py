@@ -86,14 +86,10 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     contrasts = items(kind)
     half = len(contrasts) // 2
-    pairs = [
-        *((item.sentence, item.paraphrase) for item in contrasts),
-        *((item.sentence, item.contrast) for item in contrasts),
-        *(
-            (item.sentence, other.sentence)
-            for item, other in zip(contrasts, contrasts[half:] + contrasts[:half], strict=True)
-        ),
-    ]
+    others = contrasts[half:] + contrasts[:half]
+    pairs = [(item.sentence, item.paraphrase) for item in contrasts]
+    pairs += [(item.sentence, item.contrast) for item in contrasts]
+    pairs += [(item.sentence, other.sentence) for item, other in zip(contrasts, others, strict=True)]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
     return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
@@ -131,15 +127,10 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
 def describe(result: Contrast, kind: str) -> Markup:
     """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
     count = len(result.by_scorer[BI].contrast)
-    rows = [
-        (
-            scorer,
-            *(f"{of_kind.mean():.2f}" for of_kind in scores),
-            f"{scores.told_apart} of {count}",
-            f"{result.own[scorer]:.2f}",
-        )
-        for scorer, scores in result.by_scorer.items()
-    ]
+    rows = []
+    for scorer, scores in result.by_scorer.items():
+        means = [f"{of_kind.mean():.2f}" for of_kind in scores]
+        rows.append((scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}"))
     return (
         table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
         + findings(_findings(result, NAMES[kind][1]))

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, error_bars, short_label
-from sbert_app.formats import MISSING, format_count, format_number
+from sbert_app.formats import format_count, format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
 from training.evaluation.bootstrap import ALPHA, Difference, correlation, sentence_keys
@@ -99,16 +99,10 @@ def prompt_strip(rows: list[Prompted]) -> go.Figure:
 def describe(result: Prompts) -> Markup:
     """ρ and the level of the cosines under each prompt, and what choosing the best one would claim."""
     plain, *others = result.rows
-    cells = [
-        (
-            row.label,
-            f"{row.rho:.1f}",
-            format_number(row.change.points, 1, "+") if row is not plain else MISSING,
-            f"{row.random:.3f}",
-            f"{row.similar:.3f}",
-        )
-        for row in result.rows
-    ]
+    cells = []
+    for row in result.rows:
+        change = format_number(None if row is plain else row.change.points, 1, "+")
+        cells.append((row.label, f"{row.rho:.1f}", change, f"{row.random:.3f}", f"{row.similar:.3f}"))
     best, worst = (choose(result.rows, key=lambda row: row.rho) for choose in (max, min))
     apart = sum(row.change.p_value < ALPHA for row in others)
     sentences = [

@@ -122,16 +122,11 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
 
 def describe(result: Trainings, selected: Trained) -> Markup:
     """The cosines before training and after training with each temperature."""
-    rows = [
-        (
-            training.label + (" (shown)" if training is selected else ""),
-            f"{training.mean:.2f}",
-            f"{training.similar.mean():.2f}",
-            f"{100 * (training.random > HIGH).mean():.0f}%",
-            f"{training.rho:.1f}",
-        )
-        for training in (result.before, *result.after)
-    ]
+    rows = []
+    for training in (result.before, *result.after):
+        label, above = training.label, f"{100 * (training.random > HIGH).mean():.0f}%"
+        means = f"{training.mean:.2f}", f"{training.similar.mean():.2f}"
+        rows.append((label + (" (shown)" if training is selected else ""), *means, above, f"{training.rho:.1f}"))
     header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
     return (
         table(header, rows, wide=True)

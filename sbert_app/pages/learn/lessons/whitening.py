@@ -103,13 +103,7 @@ def describe(result: Whitened) -> Markup:
     """The distribution of the vectors before and after, and whether ρ rose."""
     before, after, sample = result.before, result.after, result.sample
     rows = [
-        (
-            name,
-            f"{of.random_cosine:.2f}".replace("-0.00", "0.00"),
-            f"{of.effective_rank:.0f}",
-            str(of.dimensions),
-            f"{of.rho:.1f}",
-        )
+        (name, f"{of.random_cosine:z.2f}", f"{of.effective_rank:.0f}", str(of.dimensions), f"{of.rho:.1f}")
         for name, of in (("before", before), ("whitened", after))
     ]
     best = max(result.rho_by_dimension, key=result.rho_by_dimension.__getitem__)
