@@ -117,13 +117,11 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
     counts = np.array(by_label).reshape(2, -1, merged).sum(2)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
     first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
-    figure = go.Figure()
-    middles, hover = (lows[first:] + merged / 200).round(4).tolist(), "cosine %{x:.2f}: %{y:,}"
+    figure, middles = go.Figure(), (lows[first:] + merged / 200).round(4).tolist()
+    hover = "cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>"
     for values, name, colour in zip(counts, ("match", "no match"), ("blue", "orange"), strict=True):
         options = {"name": f"{name} ({values.sum():,})", "width": merged / 100, "opacity": 0.65}
-        add_bars(
-            figure, middles, values[first:].tolist(), colour, f"{hover}<extra>%{{fullData.name}}</extra>", **options
-        )
+        add_bars(figure, middles, values[first:].tolist(), colour, hover, **options)
     figure.add_vline(x=threshold, line={"color": PALETTE["grey"], "width": 3})
     alt = "Histograms of the cosines of pairs that match and of pairs that do not"
     options = {"barmode": "overlay", "bargap": 0.08, "showlegend": True, "alt": alt}
@@ -132,14 +130,10 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
-    marker = (
-        {"marker_size": 8, "marker_opacity": 0.75}
-        if len(report.scatter) < 300
-        else {"marker_size": 4, "marker_opacity": 0.4}
-    )
+    size, opacity = (8, 0.75) if len(report.scatter) < 300 else (4, 0.4)
     gold, cosines = zip(*report.scatter, strict=True)
-    hover = "gold %{x}, cosine %{y:.3f}<extra></extra>"
-    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", **marker)
+    hover, points = "gold %{x}, cosine %{y:.3f}<extra></extra>", {"marker_size": size, "marker_opacity": opacity}
+    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", **points)
     return _titled(figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"})
 
 

@@ -71,8 +71,8 @@ def add_scatter(
     Without the text ``hover`` nothing appears where one points at it.
     """
     text = {"hovertemplate": hover} if hover else {"hoverinfo": "skip"}
-    shades = dict.fromkeys(("line_color", "marker_color"), PALETTE[colour])
-    return figure.add_scatter(x=x, y=y, mode=mode, **{"line_width": 2, **shades, **text, **options})
+    usual: dict[str, Any] = {"line_color": PALETTE[colour], "line_width": 2, "marker_color": PALETTE[colour], **text}
+    return figure.add_scatter(x=x, y=y, mode=mode, **{**usual, **options})
 
 
 def add_bars(figure: go.Figure, x: Any, y: Any, colour: str, hover: str, **options: Any) -> go.Figure:

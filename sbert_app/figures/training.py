@@ -140,8 +140,8 @@ def _line(curve: Curve, steps: list[int], values: list[float], hover: str | None
     """A trace with the hover text ``hover``, or without hover; ``options`` are of go.Scatter."""
     name = short_label(curve.name, 40)
     text = {"hoverinfo": "skip"} if hover is None else {"hovertemplate": f"{name}, step %{{x}}: {hover}<extra></extra>"}
-    usual = {"mode": "lines", "opacity": 1.0, "line_color": curve.colour, "line_width": 2.2, "marker_size": 6}
-    return go.Scatter(x=steps, y=values, name=name, **text, **{**usual, **options})
+    usual: dict[str, Any] = {"mode": "lines", "opacity": 1.0, "line_color": curve.colour, "line_width": 2.2}
+    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **text, **{**usual, **options})
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
