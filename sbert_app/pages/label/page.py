@@ -107,8 +107,9 @@ class _LabelPage:
     def _build_new(self, services: Services) -> None:
         with gr.Row():
             self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
-            hint, options = "A built-in set or hf:<org>/<name>, unless you upload a file", {"elem_id": "label-data"}
-            self.data = gr.Textbox("stsb:dev", label="Data", info=hint, max_lines=1, min_width=220, **options)
+            options = {"max_lines": 1, "min_width": 220, "elem_id": "label-data"}
+            hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
+            self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
             gr.on(changed, hide, self.file, self.data, **EVERY)
