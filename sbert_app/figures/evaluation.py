@@ -191,23 +191,23 @@ def precision_recall(
         colour = "blue" if other is decision else next(colours)
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
         hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
-        options = {"customdata": thresholds, "line_width": 2 if other is decision else 1.5}
-        add_scatter(figure, recall, precision, colour, hover, "lines", name=short_label(model, 34), **options)
+        line = {"customdata": thresholds, "line_width": 2 if other is decision else 1.5}
+        add_scatter(figure, recall, precision, colour, hover, "lines", name=short_label(model, 34), **line)
     for choice, colour in _reached(decision):
         hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
-        options = {"marker_size": 11, "marker_line": {"color": "#ffffff", "width": 1}}
-        options["error_x"] = error_bars([choice.recall], colour)
-        options["error_y"] = error_bars([choice.precision], colour)
-        options["name"] = names.get(choice.criterion, choice.criterion)
-        add_scatter(figure, [choice.recall.value], [choice.precision.value], colour, hover, "markers", **options)
+        name, ring = names.get(choice.criterion, choice.criterion), {"color": "#ffffff", "width": 1}
+        marker = {"name": name, "marker_size": 11, "marker_line": ring}
+        bars = {"error_x": error_bars([choice.recall], colour), "error_y": error_bars([choice.precision], colour)}
+        x, y = [choice.recall.value], [choice.precision.value]
+        add_scatter(figure, x, y, colour, hover, "markers", **marker, **bars)
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
         x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=12
     )
     alt = f"Precision against recall; average precision {100 * decision.average_precision.value:.1f} of 100"
-    x = {"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6}
-    return apply_style(figure, 340, alt, x, {"title": "precision", **SHARE_AXIS}, **WITH_LEGEND)
+    axis = {"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6}
+    return apply_style(figure, 340, alt, axis, {"title": "precision", **SHARE_AXIS}, **WITH_LEGEND)
 
 
 def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Figure:

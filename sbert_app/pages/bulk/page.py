@@ -140,13 +140,13 @@ class _Page:
 
     def visit_first(self, request: gr.Request, questions: Questions, *values: Any) -> Iterator[Update]:
         """Opens the page as `visit` does, until a person uploads a file or presses Score."""
-        for update in self.visit(*values, request):
+        for update in self.visit(request, *values):
             if questions:
                 yield {self.status: gr.skip()}
                 return
             yield update
 
-    def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
+    def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         listed, query = self._listed(job_ids), request.query_params
         job_id, sent = query.get("job"), query.get("sentences")

@@ -78,5 +78,5 @@ def score_table(experiment: Experiment) -> Markup:
     """A table of ρ on each fold before and after training on the others, with the averages."""
     cells = experiment.cells
     scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
-    means = [fmean(values) for values in zip(*scored, strict=True)] or [None, None]
-    return macro("evaluate/fold_scores")(experiment.record, cells, len(scored), *means)
+    before, after = [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
+    return macro("evaluate/fold_scores")(experiment.record, cells, len(scored), before, after)

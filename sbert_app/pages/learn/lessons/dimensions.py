@@ -80,8 +80,8 @@ def describe(result: Shortened, size: Kept) -> Markup:
     rows = []
     for row in result.rows:
         draws, label = row.random, f"{row.dimensions}" + (" (chosen)" if row is size else "")
-        by_draws = f"{draws.mean():.1f}", f"{draws.min():.1f} to {draws.max():.1f}"
-        rows.append((label, f"{row.first:.1f}", *by_draws, f"{row.pca:.1f}"))
+        spread = f"{draws.min():.1f} to {draws.max():.1f}"
+        rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
     whole, draws = result.rows[0].first, size.random
     first = "not special: they lie among the"
     if not draws.min() <= size.first <= draws.max():
