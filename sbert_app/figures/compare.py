@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import DIVERGING, PALETTE, apply_style, short_label
+from sbert_app.figures.style import DIVERGING, PALETTE, add_bars, add_scatter, apply_style, short_label
 from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
 
@@ -20,6 +20,8 @@ SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
 # The most numbers that can be read beside one another, on a phone too.
 MOST_NUMBERS = 12
+# The vertical axis of a histogram.
+PAIRS = {"title": "pairs", "rangemode": "tozero"}
 # The bins that make a bar of a histogram, by the number of pairs.
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
@@ -46,53 +48,35 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
     words_a, words_b = [words_a[row] for row in rows], [words_b[column] for column in columns]
     matrix = matrix[np.ix_(rows, columns)]
     bound = max(float(np.abs(matrix).max()), 1e-6)
-    below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6}
-    figure = go.Figure(
-        go.Heatmap(
-            z=matrix.round(5).tolist(),
-            x=list(range(len(words_b))),
-            y=list(range(len(words_a))),
-            customdata=[[[short_label(a), short_label(b)] for b in words_b] for a in words_a],
-            zmin=-bound,
-            zmax=bound,
-            colorscale=DIVERGING,
-            **(_numbers(matrix, 3) if len(words_b) <= 9 and len(words_a) <= 14 else {}),
-            hovertemplate="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}<extra></extra>",
-            colorbar={**below, "thickness": 8, "len": 0.5, "outlinewidth": 0} | _scale(bound),
-            xgap=2,
-            ygap=2,
-        )
-    )
+    labels = [[[short_label(a), short_label(b)] for b in words_b] for a in words_a]
+    end = f"{bound:.2g}"
+    scale = {"tickvals": [-bound, 0, bound], "ticktext": [f"−{end}", "0", f"+{end}"], "tickangle": 0, "thickness": 8}
+    below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6, "len": 0.5, "outlinewidth": 0}
+    numbers = _numbers(matrix, 3) if len(words_b) <= 9 and len(words_a) <= 14 else {}
+    hover = "%{customdata[0]} × %{customdata[1]}: %{z:+.4f}"
+    figure = _heatmap(matrix.round(5), bound, 2, hover, customdata=labels, colorbar=scale | below, **numbers)
     height = max(220, 27 * len(words_a) + 110)
     return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
 
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
     """A heat map of the similarities (N, N) of all sentences."""
-    n = len(labels)
-    short = [short_label(label) for label in labels]
-    figure = go.Figure(
-        go.Heatmap(
-            z=np.round(matrix, 3).tolist(),
-            x0=1,
-            y0=1,
-            zmin=-1,
-            zmax=1,
-            colorscale=DIVERGING,
-            customdata=[[[a, b] for b in short] for a in short] if n <= 150 else None,
-            hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}<extra></extra>"
-            if n <= 150
-            else "line %{y} × line %{x}: %{z:.3f}<extra></extra>",
-            **(_numbers(matrix, 2) if n <= MOST_NUMBERS else {}),
-            colorbar={"thickness": 10, "outlinewidth": 0},
-            xgap=1 if n <= 60 else 0,
-            ygap=1 if n <= 60 else 0,
-        )
-    )
+    n, short = len(labels), [short_label(label) for label in labels]
+    names = [[[a, b] for b in short] for a in short] if n <= 150 else None
+    hover = "%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}" if names else "line %{y} × line %{x}: %{z:.3f}"
+    options = {"customdata": names, "colorbar": {"thickness": 10, "outlinewidth": 0}, "x0": 1, "y0": 1}
+    numbers = _numbers(matrix, 2) if n <= MOST_NUMBERS else {}
+    figure = _heatmap(np.round(matrix, 3), 1, 1 if n <= 60 else 0, hover, **options, **numbers)
     # Few lines are all numbered; of many lines Plotly numbers those that fit.
-    numbers: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
+    ticks: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
     alt, below = f"{title}: every pair of {n} sentences", {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
-    return apply_style(figure, 480, alt, TOP | numbers, DOWNWARDS | numbers, title=below, margin_b=44)
+    return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
+
+
+def _heatmap(values: np.ndarray, bound: float, gap: int, hover: str, **options: Any) -> go.Figure:
+    """A heat map whose colours reach from -bound to bound, with ``gap`` pixels between its cells."""
+    options |= {"colorscale": DIVERGING, "xgap": gap, "ygap": gap, "hovertemplate": f"{hover}<extra></extra>"}
+    return go.Figure(go.Heatmap(z=values.tolist(), zmin=-bound, zmax=bound, **options))
 
 
 def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
@@ -100,14 +84,7 @@ def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
     return {"text": [[format_number(value, digits) for value in row] for row in matrix], "texttemplate": "%{text}"}
 
 
-def _scale(bound: float) -> dict[str, Any]:
-    """The numbers at both ends and in the middle of a scale around 0."""
-    end = f"{bound:.2g}"
-    return {"tickvals": [-bound, 0, bound], "ticktext": [f"−{end}", "0", f"+{end}"], "tickangle": 0}
-
-
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    """The words as labels."""
     return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 
@@ -120,34 +97,17 @@ def histogram(report: ScoreReport) -> go.Figure:
     left = min(edges[first], 0.0)
     in_range = edges[:-1] >= left - 1e-9
     lows, highs, counts = edges[:-1][in_range], edges[1:][in_range], counts[in_range]
-    figure = go.Figure(
-        go.Bar(
-            x=((lows + highs) / 2).round(4).tolist(),
-            y=counts.tolist(),
-            width=(highs - lows).tolist(),
-            marker={"color": PALETTE["blue"], "line": {"width": 0}},
-            customdata=np.stack([lows, highs], axis=1).round(3).tolist(),
-            hovertemplate="cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>",
-        )
-    )
-    _titled(
-        figure,
-        "Distribution of the cosines",
-        x={"title": "cosine", "range": [left - 0.02, 1.02], "showgrid": False},
-        y={"title": "pairs", "rangemode": "tozero"},
-        bargap=0.08,
-    )
+    hover = "cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>"
+    bounds = np.stack([lows, highs], axis=1).round(3).tolist()
+    middles, widths = ((lows + highs) / 2).round(4).tolist(), (highs - lows).tolist()
+    figure = add_bars(go.Figure(), middles, counts.tolist(), "blue", hover, width=widths, customdata=bounds)
+    _titled(figure, "Distribution of the cosines", _cosines_from(left), PAIRS, bargap=0.08)
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
-        figure.add_annotation(
-            x=report.mean,
-            y=1.08,
-            yref="paper",
-            text=f"mean {report.mean:.2f}",
-            showarrow=False,
-            # At the edge of the figure it would be cut.
-            xanchor="right" if report.mean > 0.9 else "center",
-        )
+        # At the edge of the figure the text would be cut.
+        anchor = "right" if report.mean > 0.9 else "center"
+        text = {"text": f"mean {report.mean:.2f}", "showarrow": False, "xanchor": anchor}
+        figure.add_annotation(x=report.mean, y=1.08, yref="paper", **text)
     return figure
 
 
@@ -157,45 +117,31 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
     counts = np.array(by_label).reshape(2, -1, merged).sum(2)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
     first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
-    figure = go.Figure()
+    figure, middles = go.Figure(), (lows[first:] + merged / 200).round(4).tolist()
+    hover = "cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>"
     for values, name, colour in zip(counts, ("match", "no match"), ("blue", "orange"), strict=True):
-        figure.add_bar(
-            x=(lows[first:] + merged / 200).round(4).tolist(),
-            y=values[first:].tolist(),
-            width=merged / 100,
-            name=f"{name} ({values.sum():,})",
-            opacity=0.65,
-            marker={"color": PALETTE[colour], "line": {"width": 0}},
-            hovertemplate="cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>",
-        )
+        options = {"name": f"{name} ({values.sum():,})", "width": merged / 100, "opacity": 0.65}
+        add_bars(figure, middles, values[first:].tolist(), colour, hover, **options)
     figure.add_vline(x=threshold, line={"color": PALETTE["grey"], "width": 3})
-    return _titled(
-        figure,
-        "Cosines by label",
-        x={"title": "cosine", "range": [lows[first] - 0.02, 1.02], "showgrid": False},
-        y={"title": "pairs", "rangemode": "tozero"},
-        barmode="overlay",
-        bargap=0.08,
-        showlegend=True,
-        alt="Histograms of the cosines of pairs that match and of pairs that do not",
-    )
+    alt = "Histograms of the cosines of pairs that match and of pairs that do not"
+    options = {"barmode": "overlay", "bargap": 0.08, "showlegend": True, "alt": alt}
+    return _titled(figure, "Cosines by label", _cosines_from(lows[first]), PAIRS, **options)
 
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
-    few = len(report.scatter) < 300
-    figure = go.Figure(
-        go.Scatter(
-            x=[gold for gold, _ in report.scatter],
-            y=[cosine for _, cosine in report.scatter],
-            mode="markers",
-            marker={"color": PALETTE["blue"], "size": 8 if few else 4, "opacity": 0.75 if few else 0.4},
-            hovertemplate="gold %{x}, cosine %{y:.3f}<extra></extra>",
-        )
-    )
-    return _titled(figure, "Gold score and cosine", x={"title": f"gold score ({gold_name})"}, y={"title": "cosine"})
+    size, opacity = (8, 0.75) if len(report.scatter) < 300 else (4, 0.4)
+    gold, cosines = zip(*report.scatter, strict=True)
+    hover, points = "gold %{x}, cosine %{y:.3f}<extra></extra>", {"marker_size": size, "marker_opacity": opacity}
+    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", **points)
+    return _titled(figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"})
 
 
-def _titled(figure: go.Figure, title: str, **style: Any) -> go.Figure:
+def _cosines_from(left: float) -> dict[str, Any]:
+    """The horizontal axis of a histogram."""
+    return {"title": "cosine", "range": [left - 0.02, 1.02], "showgrid": False}
+
+
+def _titled(figure: go.Figure, title: str, x: dict[str, Any], y: dict[str, Any], **style: Any) -> go.Figure:
     above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
-    return apply_style(figure, 300, title=above, margin_t=64, **style)
+    return apply_style(figure, 300, x=x, y=y, title=above, margin_t=64, **style)

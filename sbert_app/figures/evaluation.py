@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
+from sbert_app.figures.style import PALETTE, add_scatter, apply_style, error_bars, short_label
 from sbert_app.services.results.cost import CostTable
 from training.evaluation.thresholds import Choice, Decision
 from training.quantization import PRECISIONS
@@ -35,6 +35,7 @@ GROUPS = {
 }
 # The margins have room for the labels at the ends of the axes.
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
+SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
 # The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a
 # letter, in pixels.
 PLOT_SIZE, LETTER_WIDTH = (700, 290), 6.5
@@ -80,40 +81,28 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
 
     The paper's points, measured on another machine, are grey and hollow.
     """
-    figure = go.Figure()
-    measured = [point for point in points if not point.is_paper]
+    figure, measured = go.Figure(), [point for point in points if not point.is_paper]
     optimal = frontier(measured)
-    figure.add_scatter(
-        x=[point.speed for point in optimal],
-        y=[point.quality for point in optimal],
-        mode="lines",
-        name="frontier",
-        line={"color": PALETTE["grey"], "dash": "dot", "width": 1.5},
-        hoverinfo="skip",
-    )
-    groups: list[tuple[str, list[Point], dict[str, Any]]] = []
+    x, y = [point.speed for point in optimal], [point.quality for point in optimal]
+    add_scatter(figure, x, y, "grey", name="frontier", line_dash="dot", line_width=1.5)
+    groups: list[tuple[str, list[Point], str, dict[str, Any]]] = []
     for key, (name, colour, symbol) in GROUPS.items():
-        marker = {"color": PALETTE[colour], "symbol": symbol, "size": 12}
-        groups.append((name, [point for point in measured if point.group == key], marker))
-    hollow = {"color": PALETTE["grey"], "symbol": "circle-open", "size": 10, "line": {"width": 2}}
-    groups.append(("the paper, Tables 1 and 7", [point for point in points if point.is_paper], hollow))
-    for name, group, marker in groups:
+        marker = {"marker_symbol": symbol, "marker_size": 12}
+        groups.append((name, [point for point in measured if point.group == key], colour, marker))
+    hollow = {"marker_symbol": "circle-open", "marker_size": 10, "marker_line_width": 2}
+    groups.append(("the paper, Tables 1 and 7", [point for point in points if point.is_paper], "grey", hollow))
+    hover = "%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>"
+    for name, group, colour, marker in groups:
         if group:
-            figure.add_scatter(
-                x=[point.speed for point in group],
-                y=[point.quality for point in group],
-                mode="markers",
-                name=name,
-                customdata=[short_label(point.label, 34) for point in group],
-                marker=marker,
-                hovertemplate="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
-            )
+            x, y = [point.speed for point in group], [point.quality for point in group]
+            labels = [short_label(point.label, 34) for point in group]
+            add_scatter(figure, x, y, colour, hover, "markers", name=name, customdata=labels, **marker)
     decades = [log10(point.speed) for point in points] or [2.0]
     # The space on the right is for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
     _add_labels(figure, points, x_range)
-    x = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
-    return apply_style(figure, 420, x=x, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24)
+    speed = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
+    return apply_style(figure, 420, x=speed, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24)
 
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
@@ -133,19 +122,10 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             left = x + 8 if anchor == "left" else x - 8 - width
             boxes[anchor, offset] = (left, y + offset - 7, left + width, y + offset + 7)
         free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
-        position = next(free, LABEL_POSITIONS[0])
+        anchor, offset = position = next(free, LABEL_POSITIONS[0])
         placed.append(boxes[position])
-        anchor, offset = position
-        figure.add_annotation(
-            x=log10(point.speed),
-            y=point.quality,
-            text=label,
-            showarrow=False,
-            xanchor=anchor,
-            xshift=8 if anchor == "left" else -8,
-            yshift=offset,
-            font={"size": 12},
-        )
+        where = {"xanchor": anchor, "xshift": 8 if anchor == "left" else -8, "yshift": offset, "showarrow": False}
+        figure.add_annotation(x=log10(point.speed), y=point.quality, text=label, font_size=12, **where)
 
 
 def _overlap(a: Box, b: Box) -> bool:
@@ -155,18 +135,12 @@ def _overlap(a: Box, b: Box) -> bool:
 def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
     """The histograms of the similarities of each label, one over another."""
     figure = go.Figure()
-    colours = ("blue", "orange", "vermillion")
-    for (label, values), colour in zip(by_label.items(), colours, strict=False):
+    hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
+    for (label, values), colour in zip(by_label.items(), ("blue", "orange", "vermillion"), strict=False):
         counts, edges = np.histogram(values, bins=40, range=(-0.2, 1.0))
-        figure.add_scatter(
-            x=((edges[:-1] + edges[1:]) / 2).round(3).tolist(),
-            y=(counts / max(len(values), 1)).round(5).tolist(),
-            name=f"{short_label(label)} ({len(values):,})",
-            mode="lines",
-            line={"color": PALETTE[colour], "shape": "hvh", "width": 2},
-            fill="tozeroy",
-            hovertemplate="%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>",
-        )
+        middles = ((edges[:-1] + edges[1:]) / 2).round(3).tolist()
+        shares, name = (counts / max(len(values), 1)).round(5).tolist(), f"{short_label(label)} ({len(values):,})"
+        add_scatter(figure, middles, shares, colour, hover, name=name, line_shape="hvh", fill="tozeroy")
     y = {"title": "share of pairs", "tickformat": ".0%"}
     return apply_style(figure, 300, x={"title": "similarity"}, y=y, showlegend=True)
 
@@ -177,30 +151,18 @@ def quality_and_size(table: CostTable) -> go.Figure:
     for name, (colour, symbol) in PRECISION_MARKERS.items():
         label = PRECISIONS[name].label
         cells = [cell for cell in table.cells if cell.precision == name]
-        figure.add_scatter(
-            x=[cell.bytes for cell in cells],
-            y=[cell.rho.value for cell in cells],
-            error_y=error_bars([cell.rho for cell in cells], colour, thickness=1, width=3),
-            customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
-            mode="lines+markers",
-            name=label,
-            line={"color": PALETTE[colour], "width": 2},
-            marker={"size": 9, "symbol": symbol},
-            hovertemplate=f"{label}, %{{customdata[0]}} dimensions: ρ %{{y:.2f}}, %{{x:,}} bytes, "
-            "%{customdata[1]:.2f} ms<extra></extra>",
-        )
+        of_cell = "%{customdata[0]} dimensions: ρ %{y:.2f}, %{x:,} bytes, %{customdata[1]:.2f} ms"
+        x, y = [cell.bytes for cell in cells], [cell.rho.value for cell in cells]
+        options = {"name": label, "marker_size": 9, "marker_symbol": symbol}
+        options["error_y"] = error_bars([cell.rho for cell in cells], colour, thickness=1, width=3)
+        options["customdata"] = [[cell.dimension, cell.milliseconds] for cell in cells]
+        add_scatter(figure, x, y, colour, f"{label}, {of_cell}<extra></extra>", "lines+markers", **options)
     sizes = sorted({cell.bytes for cell in table.cells})
     ticks = [2**power for power in range(2, 14) if sizes[0] <= 2**power * 1.5 and 2**power <= sizes[-1] * 1.5]
     labels = {"tickvals": ticks, "ticktext": [f"{tick:,}" for tick in ticks], "minor": {"ticks": ""}}
-    return apply_style(
-        figure,
-        380,
-        "Spearman's ρ against the size of a vector, a line for each precision",
-        x={"type": "log", "title": "bytes a vector", **labels},
-        y={"title": "Spearman ρ ×100"},
-        showlegend=True,
-        margin_t=48,
-    )
+    size, quality = {"type": "log", "title": "bytes a vector", **labels}, {"title": "Spearman ρ ×100"}
+    alt = "Spearman's ρ against the size of a vector, a line for each precision"
+    return apply_style(figure, 380, alt, size, quality, showlegend=True, margin_t=48)
 
 
 def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figure:
@@ -208,28 +170,13 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figu
 
     A perfect calibration lies on the diagonal.
     """
-    figure = go.Figure()
-    figure.add_scatter(
-        x=[0, 5], y=[0, 5], mode="lines", line={"color": PALETTE["grey"], "dash": "dot", "width": 1}, hoverinfo="skip"
-    )
+    figure = add_scatter(go.Figure(), [0, 5], [0, 5], "grey", line_dash="dot", line_width=1)
     predicted, gold, counts = zip(*bins, strict=True)
-    figure.add_scatter(
-        x=predicted,
-        y=gold,
-        customdata=counts,
-        mode="lines+markers",
-        line={"color": PALETTE["blue"], "width": 2},
-        marker={"size": 9},
-        hovertemplate="“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>",
-    )
+    hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
+    add_scatter(figure, predicted, gold, "blue", hover, "lines+markers", marker_size=9, customdata=counts)
     axis = {"range": [-0.1, 5.1], "dtick": 1}
-    return apply_style(
-        figure,
-        360,
-        f"Mean gold score against mean predicted score, ten bins of {pairs}",
-        x={"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis},
-        y={"title": "mean gold score", **axis},
-    )
+    x, y = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis}, {"title": "mean gold score", **axis}
+    return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
 
 
 def precision_recall(
@@ -239,45 +186,28 @@ def precision_recall(
 
     ``curves`` has the decisions of several models on the same pairs, this one among them, by the names of the models.
     """
-    figure, colours = go.Figure(), iter(cycle(CURVE_COLOURS))
+    figure, colours, at = go.Figure(), iter(cycle(CURVE_COLOURS)), "precision %{y:.1%}, recall %{x:.1%}"
     for model, other in (curves or {"all pairs": decision}).items():
         colour = "blue" if other is decision else next(colours)
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
-        figure.add_scatter(
-            x=recall,
-            y=precision,
-            customdata=thresholds,
-            mode="lines",
-            name=short_label(model, 34),
-            line={"color": PALETTE[colour], "width": 2 if other is decision else 1.5, "shape": "linear"},
-            hovertemplate="from %{customdata:.3f}: precision %{y:.1%}, recall %{x:.1%}<extra>%{fullData.name}</extra>",
-        )
+        hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
+        line = {"customdata": thresholds, "line_width": 2 if other is decision else 1.5}
+        add_scatter(figure, recall, precision, colour, hover, "lines", name=short_label(model, 34), **line)
     for choice, colour in _reached(decision):
-        figure.add_scatter(
-            x=[choice.recall.value],
-            y=[choice.precision.value],
-            error_x=error_bars([choice.recall], colour),
-            error_y=error_bars([choice.precision], colour),
-            mode="markers",
-            name=names.get(choice.criterion, choice.criterion),
-            marker={"color": PALETTE[colour], "size": 11, "line": {"color": "#ffffff", "width": 1}},
-            hovertemplate=f"from {choice.threshold.value:.3f} on: precision %{{y:.1%}}, recall %{{x:.1%}}"
-            "<extra></extra>",
-        )
+        hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
+        name, ring = names.get(choice.criterion, choice.criterion), {"color": "#ffffff", "width": 1}
+        marker = {"name": name, "marker_size": 11, "marker_line": ring}
+        bars = {"error_x": error_bars([choice.recall], colour), "error_y": error_bars([choice.precision], colour)}
+        x, y = [choice.recall.value], [choice.precision.value]
+        add_scatter(figure, x, y, colour, hover, "markers", **marker, **bars)
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
         x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=12
     )
-    area = 100 * decision.average_precision.value
-    return apply_style(
-        figure,
-        340,
-        f"Precision against recall; average precision {area:.1f} of 100",
-        x={"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6},
-        y={"title": "precision", "range": [0, 1.03], "tickformat": ".0%"},
-        **WITH_LEGEND,
-    )
+    alt = f"Precision against recall; average precision {100 * decision.average_precision.value:.1f} of 100"
+    axis = {"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6}
+    return apply_style(figure, 340, alt, axis, {"title": "precision", **SHARE_AXIS}, **WITH_LEGEND)
 
 
 def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Figure:
@@ -286,28 +216,15 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
     f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
     figure = go.Figure()
     for name, values, colour in (("precision", precision, "blue"), ("recall", recall, "green"), ("F1", f1, "grey")):
-        figure.add_scatter(
-            x=thresholds,
-            y=values,
-            mode="lines",
-            name=name,
-            line={"color": PALETTE[colour], "width": 2, "dash": "dot" if name == "F1" else "solid"},
-            hovertemplate=f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>",
-        )
+        hover, dash = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>", "dot" if name == "F1" else "solid"
+        add_scatter(figure, thresholds, values, colour, hover, name=name, line_dash=dash)
     for choice, colour in _reached(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
-    return apply_style(
-        figure,
-        340,
-        f"Precision, recall and F1 at each threshold of the {similarity}",
-        x={"title": f"threshold ({similarity}{' of ' * bool(model)}{short_label(model, 34)})", "ticklabelstandoff": 6},
-        y={"range": [0, 1.03], "tickformat": ".0%"},
-        **WITH_LEGEND,
-    )
+    alt = f"Precision, recall and F1 at each threshold of the {similarity}"
+    title = f"threshold ({similarity}{' of ' * bool(model)}{short_label(model, 34)})"
+    return apply_style(figure, 340, alt, {"title": title, "ticklabelstandoff": 6}, SHARE_AXIS, **WITH_LEGEND)
 
 
 def _reached(decision: Decision) -> list[tuple[Choice, str]]:
     """The choices that some threshold fulfils, each with its colour."""
-    return [
-        (choice, colour) for choice, colour in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if choice.exists
-    ]
+    return [pair for pair in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if pair[0].exists]

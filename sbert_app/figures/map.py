@@ -84,13 +84,8 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
 # The characters of a name on the map.
 NAME_LENGTH = 26
-NAME_STYLE = {
-    "showarrow": False,
-    "font": {"size": 12, "color": "white"},
-    "bgcolor": "rgba(31,41,51,0.78)",
-    "borderpad": 2,
-    "captureevents": False,
-}
+NAME_FONT, NAME_BACKGROUND = {"size": 12, "color": "white"}, "rgba(31,41,51,0.78)"
+NAME_STYLE = {"font": NAME_FONT, "bgcolor": NAME_BACKGROUND, "borderpad": 2, "showarrow": False, "captureevents": False}
 
 Colouring = Labels | Scale | None
 
@@ -142,10 +137,8 @@ def single_map(data: MapData) -> go.Figure:
         low, high = points.min(axis=0), points.max(axis=0)
         margin = 0.05 * (high - low)
         ranges = dict(zip("xyz", np.stack([low - margin, high + margin], axis=1).tolist(), strict=False))
-        if len(ranges) == 3:
-            figure.update_layout(scene={f"{axis}axis": {"range": bounds} for axis, bounds in ranges.items()})
-        else:
-            figure.update_layout(xaxis_range=ranges["x"], yaxis_range=ranges["y"])
+        axes = {f"{axis}axis": {"range": bounds} for axis, bounds in ranges.items()}
+        figure.update_layout({"scene": axes} if len(axes) == 3 else axes)
     return figure
 
 
@@ -168,17 +161,18 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
         left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
         if data.maps[0].shape[1] == 3:
             axis = {"visible": False, "showspikes": False}
-            written = [name for name in names[panel] if not name.depth]
             notes = [
                 {**dict(zip("xyz", at, strict=True)), "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
-                for at, text, _ in written
+                for at, text, depth in names[panel]
+                if not depth
             ]
             scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}, "annotations": notes}
             figure.update_layout({f"scene{suffix}": scene})
         else:
             anchor = {"scaleanchor": f"x{suffix}", "anchor": f"x{suffix}"}
-            axes = {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
-            figure.update_layout(axes)
+            figure.update_layout(
+                {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
+            )
         if panels == 2:
             title = short_label(data.titles[panel], 60)
             # On a telephone both titles are wider than half of the figure: the second stands below, at the right end.
@@ -188,16 +182,11 @@ def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
     has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
     # Beside one map the legend takes no height; below two, no width.
     place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}
-    figure.update_layout(
-        showlegend=has_legend,
-        legend=LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}},
-        uirevision=data.key,
-        # assets/explore.js sets lasso and box.
-        dragmode="pan" if data.maps[0].shape[1] == 2 else "orbit",
-        hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
-        modebar_remove=["select2d", "lasso2d"],
-    )
-    return figure
+    legend = LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
+    hover = {"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}}
+    # assets/explore.js sets lasso and box.
+    tools = {"dragmode": "pan" if data.maps[0].shape[1] == 2 else "orbit", "modebar_remove": ["select2d", "lasso2d"]}
+    return figure.update_layout(showlegend=has_legend, legend=legend, uirevision=data.key, hoverlabel=hover, **tools)
 
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
@@ -221,34 +210,24 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     custom = np.concatenate([rows_of_points[:, None], *moved], axis=1).astype(np.float32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
     common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
-    traces, kind = [_lines(data, panel, pairs) for pairs in data.lines], _trace_type(data)
+    traces, trace_type = [_lines(data, panel, pairs) for pairs in data.lines], _trace_type(data)
+
+    def add(rows: Any, marker: dict[str, Any], **options: Any) -> None:
+        options |= {"text": texts[rows].tolist(), "hovertemplate": "%{text}<extra></extra>", "customdata": custom[rows]}
+        traces.append(trace_type(**_coordinates(points[rows], panel), mode="markers", marker=marker, **options))
+
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
+            legend = {"legendgroup": f"group {group}", "showlegend": panel == 0}
             rows = np.flatnonzero(colouring.groups == group)
-            marker = common | colouring.style(group)
-            extra = {"name": short_label(name, 28), "legendgroup": f"group {group}", "showlegend": panel == 0}
-            traces.append(_scatter(kind, points[rows], panel, texts[rows], custom[rows], marker, **extra))
+            add(rows, common | colouring.style(group), name=short_label(name, 28), **legend)
         return traces
     marker = common | {"color": PALETTE["blue"]}
     if isinstance(colouring, Scale):
         bar = {"title": {"text": short_label(colouring.title, 24)}, "thickness": 12, "outlinewidth": 0, "len": 0.8}
         marker |= {"color": colouring.values, "colorscale": COLOUR_SCALE, "colorbar": bar, "showscale": panel == 0}
-    traces.append(_scatter(kind, points, panel, texts, custom, marker, name="sentences", showlegend=False))
+    add(slice(None), marker, name="sentences", showlegend=False)
     return traces
-
-
-def _scatter(
-    kind: type, points: np.ndarray, panel: int, texts: np.ndarray, custom: np.ndarray, marker: dict, **extra: object
-) -> Any:
-    return kind(
-        **_coordinates(points, panel),
-        mode="markers",
-        text=texts.tolist(),
-        customdata=custom,
-        marker=marker,
-        hovertemplate="%{text}<extra></extra>",
-        **extra,
-    )
 
 
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
@@ -257,18 +236,10 @@ def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
     gapped = [np.pad(points[lines.rows], ((0, 0), (0, 1), (0, 0)), constant_values=np.nan) for points in data.maps]
     maps = [ends.reshape(-1, ends.shape[2]) for ends in gapped]
     custom = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
-    return _trace_type(data)(
-        **_coordinates(maps[panel], panel),
-        mode="lines",
-        customdata=custom,
-        line=STRONG_LINE if lines.strong else FAINT_LINE,
-        hoverinfo="skip",
-        connectgaps=False,
-        name=lines.title,
-        legendgroup=lines.title,
-        showlegend=panel == 0,
-        visible=True if lines.strong else "legendonly",
-    )
+    line, visible = (STRONG_LINE, True) if lines.strong else (FAINT_LINE, "legendonly")
+    legend = {"name": lines.title, "legendgroup": lines.title, "showlegend": panel == 0, "visible": visible}
+    options = {"customdata": custom, "line": line, "hoverinfo": "skip", "connectgaps": False}
+    return _trace_type(data)(**_coordinates(maps[panel], panel), mode="lines", **options, **legend)
 
 
 def _trace_type(data: MapData) -> type:

@@ -21,7 +21,7 @@ import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
 from sbert_app.services.experiments.ablations import VariantRow
-from sbert_app.services.runs.record import Event
+from sbert_app.services.runs.record import Event, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 
@@ -46,6 +46,10 @@ class Curve:
     events: Sequence[Event]
     steps: int | None
     measure: str | None
+
+
+def curve_of(run: Run, colour: str) -> Curve:
+    return Curve(run.name, colour, run.events, run.progress.steps, run.progress.measure)
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
@@ -75,7 +79,7 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
         parts = dict.fromkeys(name for event in curve.events for name in event.get("loss_by_data") or ())
         for dash, name in zip(cycle(DASHES), parts or ["loss"]):
             steps, values = _points(by_data, "train", name)
-            yield _line(curve, steps, values, None, opacity=0.25, width=1)
+            yield _line(curve, steps, values, None, opacity=0.25, line_width=1)
             of = f" of {short_label(name, 40)}" if parts else ""
             # The exponential moving average, bias-corrected.
             mean, weight, means = 0.0, 0.0, []
@@ -83,8 +87,8 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
                 mean = SMOOTHING * mean + (1 - SMOOTHING) * value
                 weight = SMOOTHING * weight + (1 - SMOOTHING)
                 means.append(round(mean / weight, 5))
-            yield _line(curve, steps, means, f"training loss{of} %{{y:.4f}}", dash=dash)
-        yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", dash="dot")
+            yield _line(curve, steps, means, f"training loss{of} %{{y:.4f}}", line_dash=dash)
+        yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", line_dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)
 
@@ -95,7 +99,7 @@ def random(curves: Sequence[Curve]) -> go.Figure:
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         own, plain = (_points(curve.events, "eval", key) for key in ("random_cosine", "plain_cosine"))
         yield _line(curve, *own, "random pairs of the training data %{y:.3f}", mode="lines+markers")
-        yield _line(curve, *plain, "plain sentences of other domains %{y:.3f}", dash="dash")
+        yield _line(curve, *plain, "plain sentences of other domains %{y:.3f}", line_dash="dash")
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
@@ -122,44 +126,22 @@ def _figure(
                 trace.update(showlegend=trace is next(iter(opaque), None), legendgroup=name)
     figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
-    figure.update_layout(
-        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
-        title_pad={"l": 12, "t": 10},
-        margin={"l": 8, "r": 12, "t": 34, "b": 8},
-        hovermode="x unified" if len(curves) == 1 else "closest",
-        # New points do not reset the zoom.
-        uirevision="keep",
-        showlegend=len(curves) > 1,
-        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
-    )
+    heading = {"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"}
+    figure.update_layout(title=heading, title_pad={"l": 12, "t": 10}, margin={"l": 8, "r": 12, "t": 34, "b": 8})
+    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}}
+    hovermode = "x unified" if len(curves) == 1 else "closest"
+    # By ``uirevision`` new points do not reset the zoom.
+    figure.update_layout(hovermode=hovermode, uirevision="keep", showlegend=len(curves) > 1, legend=legend)
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure
 
 
-def _line(
-    curve: Curve,
-    steps: list[int],
-    values: list[float],
-    hover: str | None,
-    *,
-    mode: str = "lines",
-    dash: str = "solid",
-    width: float = 2.2,
-    opacity: float = 1.0,
-) -> go.Scatter:
-    """A trace with the hover text ``hover``, or without hover."""
+def _line(curve: Curve, steps: list[int], values: list[float], hover: str | None, **options: Any) -> go.Scatter:
+    """A trace with the hover text ``hover``, or without hover; ``options`` are of go.Scatter."""
     name = short_label(curve.name, 40)
-    return go.Scatter(
-        x=steps,
-        y=values,
-        name=name,
-        mode=mode,
-        opacity=opacity,
-        line={"color": curve.colour, "width": width, "dash": dash},
-        marker={"size": 6},
-        hoverinfo="skip" if hover is None else None,
-        hovertemplate=None if hover is None else f"{name}, step %{{x}}: {hover}<extra></extra>",
-    )
+    text = {"hoverinfo": "skip"} if hover is None else {"hovertemplate": f"{name}, step %{{x}}: {hover}<extra></extra>"}
+    usual: dict[str, Any] = {"mode": "lines", "opacity": 1.0, "line_color": curve.colour, "line_width": 2.2}
+    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **text, **{**usual, **options})
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
@@ -173,55 +155,30 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     The axis is Spearman ρ ×100 on STSb dev. ``measured`` is the legend entry of the dots. Variants without a run keep
     an empty row.
     """
-    figure, summaries = go.Figure(), [row.summary for row in rows]
-    mark = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["vermillion"], "width": 3}}
-    _add_marks(figure, rows, [row.before for row in rows], "before training", mark)
+    figure, summaries, places = go.Figure(), [row.summary for row in rows], list(range(len(rows)))
+
+    def mark(
+        values: Sequence[float | None], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any
+    ) -> None:
+        """Adds a mark to each row that has a value; without any value it adds no entry to the legend either."""
+        if any(value is not None for value in values):
+            hover = "%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>"
+            more |= {"customdata": [escape(row.label) for row in rows], "hovertemplate": hover}
+            figure.add_scatter(x=values, y=places, name=name, mode=mode, marker=marker, **more)
+
+    tick = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["vermillion"], "width": 3}}
+    mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
-    _add_marks(figure, rows, [row.paper for row in rows], "the paper", ring)
+    mark([row.paper for row in rows], "the paper", ring)
     means = [summary.mean if summary else None for summary in summaries]
     ends = [
         (summary.mean, summary.low or summary.mean, summary.high or summary.mean) if summary else (0, 0, 0)
         for summary in summaries
     ]
-    _add_marks(
-        figure,
-        rows,
-        means,
-        measured,
-        {"size": 12, "color": PALETTE["blue"]},
-        mode="markers+text",
-        text=["" if mean is None else f"{mean:.1f}" for mean in means],
-        textposition="top center",
-        error_x=error_bars(ends, "blue", thickness=2.5, width=0),
-    )
+    text = {"text": ["" if mean is None else f"{mean:.1f}" for mean in means], "textposition": "top center"}
+    intervals = error_bars(ends, "blue", thickness=2.5, width=0)
+    mark(means, measured, {"size": 12, "color": PALETTE["blue"]}, "markers+text", error_x=intervals, **text)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
-    return apply_style(
-        figure,
-        ROW_PIXELS * len(rows) + MARGIN_PIXELS,
-        x={"title": "Spearman ρ ×100 on STSb dev"},
-        y={"tickvals": list(range(len(rows))), "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""},
-        showlegend=True,
-        legend_traceorder="reversed",
-    )
-
-
-def _add_marks(
-    figure: go.Figure,
-    rows: Sequence[VariantRow],
-    values: Sequence[float | None],
-    name: str,
-    marker: dict[str, Any],
-    **more: Any,
-) -> None:
-    """Adds a mark to each row that has a value; without any value it adds no entry to the legend either."""
-    if all(value is None for value in values):
-        return
-    figure.add_scatter(
-        **{"mode": "markers", **more},
-        x=values,
-        y=list(range(len(rows))),
-        customdata=[escape(row.label) for row in rows],
-        name=name,
-        marker=marker,
-        hovertemplate="%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>",
-    )
+    height, x = ROW_PIXELS * len(rows) + MARGIN_PIXELS, {"title": "Spearman ρ ×100 on STSb dev"}
+    y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
+    return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")

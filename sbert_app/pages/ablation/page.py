@@ -17,16 +17,10 @@ from markupsafe import Markup
 
 from sbert_app.figures import training as figures
 from sbert_app.formats import format_count, format_duration, format_number
+from sbert_app.pages.components import experiments as panels
 from sbert_app.pages.components.address import keep_touched, remember
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, on_open
-from sbert_app.pages.components.experiments import (
-    ExperimentPanel,
-    Plan,
-    StartForm,
-    progress_of,
-    shared_settings,
-    status_of,
-)
+from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Update, on_open
+from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
@@ -97,30 +91,34 @@ def build(services: Services) -> None:
     def show(sweep: Experiment | None) -> dict[Any, Output]:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
         version = [sweep and sweep.id, values]
+
+        def draw() -> Update:
+            return visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
+
         return {
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
-            sweep_figure: Output(
-                version, lambda: visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
-            ),
+            sweep_figure: Output(version, draw),
             sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
         }
+
+    def start_sweep(visitor: str, *values: Any) -> str:
+        return experiments.start(_sweep(*values), visitor).id
 
     show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
     about = [question, figure, legend, table, *inputs[-2:], shipped_base]
     opened = keep_touched([name], on_open(_from_link, [name, panel.selected, more], **UNQUEUED))
     described = opened.then(_about, name, about, **UNQUEUED)
     show_on(described.then)
-    form.estimate_after(described)
+    form.estimate_on(described.then)
     shipped_base.input(_shipped, [name, shipped_base], [figure, legend, table], **EVERY)
     other = name.input(_about, name, about, **EVERY)
     show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
-    form.estimate_after(other)
+    form.estimate_on(other.then)
     other.then(None, name, None, js=KEEP_NAME)
-    form.estimate_on([field.change for field in inputs[1:]])
+    form.estimate_on(partial(gr.on, [field.change for field in inputs[1:]]))
     remember(inputs[1:])
-    show_on(form.start_on(start, partial(_start, experiments), panel.selected).then).then(
-        None, None, None, js=SHOW_SWEEP
-    )
+    started = show_on(form.start_on(start, start_sweep, panel.selected).then)
+    started.then(None, None, None, js=SHOW_SWEEP)
 
 
 def _form(name: gr.Radio) -> list[Any]:
@@ -179,18 +177,12 @@ def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
 
 
 def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
-    """The sweep that the form describes."""
     changes: dict[str, Any] = {"max_steps": steps} if steps else {}
     if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
         changes["base"] = (base or "").strip()
     if ABLATIONS[name].needs_labels:
         changes["train_data"] = data
     return new_sweep(name, int(seeds), changes)
-
-
-def _start(experiments: Experiments, visitor: str, *values: Any) -> str:
-    """Queues a sweep. Returns its id."""
-    return experiments.start(_sweep(*values), visitor).id
 
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
@@ -202,8 +194,7 @@ def source_of(table: PrecomputedTable) -> Markup:
     """The origin of the precomputed figures: runs, seeds, steps, machine, day, command."""
     settings, machine = table.settings, table.machine
     steps = sorted({run.steps for run in table.runs})
-    seeds = format_count(len(table.seeds), "seed")
-    variants = {run.variant for run in table.runs}
+    runs, seeds = format_count(len(table.runs), "run"), format_count(len(table.seeds), "seed")
     threads = f", {format_count(int(machine['threads']), 'thread')}" if "threads" in machine else ""
     rows_seen = ""
     # All runs had the same number of rows.
@@ -220,12 +211,9 @@ def source_of(table: PrecomputedTable) -> Markup:
         f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
         "Day": table.measured,
     }
-    return macro("ablation/source")(
-        summary=f"{format_count(len(table.runs), 'run')}, {seeds}" + (f", {steps[0]:,} steps each" * (len(steps) == 1)),
-        facts=facts,
-        command=table.command,
-        complete=len(table.runs) == len(table.seeds) * len(variants),
-    )
+    summary = f"{runs}, {seeds}" + (f", {steps[0]:,} steps each" if len(steps) == 1 else "")
+    complete = len(table.runs) == len(table.seeds) * len({run.variant for run in table.runs})
+    return macro("ablation/source")(summary=summary, facts=facts, command=table.command, complete=complete)
 
 
 def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
@@ -250,13 +238,8 @@ def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
 
 def legend_of(ablation: Ablation, rows: Sequence[VariantRow], base: str) -> Markup:
     """The result in a sentence, the meaning of the marks, and a remark on the ``base``, "" where that varies."""
-    return render(
-        "ablation/templates/legend.html",
-        outcome=_outcome(rows),
-        setting=ablation.setting,
-        base=base,
-        is_tuned=base == DEFAULT_MODEL,
-    )
+    facts = {"setting": ablation.setting, "base": base, "is_tuned": base == DEFAULT_MODEL}
+    return render("ablation/templates/legend.html", outcome=_outcome(rows), **facts)
 
 
 def statistics_of(rows: Sequence[VariantRow]) -> Markup:
@@ -281,13 +264,8 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Un
     ]
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
-    return estimate_plan(
-        facts,
-        estimate.seconds(rate) if rate else None,
-        source=rate.source if rate else "",
-        unknown=unknown,
-        remarks=first.notes,
-    )
+    seconds, source = (estimate.seconds(rate), rate.source) if rate else (None, "")
+    return estimate_plan(facts, seconds, source, unknown, first.notes)
 
 
 def grid_of(sweep: Experiment) -> Markup:
@@ -321,14 +299,14 @@ def experiment_report(experiment: Experiment) -> Report:
             progress = cell.run.progress
             metrics = [progress.figure(event) for event in (progress.baseline, progress.best, progress.latest)]
         runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, metrics)])
-    result = [status_of(experiment)]
+    result = [panels.status_of(experiment)]
     if rows:
         result += [plot(figures.dots(rows, "measured")), statistics_of(rows)]
     changes = {f"--{name.replace('_', '-')}": value for name, value in record.changes.items()}
     options = {"--preset": record.name, "--seeds": len(experiment.seeds), **changes}
     return Report(
         experiment.ablation.title if is_sweep else f"{record.name}, {record.by}",
-        {"Settings of all runs": shared_settings(experiment)},
+        {"Settings of all runs": panels.shared_settings(experiment)},
         {"Result": result, "Runs": [macro("table")(RUN_COLUMNS, runs)]},
         " ".join(["sbert-lab ablate", *(f"{key} {value}" for key, value in options.items())]) if is_sweep else "",
         {"Experiment": f"{experiment.id}, {experiment.state}"},

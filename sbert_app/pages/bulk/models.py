@@ -41,11 +41,8 @@ class Models:
         """The update for a job that was scored with these models; without a model there is none."""
         if not model:
             return {}
-        return {
-            self.model: model,
-            self.cross: cross or NO_CROSS_ENCODER,
-            **({self.pooling: pooling} if pooling else {}),
-        }
+        own = {self.pooling: pooling} if pooling else {}
+        return {self.model: model, self.cross: cross or NO_CROSS_ENCODER, **own}
 
     def unchanged(self, *values: str | None) -> Update:
         """Keeps the pickers with other ``values`` than the usual ones: from the address, or chosen by a person."""

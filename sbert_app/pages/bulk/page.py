@@ -18,6 +18,7 @@ from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
+from sbert_app.pages.components.measure_tab import hidden
 from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
@@ -109,10 +110,8 @@ class _Page:
     def wire(self) -> None:
         models = self.models.pickers
         columns = [self.table, *self.columns.columns, self.columns.read_as]
-        results = [
-            *(self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter),
-            *(self.cut, self.rows, self.fold, self.disagreements, self.go, self.halt, *self.duplicates.outputs),
-        ]
+        results = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
+        results += [self.rows, self.fold, self.disagreements, self.go, self.halt, *self.duplicates.outputs]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
         self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
         fields = [*self.columns.outputs, *self.doctor.outputs, *models, self.file_line, self.encoding]
@@ -124,13 +123,8 @@ class _Page:
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
             on_choice(asking, self.reopen, [self.job, self.encoding, self.columns.sheet], everything)
-        scored = self.go.click(
-            self.score,
-            [*columns, *models, self.job, self.job_ids, self.address_threshold],
-            started,
-            concurrency_limit=8,
-            **PRIVATE,
-        )
+        scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
+        scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **PRIVATE)
         opened.then(None, None, None, js=REMEMBER_JOB)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
@@ -144,17 +138,15 @@ class _Page:
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
-    def visit_first(
-        self, questions: Questions, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request
-    ) -> Iterator[Update]:
+    def visit_first(self, request: gr.Request, questions: Questions, *values: Any) -> Iterator[Update]:
         """Opens the page as `visit` does, until a person uploads a file or presses Score."""
-        for update in self.visit(model, pooling, cross, job_ids, request):
+        for update in self.visit(request, *values):
             if questions:
                 yield {self.status: gr.skip()}
                 return
             yield update
 
-    def visit(self, model: str, pooling: str, cross: str, job_ids: list[str], request: gr.Request) -> Iterator[Update]:
+    def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         listed, query = self._listed(job_ids), request.query_params
         job_id, sent = query.get("job"), query.get("sentences")
@@ -192,7 +184,7 @@ class _Page:
             table = open_table(EXAMPLE)
             return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
         try:
-            job, table = self._open_copy(Path(path))
+            job, table = self._open_copy(Path(path), None, None)
         except UserFacingError as error:
             return self._unusable(error)
         return {**self._opened_job(job, table), **self._listed([job.id, *job_ids])}
@@ -206,9 +198,7 @@ class _Page:
         except UserFacingError as error:
             return self._unusable(error)
 
-    def _open_copy(
-        self, path: Path, encoding: str | None = None, sheet: str | None = None
-    ) -> tuple[ScoreJob, OpenedTable]:
+    def _open_copy(self, path: Path, encoding: str | None, sheet: str | None) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
         job = self.jobs.open(path, encoding, sheet)
         try:
@@ -217,18 +207,13 @@ class _Page:
             self.jobs.delete(job.id)
             raise
 
-    def score(
-        self,
-        request: gr.Request,
-        table: OpenedTable | None,
-        first: str | None,
-        second: str | None,
-        gold: str | None,
-        read_as: str | None,
-        *values: Any,
-    ) -> Iterator[Update]:
-        """Scores the file. ``values``: the models, the job, the jobs of this browser, the threshold in the address."""
-        *models, job, job_ids, threshold = values
+    def score(self, request: gr.Request, table: OpenedTable | None, *values: Any) -> Iterator[Update]:
+        """Scores the file.
+
+        ``values`` are the columns, the reading of the target, the models, the job, the jobs of this browser, and the
+        threshold in the address.
+        """
+        first, second, gold, read_as, *models, job, job_ids, threshold = values
         try:
             if table is None:
                 raise InputError("Choose a file first.")
@@ -264,12 +249,9 @@ class _Page:
     ) -> Iterator[Update]:
         """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
-        cross_encoder = None if cross == NO_CROSS_ENCODER else cross
-        task = ScoreRequest(
-            *(table, picked, model or DEFAULT_MODEL, pooling or None, cross_encoder),
-            formats=(suffix_like(table), ".parquet"),
-            read_as=read_as.strip(),
-        )
+        cross_encoder, formats = None if cross == NO_CROSS_ENCODER else cross, (suffix_like(table), ".parquet")
+        scorers = (model or DEFAULT_MODEL, pooling or None, cross_encoder)
+        task = ScoreRequest(table, picked, *scorers, formats, read_as=read_as.strip())
         try:
             job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
         except UserFacingError as error:
@@ -308,12 +290,11 @@ class _Page:
         if columns is None or columns.second is None:
             hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
         if summary := self.jobs.summary(job.id):
-            used_columns = summary.columns
-            target = used_columns.score or used_columns.label
-            picked = ChosenColumns(used_columns.sentence1, used_columns.sentence2, target)
-        used = self.models.of_job(job.model, job.pooling, job.cross_encoder)
+            used = summary.columns
+            picked = ChosenColumns(used.sentence1, used.sentence2, used.score or used.label)
+        models = self.models.of_job(job.model, job.pooling, job.cross_encoder)
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, picked, job), **used, self.job: job.id, self.status: status}
+        return {**self._opened(table, picked, job), **models, self.job: job.id, self.status: status}
 
     def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
         """The update for a table, with these columns or the suggested ones."""
@@ -333,24 +314,15 @@ class _Page:
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
-        return {
-            **self._cleared(),
-            self.table: None,
-            self.job: None,
-            self.file_line: "",
-            self.status: error_message(error),
-            self.rows: "",
-            self.go: gr.Button(interactive=False),
-        }
+        nothing = {self.table: None, self.job: None, self.file_line: "", self.rows: ""}
+        return {**self._cleared(), **nothing, self.status: error_message(error), self.go: gr.Button(interactive=False)}
 
     def _failed(self, error: UserFacingError | str) -> Update:
         return {self.status: error_message(error), **self._buttons(running=False)}
 
     def _buttons(self, running: bool) -> Update:
-        return {
-            self.go: gr.Button(interactive=not running),
-            self.halt: gr.Button("Stop", interactive=True, visible=running),
-        }
+        stop = gr.Button("Stop", interactive=True, visible=running)
+        return {self.go: gr.Button(interactive=not running), self.halt: stop}
 
     def _listed(self, job_ids: list[str]) -> Update:
         """The list of the jobs of this browser that still exist."""
@@ -366,12 +338,9 @@ class _Page:
         }
 
     def _cleared(self) -> Update:
-        hidden = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
-        empty = {
-            **{part: gr.update(visible=False) for part in hidden},
-            **dict.fromkeys((self.cards, self.cut, self.disagreements), ""),
-        }
-        return {**empty, **self.duplicates.hidden()}
+        plots = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
+        texts = (self.cards, self.cut, self.disagreements)
+        return {**dict.fromkeys(plots, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
 
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
         report, plots = summary.report, dict[Any, Any]()

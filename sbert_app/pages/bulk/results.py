@@ -89,10 +89,8 @@ def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
     models = f"{model_label(summary.model)}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {model_label(summary.cross_encoder)}"
-    html = macro("bulk/outcome")(
-        summary=summary, models=models, remarks=_remarks(summary, expected_rows), longest_note=LONGEST_NOTE
-    )
-    return of_job(html, job)
+    remarks = _remarks(summary, expected_rows)
+    return of_job(macro("bulk/outcome")(LONGEST_NOTE, models, remarks, summary), job)
 
 
 def agreements(summary: ScoreSummary) -> Markup:
@@ -102,8 +100,9 @@ def agreements(summary: ScoreSummary) -> Markup:
         return Markup()
     cards = []
     if report.decision and report.by_label:
-        average, best = report.decision.decision.average_precision, report.decision.decision.choice(BEST_F1)
-        cards = [_share_card("Average precision", average, report), _share_card("Best F1", best.f1, report)]
+        decision = report.decision.decision
+        shares = {"Average precision": decision.average_precision, "Best F1": decision.choice(BEST_F1).f1}
+        cards = [_share_card(title, share, decision.n) for title, share in shares.items()]
     elif report.cosine_gold:
         cards.append(_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
@@ -179,12 +178,11 @@ def _card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
     return title, format_number(100 * correlation.spearman, 1), "Spearman ρ ×100", foot
 
 
-def _share_card(title: str, share: Estimate, report: ScoreReport) -> tuple[str, str, str, str]:
-    interval = ""
-    if share.low == share.low:
-        interval = f"95% interval {format_number(share.low * 100, 1)} to {format_number(share.high * 100, 1)} · "
-    rows = format_count(report.decision.decision.n if report.decision else 0, "row")
-    return title, format_number(share.value * 100, 1), "cosine and label ×100", f"{interval}{rows}"
+def _share_card(title: str, share: Estimate, rows: int) -> tuple[str, str, str, str]:
+    low, high = (format_number(100 * bound, 1) for bound in (share.low, share.high))
+    interval = f"95% interval {low} to {high} · " if share.low == share.low else ""
+    foot = f"{interval}{format_count(rows, 'row')}"
+    return title, format_number(share.value * 100, 1), "cosine and label ×100", foot
 
 
 def suggested(report: ScoreReport | None) -> float:

@@ -131,8 +131,7 @@ def link(base_url: str, question: Question) -> str:
 def as_python(question: Question) -> str:
     """The question as a program."""
     lines = [
-        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model",
-        "",
+        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model\n",
         f"a, b = {question.a!r}, {question.b!r}",
         f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
@@ -195,25 +194,20 @@ def result(
     first = comparisons[0]
     gold, expected = (example.gold, example.expected) if example else (None, None)
     cards = [
-        _encoder_card(comparison, curve, gold, expected, measuring)
+        _encoder_card(comparison, curve, example, measuring)
         for comparison, curve in zip(comparisons, curves, strict=True)
     ]
     if first.cross_score is not None:
-        cards.insert(1, _cross_encoder_card(first, first.cross_score, gold, expected))
+        cards.insert(1, _cross_encoder_card(first, first.cross_score, example))
     if tokens is not None:
         meant = "the sum of the shares of tokens, below"
         cards.append(ScoreCard(tokens.title, "tokens", TOKENS_TERM, f"{tokens.score:.2f}", meant))
     if gold is not None:
-        people = ScoreCard("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold)
-        cards.append(replace(people, mark="mark-people"))
+        people = ("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold)
+        cards.append(ScoreCard(*people, mark="mark-people"))
     cards = [card if card.mark else replace(card, mark=f"mark-{place}") for place, card in enumerate(cards, 1)]
     expected = None if any(comparison.is_blind for comparison in comparisons) else expected
-    blind = [
-        f"{model_label(comparison.model)} does not know {_unknown(comparison)}: it reads each as the same unknown "
-        "token, [UNK]. Its score says nothing."
-        for comparison in comparisons
-        if comparison.is_blind
-    ]
+    blind = [f"{_unknown(comparison)} Its score says nothing." for comparison in comparisons if comparison.is_blind]
     return render(
         "compare/templates/result.html",
         cards=cards,
@@ -238,9 +232,11 @@ def _levels(places: Sequence[float | None]) -> list[int]:
 
 
 def _unknown(comparison: Comparison) -> str:
-    """The first words that a model does not know."""
+    """A sentence on the first words that a model does not know; "" if it knows all."""
     words = list(dict.fromkeys([*comparison.a.unknown, *comparison.b.unknown]))
-    return ", ".join(words[:MOST_UNKNOWN]) + (" and others" if len(words) > MOST_UNKNOWN else "")
+    first = ", ".join(words[:MOST_UNKNOWN]) + (" and others" if len(words) > MOST_UNKNOWN else "")
+    sentence = f"{model_label(comparison.model)} does not know {first}: it reads each as the same unknown token, [UNK]."
+    return sentence if words else ""
 
 
 def why(exact: Attribution | None) -> str:
@@ -254,9 +250,8 @@ def why(exact: Attribution | None) -> str:
         return ""
     (least, worst), (most, best) = words[0], words[-1]
     takes = f"takes {format_number(-least)} away" if least <= -0.005 else f"adds least, {format_number(least)}"
-    return (
-        f"“{best}” adds most to the cosine, {format_number(most)} of {format_number(exact.cosine)}; “{worst}” {takes}."
-    )
+    share = f"{format_number(most)} of {format_number(exact.cosine)}"
+    return f"“{best}” adds most to the cosine, {share}; “{worst}” {takes}."
 
 
 def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
@@ -269,10 +264,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
         if comparison.advice:
             remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
         if (unknown := _unknown(comparison)) and not comparison.is_blind:
-            remarks.append(
-                f"{model_label(comparison.model)} does not know {unknown}: it reads each as the same unknown "
-                "token, [UNK]."
-            )
+            remarks.append(unknown)
         first, second = comparison.a.language, comparison.b.language
         languages = {"The first sentence looks": first, "The second sentence looks": second}
         if first == second:
@@ -316,8 +308,7 @@ def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
     texts = {"a": comparison.a.text, "b": comparison.b.text}
     sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
     columns = [("word", ""), ("sentence", ""), ("adds to cosine", "number")]
-    has_cross_encoder = changes[0].cross_change is not None
-    if has_cross_encoder:
+    if changes[0].cross_change is not None:
         columns.append(("to cross-encoder", "number"))
     rows = []
     for change in sorted(changes, key=lambda change: change.cosine_change):
@@ -327,11 +318,7 @@ def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
 
 
 def _encoder_card(
-    comparison: Comparison,
-    curve: Calibration | None,
-    gold: float | None,
-    expected: tuple[float, float] | None,
-    measuring: bool,
+    comparison: Comparison, curve: Calibration | None, example: ExamplePair | None, measuring: bool
 ) -> ScoreCard:
     curve = None if comparison.is_blind else curve
     score = curve.gold_score(comparison.cosine) if curve else None
@@ -350,7 +337,7 @@ def _encoder_card(
         foot=foot,
         gold=score,
         cut=_cut(comparison),
-        error="" if score is None else error_of_model(score, gold, expected),
+        error="" if score is None else _error(score, example),
         basis="" if curve is None else _basis(curve, comparison.cosine),
     )
 
@@ -376,9 +363,11 @@ def _basis(curve: Calibration, cosine: float) -> str:
     return "" if low == high else f"People gave 80% of such {pairs} between {low} and {high}{holds}"
 
 
-def _cross_encoder_card(
-    comparison: Comparison, score: float, gold: float | None, expected: tuple[float, float] | None
-) -> ScoreCard:
+def _error(score: float, example: ExamplePair | None) -> str:
+    return error_of_model(score, example.gold, example.expected) if example else ""
+
+
+def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePair | None) -> ScoreCard:
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
     title, figure = f"Cross-encoder · {model_label(comparison.cross_encoder)}", f"{score:.2f}"
     if comparison.cross_is_blind:
@@ -391,7 +380,7 @@ def _cross_encoder_card(
         meaning=meaning(score * 5),
         gold=score * 5,
         cut="Only the beginnings were compared: the model reads no more." if comparison.cross_is_cut else "",
-        error=error_of_model(score * 5, gold, expected),
+        error=_error(score * 5, example),
     )
 
 

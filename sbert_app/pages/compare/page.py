@@ -83,7 +83,7 @@ def _many_sentences(services: Services) -> gr.Textbox:
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         matrix = partial(figures.cosine_matrix, pairs.lines)
         return {
-            tab.status: all_pairs_times(pairs),
+            tab.status: render("compare/templates/all_pairs.html", pairs=pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
             cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
             ranking: ranked(pairs),
@@ -106,9 +106,3 @@ def ranked(pairs: AllPairs) -> Markup:
     which = "All" if len(rows) == count else f"The first {len(rows)} of"
     caption = f"{which} {format_count(count, 'pair')}, most similar first"
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)
-
-
-def all_pairs_times(pairs: AllPairs) -> Markup:
-    """The measured times, O(N) and O(N²)."""
-    n = len(pairs.lines)
-    return render("compare/templates/all_pairs.html", pairs=pairs, combinations=n * (n - 1) // 2)

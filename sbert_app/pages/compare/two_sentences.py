@@ -96,9 +96,8 @@ class TwoSentences:
                 self.word_map = gr.Plot(show_label=False, visible=False, elem_id="word-map")
                 self.token_map = gr.HTML(elem_id="token-map")
                 with gr.Row(elem_classes="actions"):
-                    self.explain_cross = gr.Button(
-                        "Explain the cross-encoder’s score", size="sm", visible=False, elem_id="explain-cross"
-                    )
+                    label = "Explain the cross-encoder’s score"
+                    self.explain_cross = gr.Button(label, size="sm", visible=False, elem_id="explain-cross")
                 self.cross_words = gr.HTML(elem_id="cross-words")
                 self.tokens = gr.HTML(elem_id="tokens")
             with gr.Tab("Leave out a word") as self.left_out_tab:
@@ -132,17 +131,12 @@ class TwoSentences:
         # A paste fires no input event, so these are change events. A burst of keys gets one answer, to its last state.
         # The answer itself sets the pooling, which must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
-        answered: dict[str, Any] = {
-            "fn": self.answer_pair,
-            "inputs": [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions],
-            "outputs": outputs,
-            **UNQUEUED,
-        }
+        state = [self.random_stsb, self.shown_model, self.stopped, self.questions]
+        answered: dict[str, Any] = {"fn": self.answer_pair, "inputs": [*inputs, *state], "outputs": outputs, **UNQUEUED}
         triggers = [*edited, self.pooling.input, self.download_ended.change]
         changed = gr.on(triggers, **answered, trigger_mode="always_last")
-        self.download_needed.change(
-            self.load_models, [*inputs, self.stopped, self.questions], [*outputs, self.download_ended], **LATEST
-        )
+        loading = [*inputs, self.stopped, self.questions]
+        self.download_needed.change(self.load_models, loading, [*outputs, self.download_ended], **LATEST)
         # Enter starts a stopped download again, too.
         again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
@@ -167,7 +161,12 @@ class TwoSentences:
         self.copy_link.click(_confirm_copy, self.link, None, js=COPY_LINK, **PRIVATE)
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
-        self.random_pair.click(self.draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
+
+        def draw_pair() -> tuple[str, str, examples.ExamplePair]:
+            pair = examples.random_stsb_pair(self.services.settings.home)
+            return pair.a, pair.b, pair
+
+        self.random_pair.click(draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The inputs in the address; those that it omits, or gets wrong, keep their defaults.
@@ -189,36 +188,23 @@ class TwoSentences:
         return *(query.get(name) or gr.skip() for name in names), shown_model, inputs if has_models else None
 
     def stop_loading(self, request: gr.Request) -> None:
-        """Stops the download for which the answer waits."""
         self.services.tasks.stop(self.loading.owner(request))
 
-    def answer_pair(
-        self,
-        a: str,
-        b: str,
-        model: str,
-        pooling: str,
-        cross: str | None,
-        second: str | None,
-        random_pair: examples.ExamplePair | None,
-        shown_model: str,
-        stopped: tuple[str | None, ...] | None,
-        questions: Questions,
-        request: gr.Request,
-    ) -> Update:
+    def answer_pair(self, request: gr.Request, *values: Any) -> Update:
         """Updates everything that the page shows of a pair, or shows the error in the inputs.
 
         Missing models are downloaded first, unless that was ``stopped`` for the same inputs. Nothing is updated if a
         later question was asked meanwhile, or the answer is on the page already: an address fills in fields, whose
-        changes ask the same question again.
+        changes ask the same question again. ``values`` are the inputs, the last random pair, the model whose pooling
+        was selected last, the inputs whose download was stopped, and the questions.
         """
+        *fields, random_pair, shown_model, stopped, questions = values
         is_newest, models = ask(questions), self.services.models
         try:
-            inputs = Question.parse(a, b, model, pooling, cross, second)
+            inputs = Question.parse(*fields)
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                is_held = (a, b, model, pooling, cross, second) == tuple(stopped or ())
-                if is_held and (missing := models.missing(inputs.models)):
+                if tuple(fields) == tuple(stopped or ()) and (missing := models.missing(inputs.models)):
                     question = ask_first(missing, "Download, or choose another model.")
                     return {**self._nothing(), self.answer: question, self.download: gr.Button(visible=True)}
                 questions[MISSING] = inputs.models
@@ -241,7 +227,7 @@ class TwoSentences:
         base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
         return {
             self.result: answer,
-            self.pooling: gr.skip() if inputs.pooling == pooling else pooling_radio(inputs.pooling),
+            self.pooling: gr.skip() if inputs.pooling == fields[3] else pooling_radio(inputs.pooling),
             self.shown_model: str(opened),
             self.lesson: note(answer.example.lesson if answer.example else ""),
             **self._scores(answer),
@@ -310,10 +296,6 @@ class TwoSentences:
             words = error_message(wrong)
         return words if questions.get(SHOWN) is answer else gr.skip()
 
-    def draw_pair(self) -> tuple[str, str, examples.ExamplePair]:
-        pair = examples.random_stsb_pair(self.services.settings.home)
-        return pair.a, pair.b, pair
-
     def _nothing(self) -> Update:
         """Clears the results, so that none stands beside an error."""
         empty = (self.lesson, self.poolings, self.map_note, self.cross_words, self.token_map, self.tokens, self.link)
@@ -350,12 +332,7 @@ class TwoSentences:
             first_curves = first_curves or by_pooling
         return {
             self.answer: answers.result(
-                answer.comparisons,
-                own_curves,
-                answer.example,
-                measuring=pending,
-                errors=errors,
-                tokens=answer.tokens,
+                answer.comparisons, own_curves, answer.example, measuring=pending, errors=errors, tokens=answer.tokens
             ),
             self.poolings: answers.poolings(answer.comparison, first_curves, measuring=pending),
             self.calibration: gr.Timer(active=pending),

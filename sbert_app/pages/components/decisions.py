@@ -38,7 +38,7 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
     """The pairs, the average precision, and a row for each threshold with a button that applies it."""
     groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
-    return _table(groups, data, macro("decision_lead")(title, data.decision), notes)
+    return _table(groups, data, macro("decision_lead")(title, data.decision), notes, {})
 
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
@@ -52,20 +52,7 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
 
 
 def _table(
-    groups: Sequence[object],
-    data: DataDecision,
-    lead: Markup,
-    notes: Sequence[str],
-    failures: dict[str, str] | None = None,
+    groups: Sequence[object], data: DataDecision, lead: Markup, notes: Sequence[str], failures: object
 ) -> Markup:
-    return render(
-        "components/templates/decision.html",
-        lead=lead,
-        groups=groups,
-        similarity=data.similarity,
-        match=data.meaning,
-        decision=data.decision,
-        labels=criterion_labels(data.decision),
-        notes=notes,
-        failures=failures or {},
-    )
+    facts = {"data": data, "labels": criterion_labels(data.decision), "notes": notes, "failures": failures}
+    return render("components/templates/decision.html", lead=lead, groups=groups, **facts)

@@ -84,10 +84,7 @@ class ExperimentPanel:
         candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
-        experiment_id, running = (
-            experiment and experiment.id,
-            experiment is not None and experiment.state == State.RUNNING,
-        )
+        experiment_id, running = experiment and experiment.id, bool(experiment and experiment.state == State.RUNNING)
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
@@ -131,12 +128,8 @@ def status_of(experiment: Experiment) -> Markup:
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
     done = counts[State.FINISHED] + sum(cell.share for cell in cells if cell.state == State.RUNNING)
-    return macro("experiment_status")(
-        facts=facts,
-        fraction=done / len(cells),
-        settings=shared_settings(experiment),
-        reasons=list(map(without_folders, experiment.reasons)),
-    )
+    reasons = list(map(without_folders, experiment.reasons))
+    return macro("experiment_status")(facts, done / len(cells), reasons, shared_settings(experiment))
 
 
 def shared_settings(experiment: Experiment) -> str:
@@ -166,7 +159,7 @@ class StartForm:
     """A form that starts runs; the plan of the runs stands below it, first at once and then with the measured time.
 
         form = StartForm(store, inputs, planned, estimate)
-        form.estimate_on([field.change for field in inputs])
+        form.estimate_on(partial(gr.on, [field.change for field in inputs]))
         form.start_on(button, start, selected)
 
     Attributes:
@@ -187,13 +180,13 @@ class StartForm:
     described: Sequence[Any] = ()
     questions: gr.State = field(default_factory=lambda: gr.State({}))
 
-    def estimate_on(self, events: Sequence[Any]) -> None:
-        """Shows the estimate at these events of the fields."""
-        self._estimate_after(gr.on(events, None, None, None, js=SETTLED, **EVERY))
-
-    def estimate_after(self, event: Any) -> None:
-        """Shows the estimate when the handler of an event is done."""
-        self._estimate_after(event.then(None, None, None, js=SETTLED))
+    def estimate_on(self, listen: Callable[..., Any]) -> None:
+        """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
+        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
+        settled = listen(None, None, None, js=SETTLED, **EVERY)
+        # An older estimate may still be measured; it will not be shown.
+        first = settled.then(partial(self._estimate, "measuring"), inputs, outputs, **EVERY)
+        first.then(partial(self._estimate, None), inputs, outputs, **EVERY)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -205,13 +198,6 @@ class StartForm:
                 return error_message(error), gr.skip()
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
-
-    def _estimate_after(self, settled: Any) -> None:
-        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
-        reasons: tuple[Unknown | None, ...] = ("measuring", None)
-        for reason in reasons:
-            # An older estimate may still be measured; it will not be shown.
-            settled = settled.then(partial(self._estimate, reason), inputs, outputs, **EVERY)
 
     def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
         """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.

@@ -79,7 +79,7 @@ class MeasureTab:
         name: str,
         label: str,
         ids: tuple[str, str, str],
-        status: str,
+        status: str = "",
         variant: Literal["primary", "secondary"] = "primary",
         **options: Any,
     ) -> MeasureTab:

@@ -104,8 +104,8 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
         return macro("word_attribution")(explanation)
     parts = tuple(len(starts_of_parts(words)) for words in (explanation.words_a, explanation.words_b))
     summed = "" if parts == explanation.matrix.shape else ", summed by the sentences of a long text"
-    is_cut = max(parts) > MOST_WORDS
-    cells = f"The map shows the {MOST_WORDS} that count most; with the rest, the cells" if is_cut else "The cells"
+    most = f"The map shows the {MOST_WORDS} that count most; with the rest, the cells"
+    cells = most if max(parts) > MOST_WORDS else "The cells"
     return note(
         f"Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange){summed}. "
         f"{cells} sum to the cosine, {format_number(explanation.cosine, 4)}."

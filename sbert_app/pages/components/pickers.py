@@ -84,9 +84,10 @@ def model_choices(
 
 def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list[tuple[str, str]]:
     """The runs with a model, by name and time. ``cross_encoders``: only those (True), none of them (False), or all."""
-    with_model = [run for run in runs if run.has_model and cross_encoders in (None, run.is_cross_encoder)]
     return [
-        (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id))) for run in with_model
+        (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id)))
+        for run in runs
+        if run.has_model and cross_encoders in (None, run.is_cross_encoder)
     ]
 
 
@@ -130,13 +131,10 @@ def data_choices(picker: str) -> list[tuple[str, str]]:
 def _data_choice(source: DataSet, split: str, has_rows: bool) -> str:
     comma = "," if " " in source.title else ""
     title = source.title if list(source.splits) == [split] else f"{source.title}{comma} {split}"
-    if source.repo:
-        title += " (Hub)"
-    if not has_rows:
-        return title
+    title += " (Hub)" if source.repo else ""
     count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
-    return f"{title}: {size} {source.form}"
+    return f"{title}: {size} {source.form}" if has_rows else title
 
 
 def named_model(text: str | None) -> ModelName:
@@ -214,14 +212,9 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
         hint = "Text before every sentence, or the name of a prompt in the model's folder"
         prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
-        precision = gr.Dropdown(
-            [(label, name) for name, label in DTYPES.items()],
-            value=AUTO,
-            label="Precision",
-            info="Number format of the computation; Evaluate › Cost compares them",
-            min_width=240,
-            elem_classes="model-precision",
-        )
+        hint = "Number format of the computation; Evaluate › Cost compares them"
+        options = {"label": "Precision", "info": hint, "min_width": 240, "elem_classes": "model-precision"}
+        precision = gr.Dropdown([(label, name) for name, label in DTYPES.items()], value=AUTO, **options)
 
     def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings in the name, and the prompts in the folder of the model."""

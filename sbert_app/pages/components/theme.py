@@ -6,22 +6,10 @@ import gradio as gr
 
 from training.catalogue import read_asset
 
-_BLUE = gr.themes.Color(
-    c50="#eef6fb",
-    c100="#d9ebf7",
-    c200="#b3d7ee",
-    c300="#80bde2",
-    c400="#4aa0d4",
-    c500="#1b85c4",
-    c600="#0072b2",  # Okabe–Ito blue, the accent
-    c700="#005d92",
-    c800="#004a74",
-    c900="#003757",
-    c950="#00263c",
-    name="sbert",
-)
-
-
+# From light to dark; the accent is Okabe and Ito's blue.
+LIGHT, ACCENT = ("#eef6fb", "#d9ebf7", "#b3d7ee", "#80bde2", "#4aa0d4", "#1b85c4"), "#0072b2"
+DARK = ("#005d92", "#004a74", "#003757", "#00263c")
+BLUE = gr.themes.Color(*LIGHT, ACCENT, *DARK, name="sbert")
 SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
@@ -39,15 +27,9 @@ def build() -> gr.themes.Base:
     # No text is smaller than 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
-    return gr.themes.Base(
-        primary_hue=_BLUE,
-        secondary_hue=_BLUE,
-        neutral_hue=gr.themes.colors.slate,
-        font=fonts,
-        font_mono=mono,
-        text_size=text,
-        radius_size=gr.themes.sizes.radius_md,
-    ).set(
+    hues = {"primary_hue": BLUE, "secondary_hue": BLUE, "neutral_hue": gr.themes.colors.slate}
+    sizes = {"text_size": text, "radius_size": gr.themes.sizes.radius_md}
+    return gr.themes.Base(font=fonts, font_mono=mono, **hues, **sizes).set(
         body_background_fill="#f7f8fa",
         body_background_fill_dark="#10141b",
         block_background_fill="#ffffff",

@@ -81,7 +81,8 @@ class ColumnPicker:
     def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
         """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
         if table is None:
-            return {self.row: gr.update(visible=False), **dict.fromkeys(self.inputs, gr.update(value=None))}
+            # Gradio takes the value out of an update, so that one for all would empty the first alone.
+            return {self.row: gr.update(visible=False), **{part: gr.update(value=None) for part in self.inputs}}
         suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
         names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
         values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
@@ -105,15 +106,8 @@ MOST_WORDS = 160
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
     """The picker of encodings, hidden until there is a doubt."""
-    return gr.Dropdown(
-        ENCODINGS,
-        value=DETECTED,
-        label="Encoding",
-        info="If words look wrong",
-        visible=False,
-        min_width=200,
-        elem_id=elem_id,
-    )
+    options = {"label": "Encoding", "info": "If words look wrong", "visible": False, "min_width": 200}
+    return gr.Dropdown(ENCODINGS, value=DETECTED, elem_id=elem_id, **options)
 
 
 class FileDoctor:
@@ -255,9 +249,8 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
         # This is another of several files, and its columns are found by their own names.
         return as_named
     if columns is None and (any(others) or not has_triplets(table.columns)):
-        raise InputError(
-            f"choose the column of sentence 1, below the file: {table.path.name} has {listed(table.columns)}"
-        )
+        has = f"{table.path.name} has {listed(table.columns)}"
+        raise InputError(f"choose the column of sentence 1, below the file: {has}")
     services.check_kept_room(Path(path))
     copy = named_columns(table, columns, services.settings.home, scale, labels)
     if copy is None:

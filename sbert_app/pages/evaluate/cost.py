@@ -34,7 +34,7 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), "")
+    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"))
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
     report_button(services, *of_page("Cost", {"Quality and size": [tab.status, figure, table]}), "cost")
@@ -45,20 +45,12 @@ def build(services: Services) -> None:
         return result(measure_cost(services.models.get(model, Model), with_scores(pairs), watch), model, "Measured now")
 
     def result(costs: CostTable, model: ModelName, measured: str) -> Update:
-        near = costs.smallest_within(NEAR)
-        precisions = [(name, precision.label) for name, precision in PRECISIONS.items()]
+        near, labels = costs.smallest_within(NEAR), {name: precision.label for name, precision in PRECISIONS.items()}
+        options = {"table": costs, "precisions": list(labels.items()), "measured": measured}
         return {
-            tab.status: macro("evaluate/cost_summary")(
-                model=model.label,
-                data=costs.data,
-                full=costs.cells[0],
-                near=near,
-                near_label=PRECISIONS[near.precision].label,
-                points=NEAR,
-                note=costs.note,
-            ),
+            tab.status: macro("evaluate/cost_summary")(costs, model.label, near, labels[near.precision], NEAR),
             figure: visible(quality_and_size(costs)),
-            table: render("evaluate/templates/cost_table.html", table=costs, precisions=precisions, measured=measured),
+            table: render("evaluate/templates/cost_table.html", **options),
         }
 
     def example() -> Update:

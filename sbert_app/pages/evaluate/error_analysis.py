@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ class _ErrorAnalysisTab:
         self.analysis = gr.State(None)
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
         ids = ("show-errors", "stop-errors", "errors-status")
-        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids, "")
+        self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids)
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
             self.under = _error_list("Rated too low by the model", "under")
@@ -70,7 +71,7 @@ class _ErrorAnalysisTab:
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
-            opened = radio.input(self._explain(other), [self.analysis, radio], explained, **LATEST)
+            opened = radio.input(partial(self.explain, other), [self.analysis, radio], explained, **LATEST)
             opened.then(None, None, None, js=SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
@@ -97,9 +98,7 @@ class _ErrorAnalysisTab:
         first = errors.over[0] if errors.over and explained else None
         return {
             self.analysis: _Analysis(spec, errors),
-            self.tab.status: macro("evaluate/errors_summary")(
-                model=spec.label, data=name, rho=result.estimate(Metric()), pairs=len(pairs)
-            ),
+            self.tab.status: macro("evaluate/errors_summary")(name, spec.label, len(pairs), result.estimate(Metric())),
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
@@ -115,16 +114,12 @@ class _ErrorAnalysisTab:
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
 
-    def _explain(self, other: gr.Radio) -> Callable[[_Analysis | None, int | None], Update]:
-        """The handler of a choice in one list, which clears the choice in the ``other``."""
-
-        def explain(analysis: _Analysis | None, row: int | None) -> Update:
-            if analysis is None or row is None:
-                return {self.pair: gr.skip()}
-            pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
-            return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
-
-        return explain
+    def explain(self, other: gr.Radio, analysis: _Analysis | None, row: int | None) -> Update:
+        """Explains the choice in one list, and clears the choice in the ``other``."""
+        if analysis is None or row is None:
+            return {self.pair: gr.skip()}
+        pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
+        return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         """The pair with its word map, or the reason why there is none."""
@@ -135,12 +130,9 @@ class _ErrorAnalysisTab:
         scorer = self.services.models.get(model, Model)
         if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        explanation = attribute(scorer, pair.first, pair.second)
-        figure = (
-            word_map(explanation.words_a, explanation.words_b, explanation.matrix)
-            if isinstance(explanation, Attribution)
-            else None
-        )
+        explanation, figure = attribute(scorer, pair.first, pair.second), None
+        if isinstance(explanation, Attribution):
+            figure = word_map(explanation.words_a, explanation.words_b, explanation.matrix)
         return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 

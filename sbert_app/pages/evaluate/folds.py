@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 import gradio as gr
@@ -41,9 +42,8 @@ def build(services: Services) -> None:
             split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
             k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
         base = model_picker(services, info=HINT)
-        steps = gr.Number(
-            DEFAULT_STEPS, label="Steps per run", precision=0, minimum=1, info="Of 16 pairs", elem_id="folds-steps"
-        )
+        options = {"label": "Steps per run", "info": "Of 16 pairs", "elem_id": "folds-steps"}
+        steps = gr.Number(DEFAULT_STEPS, precision=0, minimum=1, **options)
     how = UploadOptions(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
     error = gr.HTML(elem_id="folds-told")
@@ -78,11 +78,5 @@ def score_table(experiment: Experiment) -> Markup:
     """A table of ρ on each fold before and after training on the others, with the averages."""
     cells = experiment.cells
     scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
-    return macro("evaluate/fold_scores")(
-        data=experiment.record.name,
-        split_by=experiment.record.by,
-        done=len(scored),
-        folds=cells,
-        before=sum(before for before, _ in scored) / len(scored) if scored else None,
-        after=sum(after for _, after in scored) / len(scored) if scored else None,
-    )
+    before, after = [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
+    return macro("evaluate/fold_scores")(experiment.record, cells, len(scored), before, after)

@@ -16,16 +16,9 @@ from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.results import transfer
 from sbert_app.services.results.decisions import LabelScore, score_labels
-from sbert_app.services.results.transfer import (
-    TRANSFER_TASKS,
-    ClassificationData,
-    TransferScore,
-    load_task,
-    read_labelled,
-    score_transfer,
-    sentences_by_genre,
-)
+from sbert_app.services.results.transfer import TRANSFER_TASKS, ClassificationData, TransferScore
 from training.catalogue import SCORED
 from training.errors import InputError, summary_of
 from training.models.model import Model
@@ -50,8 +43,7 @@ def build(services: Services) -> None:
     """Builds the tab Triplets and labels inside the open Blocks."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
-    ids = ("score-labels", "stop-labels", "labels-status")
-    tab = MeasureTab.build(services, "labels", "Score", ids, "")
+    tab = MeasureTab.build(services, "labels", "Score", ("score-labels", "stop-labels", "labels-status"))
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     report_button(services, *of_page("Triplets and labels", {"Result": [tab.status, spread]}), "labels")
 
@@ -76,13 +68,11 @@ def build_transfer(services: Services) -> None:
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        data = gr.Dropdown(
-            TASKS, value=GENRES, label="Task", info="or your own file", min_width=240, elem_id="transfer-data"
-        )
+        info = {"label": "Task", "info": "or your own file"}
+        data = gr.Dropdown(TASKS, value=GENRES, min_width=240, elem_id="transfer-data", **info)
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     options = UploadOptions(services, file, "transfer")
-    ids = ("score-transfer", "stop-transfer", "transfer-status")
-    tab = MeasureTab.build(services, "transfer", "Score", ids, "")
+    tab = MeasureTab.build(services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status"))
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
     def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:
@@ -91,9 +81,9 @@ def build_transfer(services: Services) -> None:
         specs = [ModelName.parse(model) for model in models]
         home = services.settings.home
         if file:
-            rows = read_labelled(chosen_name(services, file, *how))
+            rows = transfer.read_labelled(chosen_name(services, file, *how))
         else:
-            rows = sentences_by_genre(home) if name == GENRES else load_task(name, home)
+            rows = transfer.sentences_by_genre(home) if name == GENRES else transfer.load_task(name, home)
         return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
 
     tab.wire(score, [models, data, file, *options.inputs], {})
@@ -102,18 +92,13 @@ def build_transfer(services: Services) -> None:
 def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
     """The accuracy of each model, or the reason why it has none, above that of the largest class."""
     best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
-    return render(
-        "evaluate/templates/transfer_scores.html",
-        data=data,
-        classes=data.classes[:MAX_CLASSES_LISTED],
-        rows=[(model.label, score) for model, score in zip(models, scores, strict=True)],
-        best=best,
-    )
+    rows, classes = list(zip([model.label for model in models], scores, strict=True)), data.classes[:MAX_CLASSES_LISTED]
+    return render("evaluate/templates/transfer_scores.html", data=data, classes=classes, rows=rows, best=best)
 
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:
     """The score, or the reason why there is none, so that the other models still get theirs."""
     try:
-        return score_transfer(services.models.get(model, Model), data, watch)
+        return transfer.score_transfer(services.models.get(model, Model), data, watch)
     except InputError as error:
         return summary_of(error)

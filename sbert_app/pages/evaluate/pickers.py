@@ -8,14 +8,7 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY
-from sbert_app.pages.components.pickers import (
-    HINT,
-    data_choices,
-    endpoint_hint,
-    fresh,
-    model_choices,
-    open_dropdown,
-)
+from sbert_app.pages.components.pickers import HINT, data_choices, endpoint_hint, fresh, model_choices, open_dropdown
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.data.dataset import Dataset

@@ -110,20 +110,12 @@ class _SimilarityTab:
             self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
             options = {"value": ["stsb:test"], "multiselect": True, "scale": 2, "elem_id": "evaluate-data"}
             self.data = open_dropdown("Data sets", DATA, OR_HUB, **options)
-            self.files = gr.File(
-                label="Your own files",
-                file_count="multiple",
-                height=120,
-                scale=2,
-                min_width=280,
-                elem_id="evaluate-files",
-            )
+            options = {"height": 120, "scale": 2, "min_width": 280, "elem_id": "evaluate-files"}
+            self.files = gr.File(label="Your own files", file_count="multiple", **options)
         self.how = UploadOptions(services, self.files, "evaluate")
-        ids, stopped = (
-            ("measure", "stop-measure", "evaluate-status"),
-            "stopped: the table has what was measured until then",
-        )
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, "", stopped=stopped)
+        ids = ("measure", "stop-measure", "evaluate-status")
+        stopped = "stopped: the table has what was measured until then"
+        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
         with self.tab.buttons:
             self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:

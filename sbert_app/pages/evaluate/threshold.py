@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import gradio as gr
@@ -41,48 +42,23 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
-    with (
-        gr.Accordion(
-            _settings(LEAST_PRECISION, MATCH_FROM, MARGIN), open=False, elem_id="threshold-settings"
-        ) as settings,
-        gr.Row(),
-    ):
-        precision = gr.Number(
-            LEAST_PRECISION,
-            label="Precision of at least",
-            info="The share of matches among the pairs above the threshold",
-            minimum=0.01,
-            maximum=0.999,
-            step=0.01,
-            min_width=220,
-            elem_id="threshold-precision",
-        )
-        match_from = gr.Number(
-            MATCH_FROM,
-            label="A pair matches from this gold score",
-            info="On the scale 0–5; labels do not need it",
-            minimum=0.1,
-            maximum=5,
-            step=0.5,
-            min_width=220,
-            elem_id="threshold-match",
-        )
-        margin = gr.Number(
-            MARGIN,
-            label="A faster model may be worse by",
-            info="Points of average precision; the 95% interval of its difference must lie above",
-            minimum=0,
-            maximum=20,
-            step=0.5,
-            min_width=220,
-            elem_id="threshold-margin",
-        )
+    title = _settings(LEAST_PRECISION, MATCH_FROM, MARGIN)
+    with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
+        hint = "The share of matches among the pairs above the threshold"
+        options = {"label": "Precision of at least", "info": hint, "elem_id": "threshold-precision"}
+        precision = gr.Number(LEAST_PRECISION, minimum=0.01, maximum=0.999, step=0.01, min_width=220, **options)
+        hint = "On the scale 0–5; labels do not need it"
+        options = {"label": "A pair matches from this gold score", "info": hint, "elem_id": "threshold-match"}
+        match_from = gr.Number(MATCH_FROM, minimum=0.1, maximum=5, step=0.5, min_width=220, **options)
+        hint = "Points of average precision; the 95% interval of its difference must lie above"
+        options = {"label": "A faster model may be worse by", "info": hint, "elem_id": "threshold-margin"}
+        margin = gr.Number(MARGIN, minimum=0, maximum=20, step=0.5, min_width=220, **options)
     controls = [precision, match_from, margin]
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
         control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **UNQUEUED)
     ids = ("find-threshold", "stop-threshold", "threshold-status")
-    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids, "")
+    tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
     with gr.Row():
         curve = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-curve")
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
@@ -101,30 +77,21 @@ def build(services: Services) -> None:
             meaning: gr.update(visible=True),
         }
 
-    def find(
-        watch: Watch,
-        precision: float | None,
-        match_from: float | None,
-        margin: float | None,
-        models: list[str],
-        *values: str,
-    ) -> Update:
+    def find(watch: Watch, *values: Any) -> Update:
+        precision, match_from, margin, models, *data = values
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
-        rows = pickers.rows(*values)
-        home = services.settings.home
+        rows, home = pickers.rows(*data), services.settings.home
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch, margin or 0.0)
-        return result(decisions, rows, _use(services, *values))
+        return result(decisions, rows, _use(services, *data))
 
     def example() -> Update:
         rows, scores = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {scores.origin}. Press “Find the threshold” to measure it here."
-        criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
-        decisions = decide_results(
-            {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria
-        )
+        results = {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}
+        decisions = decide_results(results, rows, [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"])
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}

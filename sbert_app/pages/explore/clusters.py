@@ -29,26 +29,16 @@ MAX_CLUSTERS_SHOWN = 30
 # The page lists so many sentences of a cluster, the file all.
 MAX_LISTED = 100
 CLUSTERING_NOTES = {
-    HDBSCAN: (
-        "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds of "
-        "dimensions hardly anything is dense. Sentences between the groups belong to none."
-    ),
-    K_MEANS: (
-        "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
-        "sentence is left out, even where nothing is dense."
-    ),
-    HIERARCHICAL: (
-        "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and again. With "
-        "BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
-        "elsewhere takes no time."
-    ),
+    HDBSCAN: "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds "
+    "of dimensions hardly anything is dense. Sentences between the groups belong to none.",
+    K_MEANS: "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
+    "sentence is left out, even where nothing is dense.",
+    HIERARCHICAL: "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and "
+    "again. With BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
+    "elsewhere takes no time.",
 }
-
-METHODS = {
-    "Density (HDBSCAN)": HDBSCAN,
-    "k-means (mini-batch)": K_MEANS,
-    "Hierarchical (average linkage)": HIERARCHICAL,
-}
+OF_TREE = "Hierarchical (average linkage)"
+METHODS = [("Density (HDBSCAN)", HDBSCAN), ("k-means (mini-batch)", K_MEANS), (OF_TREE, HIERARCHICAL)]
 BY_COSINE, BY_NUMBER = "cosine", "number"
 MAX_CLUSTERS = 500
 PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting("Finding the clusters …")
@@ -70,20 +60,16 @@ class _ClustersTab:
         self.shown_for = gr.State(None)
         default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
-            methods, most = list(METHODS.items()), f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences"
-            self.method = gr.Radio(
-                methods, value=HDBSCAN, label="Method", info=most, elem_id="clusters-method", min_width=240
-            )
+            options = {"info": f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences", "min_width": 240}
+            self.method = gr.Radio(METHODS, value=HDBSCAN, label="Method", elem_id="clusters-method", **options)
             hint = "0: follows the size of the corpus, at most 40 clusters"
             of_density = {"label": "Minimum cluster size", "elem_id": "clusters-smallest", "min_width": 200}
             self.smallest = gr.Slider(0, 200, default.min_cluster_size, step=1, info=hint, **of_density)
             of_tree = {"visible": False, "min_width": 220}
             cuts = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
             self.cut = gr.Radio(cuts, value=BY_COSINE, label="Cut the tree", elem_id="clusters-cut", **of_tree)
-            label = "Minimum mean cosine of merged groups"
-            self.cosine = gr.Slider(
-                0, 1, default.min_cosine, step=0.01, label=label, elem_id="clusters-cosine", **of_tree
-            )
+            of_cosine = {"label": "Minimum mean cosine of merged groups", "elem_id": "clusters-cosine", **of_tree}
+            self.cosine = gr.Slider(0, 1, default.min_cosine, step=0.01, **of_cosine)
             label = "Number of clusters"
             self.number = gr.Slider(1, MAX_CLUSTERS, 20, step=1, label=label, elem_id="clusters-number", **of_tree)
         ids, waiting = ("clusters-go", "clusters-stop", "clusters-status"), messages.waiting("Waiting for the corpus …")
@@ -93,13 +79,11 @@ class _ClustersTab:
         with gr.Accordion("Rename and merge", open=False, visible=False, elem_id="clusters-edit") as self.edit:
             with gr.Row(elem_classes="explore-controls"):
                 self.renamed = gr.Dropdown(label="Cluster", elem_id="clusters-renamed", min_width=200)
-                self.name = gr.Textbox(
-                    label="Name", placeholder="empty: its keywords", max_lines=1, elem_id="clusters-name", min_width=160
-                )
+                options = {"placeholder": "empty: its keywords", "max_lines": 1, "min_width": 160}
+                self.name = gr.Textbox(label="Name", elem_id="clusters-name", **options)
                 self.rename = gr.Button("Rename", elem_id="clusters-rename", scale=0, min_width=110)
-                self.merged = gr.Dropdown(
-                    label="Clusters to merge", multiselect=True, elem_id="clusters-merged", min_width=220
-                )
+                options = {"multiselect": True, "min_width": 220}
+                self.merged = gr.Dropdown(label="Clusters to merge", elem_id="clusters-merged", **options)
                 self.merge = gr.Button("Merge", elem_id="clusters-merge", scale=0, min_width=110)
             with gr.Row(elem_classes="actions"):
                 self.undo = gr.Button("Undo all names and merges", size="sm", elem_id="clusters-undo")
@@ -114,10 +98,8 @@ class _ClustersTab:
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
         cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
-        edits = [
-            *(self.task.start.click, self.method.input, self.cut.input),
-            *(self.smallest.release, self.cosine.release, self.number.release),
-        ]
+        edits = [self.task.start.click, self.method.input, self.cut.input]
+        edits += [self.smallest.release, self.cosine.release, self.number.release]
         find = self.task.handler(self.find, self._no_clusters())
 
         def visit(request: gr.Request, shown_for: OpenCorpus | None, *values: Any) -> Iterator[Update]:
@@ -207,14 +189,9 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
     """The number of clusters, of sentences in none, and the method."""
     clusters = [group for group in groups if group.number]
-    return macro("explore/clusters_status")(
-        clusters=len(clusters),
-        sentences=len(embedded),
-        unclustered=_unclustered(groups),
-        singletons=sum(len(group.rows) == 1 for group in clusters),
-        seconds=seconds,
-        method=CLUSTERING_NOTES[method],
-    )
+    counts = {"clusters": len(clusters), "sentences": len(embedded), "unclustered": _unclustered(groups)}
+    counts["singletons"] = sum(len(group.rows) == 1 for group in clusters)
+    return macro("explore/clusters_status")(method=CLUSTERING_NOTES[method], seconds=seconds, **counts)
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:

@@ -7,7 +7,7 @@ points, lassos and the slider, for which Gradio's Plot has no events, and highli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,50 +50,6 @@ from training.catalogue import read_asset
 from training.errors import UserFacingError
 from training.names import ModelName
 
-
-class AtlasExport:
-    """The export of the corpus with its map and clusters for the command embedding-atlas."""
-
-    def __init__(self, services: Services, shared: Shared) -> None:
-        self.services, self.shared = services, shared
-        with gr.Row(elem_classes="actions"):
-            start = gr.Button("Download Parquet", size="sm", elem_id="atlas-go")
-            stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
-            self.file = gr.File(visible=False)
-        self.tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
-
-    def wire(self, neighbours: Any, min_dist: Any, seed: Any) -> None:
-        """Connects the button; the exported map is in 2-D and has the settings of these components."""
-        inputs = [self.shared.open_corpus, self.shared.clustering, neighbours, min_dist, seed]
-        empty: Update = {self.file: None}
-        handler = self.tab.handler(self.export, empty)
-        exported = self.tab.on(self.tab.start.click, handler, inputs, empty, concurrency_limit=1)
-        exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
-        cleared = {**empty, self.tab.status: ""}
-        self.shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
-
-    def export(
-        self,
-        watch: Watch,
-        open_corpus: OpenCorpus | None,
-        clustering: Clustering,
-        neighbours: int,
-        min_dist: float,
-        seed: int | None,
-    ) -> Update:
-        embeddings = self.services.embeddings
-        embedded = opened(open_corpus).embed(embeddings)
-        watch.report(0, "Clustering")
-        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
-        clusters = describe_clusters(embedded, edited.labels, edited.names)
-        folder = self.services.temp.new_folder("explore")
-        file, settings = folder / "atlas.parquet", MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
-        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        points = export_atlas(embedded, clusters, file, settings, cache, home, limits, watch)
-        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
-        return {self.tab.status: status, self.file: str(file)}
-
-
 # The colour until a corpus is open.
 SUGGESTED = "suggested"
 HINT = messages.note("Click a point to list its nearest sentences.")
@@ -110,6 +66,36 @@ def build(services: Services, shared: Shared, build_search: Callable[[Services, 
     _MapTab(services, shared, build_search).wire()
 
 
+def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -> None:
+    """Builds the export of the corpus, with its map in 2-D and its clusters, for the command embedding-atlas.
+
+    ``settings`` are the components with the neighbours, the minimum distance and the seed of the map.
+    """
+    with gr.Row(elem_classes="actions"):
+        start = gr.Button("Download Parquet", size="sm", elem_id="atlas-go")
+        stop = gr.Button("Stop", size="sm", visible=False, elem_id="atlas-stop")
+        file = gr.File(visible=False)
+    tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
+
+    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> Update:
+        embeddings, path = services.embeddings, services.temp.new_folder("explore") / "atlas.parquet"
+        embedded = opened(open_corpus).embed(embeddings)
+        watch.report(0, "Clustering")
+        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
+        clusters = describe_clusters(embedded, edited.labels, edited.names)
+        neighbours, min_dist, seed = values
+        of_map = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
+        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
+        points = export_atlas(embedded, clusters, path, of_map, cache, home, limits, watch)
+        status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
+        return {tab.status: status, file: str(path)}
+
+    inputs, empty = [shared.open_corpus, shared.clustering, *settings], {file: None}
+    exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
+    exported.then(None, file, None, js="(file) => { if (file) window.saveFile(file); }")
+    shared.open_corpus.change(lambda: {file: None, tab.status: ""}, None, [file, tab.status], **PRIVATE)
+
+
 class _MapTab:
     def __init__(self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
         self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
@@ -119,49 +105,24 @@ class _MapTab:
         # The key of the corpus whose map, selection and settings are on the page.
         self.of_corpus = gr.State("")
         with gr.Row(elem_classes="map-tools"):
-            self.colour = gr.Dropdown(
-                [("as the corpus suggests", SUGGESTED)],
-                value=SUGGESTED,
-                label="Colour by",
-                # The address may name a column before the corpus is open.
-                allow_custom_value=True,
-                min_width=170,
-                container=False,
-                elem_id="map-colour",
-            )
+            suggested, wide = [("as the corpus suggests", SUGGESTED)], {"min_width": 170, "container": False}
+            # The address may name a column before the corpus is open.
+            options = {"label": "Colour by", "allow_custom_value": True, "elem_id": "map-colour"}
+            self.colour = gr.Dropdown(suggested, value=SUGGESTED, **options, **wide)
             self.panel.build_drag()
-            self.dimensions = gr.Radio(
-                ["2-D", "3-D"],
-                value="2-D",
-                label="Dimensions",
-                min_width=110,
-                container=False,
-                elem_id="map-dimensions",
-            )
-            none = [("none", NO_MODEL)]
-            self.second = open_dropdown("Second model", none, "", min_width=170, container=False, elem_id="map-second")
-            self.pairs = gr.Checkbox(
-                label="Pairs as lines", visible=False, min_width=110, container=False, elem_id="map-pairs"
-            )
+            options, narrow = {"value": "2-D", "label": "Dimensions"}, {"min_width": 110, "container": False}
+            self.dimensions = gr.Radio(["2-D", "3-D"], elem_id="map-dimensions", **options, **narrow)
+            self.second = open_dropdown("Second model", [("none", NO_MODEL)], "", elem_id="map-second", **wide)
+            self.pairs = gr.Checkbox(label="Pairs as lines", visible=False, elem_id="map-pairs", **narrow)
             whole = gr.Button("Full screen", size="sm", min_width=100, elem_id="map-whole")
             whole.click(None, None, None, js=FULL_SCREEN)
             stop = gr.Button("Stop", size="sm", visible=False, min_width=70, elem_id="map-stop")
         with gr.Row(elem_id="map-area"):
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
-                self.query = gr.Textbox(
-                    "Somebody is cooking.",
-                    label="Colour by the similarity to",
-                    visible="hidden",
-                    elem_id="map-query",
-                    max_lines=3,
-                )
-                self.slider = gr.HTML(
-                    "",
-                    html_template=macro("explore/map_slider")(),
-                    js_on_load=read_asset("explore.js"),
-                    visible="hidden",
-                    elem_id="map-mover",
-                )
+                options = {"visible": "hidden", "max_lines": 3, "elem_id": "map-query"}
+                self.query = gr.Textbox("Somebody is cooking.", label="Colour by the similarity to", **options)
+                options = {"html_template": macro("explore/map_slider")(), "js_on_load": read_asset("explore.js")}
+                self.slider = gr.HTML("", visible="hidden", elem_id="map-mover", **options)
                 gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
                 self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -191,7 +152,7 @@ class _MapTab:
                 self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
                 self.layout = gr.Radio([BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Two maps", elem_id="map-how")
             with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
-                self.atlas = AtlasExport(services, shared)
+                _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
@@ -199,11 +160,8 @@ class _MapTab:
         self.plots: LRUCache[Any, Any] = LRUCache(16)
 
     def wire(self) -> None:
-        controls = [
-            *(self.colour, self.query, self.dimensions, self.neighbours, self.min_dist),
-            *(self.seed, self.second, self.pooling, self.layout, self.pairs),
-            self.names,
-        ]
+        controls = [self.colour, self.query, self.dimensions, self.neighbours, self.min_dist]
+        controls += [self.seed, self.second, self.pooling, self.layout, self.pairs, self.names]
         inputs = [self.current, self.open_corpus, self.clustering, *controls]
         # After a stop the last map stays.
         stopped: Update = {self.current: None}
@@ -223,9 +181,7 @@ class _MapTab:
             recoloured = [self.colour, self.current]
             draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
         draw_at(self.clustering.change)
-        self.colour.input(
-            lambda colour: gr.update(visible=True if colour == QUERY else "hidden"), self.colour, self.query, **EVERY
-        )
+        self.colour.input(_query_field, self.colour, self.query, **EVERY)
         selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout, self.names)
         edits = [
             *(control.input for control in selected),
@@ -233,7 +189,6 @@ class _MapTab:
             *(self.seed.change, self.query.change),
         ]
         draw_at(edits)
-        self.atlas.wire(self.neighbours, self.min_dist, self.seed)
         clicked = [self.open_corpus, self.second, self.pooling]
         self.slider.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
@@ -258,9 +213,7 @@ class _MapTab:
             **(emptied if before != open_corpus.corpus else {}),
             **(forgotten if before and before != open_corpus.corpus else {self.second: gr.Dropdown(models)}),
             self.colour: gr.Dropdown(choices, value=colour if is_same or is_in_address else first_colour(corpus)),
-            self.query: gr.skip()
-            if is_same
-            else gr.update(visible=True if is_in_address and colour == QUERY else "hidden"),
+            self.query: gr.skip() if is_same else _query_field(colour if is_in_address else ""),
             self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
@@ -344,6 +297,11 @@ class _MapTab:
             base = trained.config.base
             run = {"name": trained.name, "base": base, "is_base": base == result.embedded[0].model}
         return map_status(result, pairs, run)
+
+
+def _query_field(colour: str) -> Any:
+    """The update of the field of the query, which is visible while points have the colour of their similarity to it."""
+    return gr.update(visible=True if colour == QUERY else "hidden")
 
 
 def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:

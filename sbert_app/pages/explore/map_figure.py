@@ -25,7 +25,6 @@ from training.names import ModelName
 
 # A click on a point lists so many sentences.
 NEAREST = 10
-BEFORE_AFTER = ("before", "after")
 # The ways to colour points.
 NOTHING, TOPIC, QUERY, CLUSTER, GROUPS, COLUMN = "", "topic", "query", "cluster", "groups", "column:"
 BOTH_MAPS, ANIMATED = "Side by side", "Animated"
@@ -72,23 +71,16 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
     is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
-    lines = [] if gold is None else [
-        figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False),
-        figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True),
-    ]  # fmt: skip
-    data = figures.MapData(
-        result.maps,
-        map_titles(result),
-        corpus.sentences,
-        colouring,
-        lines,
-        key=result.key + controls.layout,
-        rows=result.rows,
-        names=[
-            [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
-            for points in result.maps
-        ],
-    )
+    lines = []
+    if gold is not None:
+        lines.append(figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False))
+        lines.append(figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True))
+    names = [
+        [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
+        for points in result.maps
+    ]
+    titles, key = map_titles(result), result.key + controls.layout
+    data = figures.MapData(result.maps, titles, corpus.sentences, colouring, lines, key, result.rows, names)
     return figures.paired_maps(data) if is_paired else figures.single_map(data)
 
 
@@ -154,41 +146,25 @@ def _groups(services: Services, corpus: Corpus) -> Labels:
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
     """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
     titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
-    return render(
-        "explore/templates/map_status.html",
-        result=result,
-        titles=titles[:1].upper() + titles[1:],
-        moved=moved_neighbours(result),
-        pairs=pairs,
-        run=run,
-        shorten=shorten,
-    )
+    facts = {"titles": titles[:1].upper() + titles[1:], "moved": moved_neighbours(result), "pairs": pairs, "run": run}
+    return render("explore/templates/map_status.html", result=result, shorten=shorten, **facts)
 
 
 def map_titles(result: MapResult) -> list[str]:
     """The title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
-    return [
-        f"{when}: {embedded.model}, {embedded.pooling}"
-        for when, embedded in zip(BEFORE_AFTER, result.embedded, strict=False)
-    ]
+    maps = zip(("before", "after"), result.embedded, strict=False)
+    return [f"{when}: {embedded.model}, {embedded.pooling}" for when, embedded in maps]
 
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     """The clicked sentence and its nearest sentences under each model."""
     sentences, neighbours = embedded[0].corpus.sentences, [_nearest(corpus, row) for corpus in embedded]
-    return macro("explore/nearest")(
-        sentence=shorten(sentences[row]),
-        rows=[row, *(at for _, at in neighbours[0])],
-        lists=[
-            {
-                "caption": f"Nearest under {corpus.model}, {corpus.pooling}"
-                if len(embedded) > 1
-                else "Nearest, by cosine",
-                "rows": [(cosine, shorten(sentences[at])) for cosine, at in others],
-            }
-            for corpus, others in zip(embedded, neighbours, strict=True)
-        ],
-    )
+    lists = []
+    for corpus, others in zip(embedded, neighbours, strict=True):
+        caption = f"Nearest under {corpus.model}, {corpus.pooling}" if len(embedded) > 1 else "Nearest, by cosine"
+        lists.append({"caption": caption, "rows": [(cosine, shorten(sentences[at])) for cosine, at in others]})
+    rows = [row, *(at for _, at in neighbours[0])]
+    return macro("explore/nearest")(lists, rows, shorten(sentences[row]))
 
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:

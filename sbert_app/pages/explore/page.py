@@ -19,17 +19,11 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from sbert_app.formats import format_count
-from sbert_app.pages.components import messages
+from sbert_app.pages.components import messages, pickers
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.pickers import (
-    data_choices,
-    model_and_pooling,
-    model_settings,
-    named_model,
-    open_dropdown,
-)
+from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
 from sbert_app.pages.explore import clusters, pairs, search
@@ -113,7 +107,7 @@ class _ExplorePage:
                 with gr.Column(scale=7, min_width=320):
                     with gr.Row():
                         self.model, self.pooling = model_and_pooling(services, "corpus")
-                    model_settings(services, self.model)
+                    pickers.model_settings(services, self.model)
                     with gr.Row():
                         start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
                         stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
@@ -122,9 +116,8 @@ class _ExplorePage:
 
     def _build_sources(self) -> None:
         self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
-        self.text = gr.Textbox(
-            label="Sentences, one per line", lines=6, max_lines=12, visible=False, elem_id="corpus-text"
-        )
+        options = {"lines": 6, "max_lines": 12, "visible": False, "elem_id": "corpus-text"}
+        self.text = gr.Textbox(label="Sentences, one per line", **options)
         self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
         self.reading = UploadOptions(self.services, self.upload, "corpus")
         self.described = gr.HTML(visible=False, elem_id="corpus-described")
@@ -152,17 +145,14 @@ class _ExplorePage:
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.describe_file, self.upload, [self.vectors, self.described], **PRIVATE)
         opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
-        deleted = self.forget.click(
-            self.delete, [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids], **UNQUEUED
-        )
+        own, listed = [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids]
+        deleted = self.forget.click(self.delete, own, listed, **UNQUEUED)
         # The tabs show the corpus before until another one is open. Listeners run in their order: this one stands
         # before those that end the dimming.
         gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
         requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
-        for event, work in (
-            (restored.then, self.open_at_first),
-            *((request, self.open_and_fold) for request in requests),
-        ):
+        works = [(restored.then, self.open_at_first), *((request, self.open_and_fold) for request in requests)]
+        for event, work in works:
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
             ended.then(None, None, None, js=DIM.format("false"), **EVERY)
@@ -179,10 +169,7 @@ class _ExplorePage:
                 what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
                 description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
-        return {
-            self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)),
-            self.described: description,
-        }
+        return {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: description}
 
     def show_source(self, source: str, path: str | None, encoding: str) -> Update:
         """Shows the controls of a kind of corpus; the picker of encodings belongs to files."""

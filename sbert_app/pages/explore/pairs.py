@@ -15,20 +15,11 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice, opened, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.corpus import search
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual, find_unusual
-from sbert_app.services.corpus.search import (
-    MAX_PAIRS,
-    NearDuplicates,
-    Nearest,
-    SimilarPairs,
-    find_near_duplicates,
-    nearest_in,
-    save_pairs,
-    save_rows,
-    similar_pairs,
-)
+from sbert_app.services.corpus.search import MAX_PAIRS, NearDuplicates, Nearest, SimilarPairs, save_pairs, save_rows
 
 # The table shows so many pairs, the file all.
 MAX_PAIRS_SHOWN = 200
@@ -52,13 +43,11 @@ class _PairsTab:
         self.services, self.open_corpus, self.corpus_ids = services, shared.open_corpus, shared.corpus_ids
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
-            self.threshold = gr.Slider(
-                0, 1, 0.5, step=0.01, label="Minimum cosine", elem_id="pairs-threshold", min_width=240
-            )
+            options = {"label": "Minimum cosine", "elem_id": "pairs-threshold", "min_width": 240}
+            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, **options)
             label, hint = "Hide identical text", "Pairs that differ only in case, spaces or punctuation"
             self.hide = gr.Checkbox(True, label=label, info=hint, elem_id="pairs-hide", container=True, min_width=240)
-        ids = ("pairs-go", "pairs-stop", "pairs-status")
-        waiting = messages.waiting("Waiting for the corpus …")
+        ids, waiting = ("pairs-go", "pairs-stop", "pairs-status"), messages.waiting("Waiting for the corpus …")
         self.pairs = MeasureTab.build(services, "pairs", "Find the most similar pairs", ids, waiting)
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
@@ -67,10 +56,8 @@ class _PairsTab:
         with gr.Row(elem_classes="explore-controls"):
             label, hint = "Look for each sentence in", "One of your corpora, or a named data set such as stsb:train"
             self.against = open_dropdown(label, [THIS_CORPUS], hint, elem_id="repeats-against")
-            label = "Minimum cosine of a duplicate"
-            self.duplicate_threshold = gr.Slider(
-                0.5, 1, 0.95, step=0.01, label=label, elem_id="repeats-threshold", min_width=240
-            )
+            options = {"label": "Minimum cosine of a duplicate", "elem_id": "repeats-threshold", "min_width": 240}
+            self.duplicate_threshold = gr.Slider(0.5, 1, 0.95, step=0.01, **options)
         ids = ("repeats-go", "repeats-stop", "repeats-status")
         self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "", variant="secondary")
         with self.duplicates.buttons:
@@ -119,7 +106,7 @@ class _PairsTab:
     def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
         embedded = opened(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
-        pairs = similar_pairs(embedded, int(k), float(threshold), hide, comparing)
+        pairs = search.similar_pairs(embedded, int(k), float(threshold), hide, comparing)
         path = save_pairs(pairs, embedded.corpus, self.services.temp.new_folder("explore"))
         return {
             self.pairs.status: pairs_cards(pairs, embedded),
@@ -134,14 +121,14 @@ class _PairsTab:
         embedded = opened(open_corpus).embed(embeddings)
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
-            duplicates = find_near_duplicates(embedded, float(threshold), reading)
+            duplicates = search.find_near_duplicates(embedded, float(threshold), reading)
             file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
             notes = Markup("").join(map(messages.note, embedded.warnings))
             status = near_duplicates(duplicates, embedded.corpus) + notes
             return {self.duplicates.status: status, self.download_kept: visible(str(file))}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
-        nearest = nearest_in(embedded, other, embeddings.cache, looking)
+        nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
         rows = nearest.matches(float(threshold))
         new = np.setdiff1d(np.arange(len(embedded)), rows)
         match = [other.corpus.sentences[row] for row in nearest.rows[rows].tolist()]
@@ -182,15 +169,12 @@ def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
 
 def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
     """A table of the most similar pairs, best first, or the reason why there are none."""
-    too_few = pairs.compared < 2
+    too_few, first = pairs.compared < 2, pairs.pairs[:MAX_PAIRS_SHOWN]
     return render(
         "explore/templates/pairs_table.html",
         total=len(pairs.pairs),
-        rows=[
-            (shorten(corpus.sentences[i]), shorten(corpus.sentences[j]), cosine)
-            for i, j, cosine in pairs.pairs[:MAX_PAIRS_SHOWN]
-        ],
-        points=list(dict.fromkeys(row for i, j, _ in pairs.pairs[:MAX_PAIRS_SHOWN] for row in (i, j))),
+        rows=[(shorten(corpus.sentences[i]), shorten(corpus.sentences[j]), cosine) for i, j, cosine in first],
+        points=list(dict.fromkeys(row for i, j, _ in first for row in (i, j))),
         reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
     )
 
@@ -199,16 +183,12 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     """The number of sentences that are near-duplicates of an earlier one."""
     repeated = np.flatnonzero(duplicates.original != np.arange(len(duplicates.original)))
     points = np.union1d(repeated, duplicates.original[repeated]).tolist()
-    groups: dict[int, list[int]] = {}
+    groups: dict[int, list[str]] = {}
     for row in repeated.tolist():
-        groups.setdefault(int(duplicates.original[row]), []).append(row)
+        groups.setdefault(int(duplicates.original[row]), []).append(corpus.sentences[row])
     listed = sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]
     rows = [
-        (
-            shorten(corpus.sentences[first]),
-            [shorten(corpus.sentences[row]) for row in others[:MOST_OF_GROUP]],
-            len(others),
-        )
+        (shorten(corpus.sentences[first]), list(map(shorten, others[:MOST_OF_GROUP])), len(others))
         for first, others in listed
     ]
     return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
@@ -216,19 +196,12 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
 
 def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
     """The numbers of sentences of a corpus that are in another one and that are new, and the most similar pairs."""
-    listed = rows[:MAX_PAIRS_SHOWN].tolist()
-    return render(
-        "explore/templates/shared.html",
-        shared=len(rows),
-        sentences=len(corpus),
-        names=(corpus.name, other.name),
-        threshold=threshold,
-        pairs=[
-            (nearest.cosines[row], shorten(corpus.sentences[row]), shorten(other.sentences[nearest.rows[row]]))
-            for row in listed
-        ],
-        points=rows.tolist(),
-    )
+    pairs = [
+        (nearest.cosines[row], shorten(corpus.sentences[row]), shorten(other.sentences[nearest.rows[row]]))
+        for row in rows[:MAX_PAIRS_SHOWN].tolist()
+    ]
+    facts = {"sentences": len(corpus), "names": (corpus.name, other.name), "threshold": threshold}
+    return render("explore/templates/shared.html", shared=len(rows), pairs=pairs, points=rows.tolist(), **facts)
 
 
 def build_unusual(services: Services, shared: Shared) -> None:
@@ -254,12 +227,11 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     # Where none is unusually far, the most remote are listed all the same.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     outliers = remote[:MAX_UNUSUAL].tolist()
+    counts = {"k": unusual.k, "sentences": len(corpus), "counts": (len(unusual.hubs), len(unusual.outliers))}
     return render(
         "explore/templates/unusual.html",
-        k=unusual.k,
-        sentences=len(corpus),
-        counts=(len(unusual.hubs), len(unusual.outliers)),
         hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
         outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
         rows=(hubs, outliers),
+        **counts,
     )

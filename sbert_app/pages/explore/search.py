@@ -38,9 +38,8 @@ def build(services: Services, shared: Shared) -> None:
     """Builds the list inside the open gr.Tab; a first query is answered when the example is opened."""
     open_corpus = shared.open_corpus
     with gr.Row(elem_classes="search-row"):
-        query = gr.Textbox(
-            FIRST_QUERY, label="Search by meaning", max_lines=3, container=False, elem_id="search-query", min_width=180
-        )
+        options = {"label": "Search by meaning", "max_lines": 3, "container": False, "min_width": 180}
+        query = gr.Textbox(FIRST_QUERY, elem_id="search-query", **options)
         start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=90)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
     results = gr.HTML(elem_id="search-hits")
@@ -88,13 +87,9 @@ def search_status(result: SearchResult) -> Markup:
 
 def hits(result: SearchResult) -> Markup:
     """The nearest sentences by cosine, and beside them their order by a cross-encoder if there is one."""
-    return render(
-        "explore/templates/hits.html",
-        result=result,
-        by_cosine=_distinct(result.by_cosine),
-        by_cross=_distinct(result.by_cross),
-        shorten=shorten,
-    )
+    by_cosine, by_cross = _distinct(result.by_cosine), _distinct(result.by_cross)
+    template = "explore/templates/hits.html"
+    return render(template, result=result, by_cosine=by_cosine, by_cross=by_cross, shorten=shorten)
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:

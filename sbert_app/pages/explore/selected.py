@@ -45,22 +45,16 @@ class SelectedPanel:
 
     def build_drag(self) -> None:
         """Builds the choice of what dragging on the map does."""
-        self.drag = gr.Radio(
-            DRAG_CHOICES, value=PAN, label="Dragging", min_width=220, container=False, elem_id="map-drag"
-        )
+        options = {"min_width": 220, "container": False, "elem_id": "map-drag"}
+        self.drag = gr.Radio(DRAG_CHOICES, value=PAN, label="Dragging", **options)
 
     def build_panel(self, lists: gr.Tabs) -> None:
         """Builds the list in one of the tabs of ``lists``, which a selection opens."""
         self.lists = lists
-        self.words = gr.Textbox(
-            label="Select sentences that contain",
-            placeholder="words, then Enter; or draw a lasso on the map",
-            max_lines=1,
-            elem_id="map-words",
-        )
-        self.group = gr.Dropdown(
-            [("none", NO_GROUP)], value=NO_GROUP, label="Select a group", visible=False, elem_id="map-group"
-        )
+        label, hint = "Select sentences that contain", "words, then Enter; or draw a lasso on the map"
+        self.words = gr.Textbox(label=label, placeholder=hint, max_lines=1, elem_id="map-words")
+        label, none = "Select a group", [("none", NO_GROUP)]
+        self.group = gr.Dropdown(none, value=NO_GROUP, label=label, visible=False, elem_id="map-group")
         with gr.Column(visible=False, elem_id="selected") as self.column:
             self.summary = gr.HTML(elem_id="selected-summary")
             with gr.Row(elem_classes="actions"):
@@ -68,12 +62,10 @@ class SelectedPanel:
                 self.clear = gr.Button("Clear selection", size="sm", elem_id="selected-clear")
             self.links = gr.HTML(elem_id="selected-links")
             with gr.Row(elem_classes="group-form"):
-                self.name = gr.Textbox(
-                    label="Save as a group", placeholder="its name", max_lines=1, min_width=130, elem_id="group-name"
-                )
-                self.colour = gr.Dropdown(
-                    list(COLOURS), value=COLOURS[0], label="Colour", min_width=100, elem_id="group-colour"
-                )
+                options = {"placeholder": "its name", "max_lines": 1, "min_width": 130}
+                self.name = gr.Textbox(label="Save as a group", elem_id="group-name", **options)
+                options = {"label": "Colour", "min_width": 100, "elem_id": "group-colour"}
+                self.colour = gr.Dropdown(list(COLOURS), value=COLOURS[0], **options)
             with gr.Row(elem_classes="actions"):
                 self.save = gr.Button("Save group", size="sm", elem_id="group-save")
                 self.delete = gr.Button("Delete group", size="sm", visible=False, elem_id="group-delete")
@@ -82,17 +74,9 @@ class SelectedPanel:
 
     def build_table(self) -> None:
         """Builds the table of the selected sentences with all columns of the corpus; a row lists its nearest ones."""
-        self.table = gr.Dataframe(
-            headers=["row", "cosine", "sentence"],
-            interactive=False,
-            wrap=True,
-            max_height=380,
-            show_label=False,
-            show_search="filter",
-            buttons=[],
-            visible=False,
-            elem_id="selected-table",
-        )
+        look = {"wrap": True, "max_height": 380, "show_label": False, "show_search": "filter", "buttons": []}
+        options = {"headers": ["row", "cosine", "sentence"], "interactive": False, "visible": False, **look}
+        self.table = gr.Dataframe(elem_id="selected-table", **options)
 
     @property
     def outputs(self) -> list[Any]:
@@ -110,9 +94,8 @@ class SelectedPanel:
         self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
         self.group.input(self.pick_group, [self.open_corpus, self.group], self.outputs, **PRIVATE)
         self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **PRIVATE)
-        saving = gr.on(
-            [self.save.click, self.name.submit], self.keep, [*state, self.name, self.colour], self.outputs, **PRIVATE
-        )
+        presses, group = [self.save.click, self.name.submit], [*state, self.name, self.colour]
+        saving = gr.on(presses, self.keep, group, self.outputs, **PRIVATE)
         return saving, self.delete.click(self.forget, state, self.outputs, **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
@@ -182,13 +165,12 @@ class SelectedPanel:
         sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
         token = self.services.shared_sentences.put(sentences)
         colour = next((saved.colour for saved in groups if saved.name == group), None)
+        listed = [*zip(subset.cosines.tolist(), map(shorten, sentences), strict=True)][:MAX_LISTED]
         return {
             **common,
             self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist()), group),
             self.column: gr.update(visible=True),
-            self.summary: macro("explore/selected_summary")(
-                subset, group, [*zip(subset.cosines.tolist(), map(shorten, sentences), strict=True)][:MAX_LISTED]
-            ),
+            self.summary: macro("explore/selected_summary")(subset, group, listed),
             self.table: gr.update(value=selected_table(subset, embedded.corpus), visible=True),
             self.lists: gr.Tabs(selected="selected"),
             self.download: str(save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))),

@@ -90,28 +90,16 @@ class _LabelPage:
         self.services, self.projects = services, Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
-            self.project = gr.Dropdown(
-                [("none yet", NO_PROJECT)],
-                value=NO_PROJECT,
-                label="Project",
-                # A value that is sent before the list has loaded is none of its choices.
-                allow_custom_value=True,
-                min_width=220,
-                elem_id="label-project",
-            )
-            self.rater = gr.Textbox(
-                label="Your name",
-                info="Others’ ratings stay hidden until you have rated",
-                max_lines=1,
-                min_width=180,
-                elem_id="label-rater",
-            )
+            # A value that is sent before the list has loaded is none of its choices.
+            options = {"label": "Project", "allow_custom_value": True, "min_width": 220, "elem_id": "label-project"}
+            self.project = gr.Dropdown([("none yet", NO_PROJECT)], value=NO_PROJECT, **options)
+            hint, options = "Others’ ratings stay hidden until you have rated", {"max_lines": 1, "min_width": 180}
+            self.rater = gr.Textbox(label="Your name", info=hint, elem_id="label-rater", **options)
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
         enable_when(self.begin, {self.project: "make a project first", self.rater: "type your name first"})
         self.error = gr.HTML(elem_id="label-error")
-        self.card = gr.HTML(
-            messages.waiting("Opening the projects …"), js_on_load=read_asset("label.js"), elem_id="label-card"
-        )
+        waiting = messages.waiting("Opening the projects …")
+        self.card = gr.HTML(waiting, js_on_load=read_asset("label.js"), elem_id="label-card")
         with gr.Accordion("A new project", open=False, elem_id="label-new") as self.new:
             self._build_new(services)
         self.results = Results(services, self.projects, self.project)
@@ -119,14 +107,9 @@ class _LabelPage:
     def _build_new(self, services: Services) -> None:
         with gr.Row():
             self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
-            self.data = gr.Textbox(
-                label="Data",
-                value="stsb:dev",
-                info="A built-in set or hf:<org>/<name>, unless you upload a file",
-                max_lines=1,
-                min_width=220,
-                elem_id="label-data",
-            )
+            options = {"max_lines": 1, "min_width": 220, "elem_id": "label-data"}
+            hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
+            self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
             gr.on(changed, hide, self.file, self.data, **EVERY)
@@ -154,32 +137,21 @@ class _LabelPage:
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions, refused = gr.State({}), gr.State({})
         keep_touched([self.rater], on_open().then(open_link, questions, everything, **UNQUEUED))
-        for event, field in (
-            (self.begin.click, self.begin),
-            (self.rater.submit, self.rater),
-            (self.project.input, self.project),
-        ):
+        submits = (self.begin.click, self.rater.submit, self.project.input)
+        for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
             event(note_action, questions, None, **EVERY)
             opened = event(self.opened, choice, everything, **UNQUEUED)
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
-        for listen, handler in (
-            (self.card.judge, self.judge),
-            (self.card.take_back, self.take_back),
-            (self.card.turn, self.turn),
-            (self.card.agree, self.agree),
-        ):
+        for name in ("judge", "take_back", "turn", "agree"):
+            # The events of the card have the names of their handlers.
+            pressed = getattr(self.card, name)(getattr(self, name), [*choice, refused], judging, **EVERY)
             # A burst of presses gets one agreement: that of dozens of raters takes a second.
-            listen(handler, [*choice, refused], judging, **EVERY).then(
-                self.rated, choice, self.results.outputs, **LATEST
-            )
+            pressed.then(self.rated, choice, self.results.outputs, **LATEST)
         self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
         inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
-        created = self.tab.on(
-            self.tab.start.click,
-            self.tab.handler(self.make, {}),
-            [*inputs, *self.how_read.inputs],
-            [self.project, self.new],
-        )
+        inputs += self.how_read.inputs
+        make = self.tab.handler(self.make, {})
+        created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         created = created.success(self.opened, choice, everything, **UNQUEUED)
         created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
         self.results.wire()
@@ -207,7 +179,10 @@ class _LabelPage:
         except UserFacingError as error:
             project, results = None, self.results.for_project(None)
             update[self.error] = messages.error_message(error)
-        card = _no_project() if project is None else self._card(project, rater, 0, seek=True)
+        if project is None:
+            card = macro("label/no_project")(version=next(_versions))
+        else:
+            card = self._card(project, rater, 0, seek=True)
         return {**update, self.card: card, **results}
 
     def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
@@ -217,9 +192,8 @@ class _LabelPage:
         """
 
         def work(project: Project) -> tuple[int, bool]:
-            pair = event.pair
-            project.rate(event.rater, pair, _score(event))
-            return pair, True
+            project.rate(event.rater, event.pair, _score(event))
+            return event.pair, True
 
         place = (event.project, event.rater, event.pair)
         refused.pop(place, None)
@@ -236,28 +210,17 @@ class _LabelPage:
 
     def agree(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
-            pair = event.pair
-            project.agree(rater, pair, _score(event))
-            return pair, False
+            project.agree(rater, event.pair, _score(event))
+            return event.pair, False
 
         return self._after(project_id, rater, refused, work)
 
     def turn(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
 
-    def make(
-        self,
-        watch: Watch,
-        name: str,
-        data: str,
-        file: str | None,
-        scale: str,
-        model: str,
-        second: str,
-        threshold: float,
-        count: float,
-        *how: str,
-    ) -> Update:
+    def make(self, watch: Watch, *values: Any) -> Update:
+        """Chooses the pairs of a new project; ``values`` are those of its form."""
+        name, data, file, scale, model, second, threshold, count, *how = values
         services = self.services
         source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
         if second == "none":
@@ -355,7 +318,3 @@ def _score(event: gr.EventData) -> int | None:
 
 # A card that is sent again needs another value, so that the browser accepts presses again.
 _versions = count()
-
-
-def _no_project() -> Markup:
-    return macro("label/no_project")(version=next(_versions))

@@ -10,7 +10,7 @@ import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
-from sbert_app.formats import MISSING, format_count
+from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
 from sbert_app.pages.components.report import Report, of_page, report_button
@@ -71,6 +71,8 @@ class Results:
     def rated(self, project: Project | None, rater: str) -> Update:
         """Updates the agreement and the buttons after a rating."""
         judged = len(quality.mean_ratings(project)) if project else 0
+        disagreements = quality.disagreements(project, rater) if project else []
+        differences = macro("label/differences")(disagreements, scores_of(project)) if project and disagreements else ""
 
         def button(label: str, needed: int) -> gr.Button:
             done = f"{needed} judged pairs needed, {judged} done" if judged < needed else ""
@@ -79,7 +81,7 @@ class Results:
 
         return {
             self.agreement: agreement_table(project) if project else NOTHING_JUDGED,
-            self.differences: differences_table(project, rater) if project else "",
+            self.differences: differences,
             self.measure: button("Measure the model", quality.FEWEST_JUDGED),
             self.train: button("Fine-tune on the ratings", quality.FEWEST),
             self.prepare: button("Export as CSV", 0),
@@ -170,7 +172,7 @@ def agreement_table(project: Project) -> Markup:
     if not agreement.judged:
         return NOTHING_JUDGED
     between = [
-        (f"{a} and {b}", MISSING if isnan(rho) else f"{rho:.2f}".replace("-", "−"), format_count(pairs, "pair"))
+        (f"{a} and {b}", format_number(None if isnan(rho) else rho), format_count(pairs, "pair"))
         for (a, b), (rho, pairs) in agreement.between.items()
     ]
     return macro("label/agreement")(
@@ -182,12 +184,6 @@ def agreement_table(project: Project) -> Markup:
     )
 
 
-def differences_table(project: Project, rater: str) -> Markup:
-    """The pairs on which the raters differ, with the spread of their scores and a score to agree on."""
-    disagreements = quality.disagreements(project, rater)
-    return macro("label/differences")(disagreements, scores_of(project)) if disagreements else Markup()
-
-
 def _agreement_findings(agreement: Agreement) -> list[str]:
     if len(agreement.judged) < 2:
         return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
@@ -197,15 +193,11 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         return [f"All ratings of the {format_count(agreement.shared, 'shared pair')} are equal: alpha is undefined."]
     if agreement.shared < FEWEST_SHARED:
         shared = format_count(agreement.shared, "shared pair")
-        return [f"Krippendorff’s α is {agreement.alpha:.2f} on {shared}, too few to say more.".replace("-", "−")]
-    verdict = (
-        "reliable"
-        if agreement.alpha >= RELIABLE
-        else "enough for tentative conclusions"
-        if agreement.alpha >= TENTATIVE
-        else "too low to rely on: talk about the scale, and look at the pairs on which you differ"
-    )
-    alpha, ordinal = (f"{value:.2f}".replace("-", "−") for value in (agreement.alpha, agreement.alpha_ordinal))
+        return [f"Krippendorff’s α is {format_number(agreement.alpha)} on {shared}, too few to say more."]
+    verdict = "too low to rely on: talk about the scale, and look at the pairs on which you differ"
+    if agreement.alpha >= TENTATIVE:
+        verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
+    alpha, ordinal = format_number(agreement.alpha), format_number(agreement.alpha_ordinal)
     return [
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
         f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
@@ -221,11 +213,10 @@ def training_state(run: Run, training: Training, comparison: BeforeAfter | None)
             pairs = format_count(comparison.pairs, "held-out pair")
             verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
-    return macro("label/training")(
-        run=run, training=training, is_at_work=run.state in AT_WORK, rows=rows, verdict=verdict
-    )
+    facts = {"training": training, "is_at_work": run.state in AT_WORK}
+    return macro("label/training")(run=run, rows=rows, verdict=verdict, **facts)
 
 
 def _figures(rho: Estimate) -> tuple[str, str]:
-    interval = MISSING if isnan(rho.low) else f"{rho.low:.1f} to {rho.high:.1f}".replace("-", "−")
-    return f"{rho.value:.1f}".replace("-", "−"), interval
+    interval = MISSING if isnan(rho.low) else f"{format_number(rho.low, 1)} to {format_number(rho.high, 1)}"
+    return format_number(rho.value, 1), interval

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE, apply_style, short_label
+from sbert_app.figures.style import add_bars, add_scatter, apply_style, short_label
 from sbert_app.pages.components.templates import macro
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
 
@@ -38,7 +37,7 @@ DEFAULT_DATA = "stsb:dev"
 tiles, table, findings, measured = map(macro, ("tiles", "learn/table", "learn/findings", "learn/measured"))
 
 BINS = np.linspace(-0.32, 1.0, 34)
-LINE_COLOURS = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")]
+LINE_COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 
 
 @dataclass(frozen=True)
@@ -61,10 +60,6 @@ class Context:
     models: ModelCache
     runs: RunStore
     setup: Setup = STANDARD
-
-    @property
-    def home(self) -> Path:
-        return self.runs.home
 
     @property
     def encoder(self) -> Encoder:
@@ -107,11 +102,6 @@ class Demo:
     measure: Callable[..., Measurement]
     model: Any = None
     triggers: Sequence[Any] = ()
-
-    @property
-    def events(self) -> list[Any]:
-        """The events after which the lesson is measured again."""
-        return list(self.triggers) or [control.change for control in self.controls]
 
     def initial(self, setup: Setup) -> list[Any]:
         """The first values of the controls, in order."""
@@ -161,18 +151,11 @@ def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: boo
 
 def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
     """The cosines of random pairs and of similar pairs, as two histograms of equal area."""
-    figure = go.Figure()
+    figure, centres = go.Figure(), ((BINS[:-1] + BINS[1:]) / 2).round(3).tolist()
     for name, values, colour in (("random pairs", unrelated, "orange"), ("gold score of 4 or more", similar, "blue")):
         heights = np.histogram(np.clip(values, BINS[0], 1), bins=BINS)[0] / max(len(values), 1) * 100
-        centres = (BINS[:-1] + BINS[1:]) / 2
-        figure.add_bar(
-            name=name,
-            x=centres.round(3).tolist(),
-            y=heights.round(2).tolist(),
-            marker={"color": PALETTE[colour], "line": {"width": 0}},
-            opacity=0.65,
-            hovertemplate="cosine %{x:.2f}: %{y:.1f}%<extra>" + name + "</extra>",
-        )
+        hover = f"cosine %{{x:.2f}}: %{{y:.1f}}%<extra>{name}</extra>"
+        add_bars(figure, centres, heights.round(2).tolist(), colour, hover, name=name, opacity=0.65)
     figure.update_layout(barmode="overlay", bargap=0, xaxis_range=[-0.3, 1.02])
     return styled(figure, 330, "cosine", "% of the pairs", legend=True)
 
@@ -181,16 +164,14 @@ def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Se
     """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
     figure = go.Figure()
     for i, (label, row) in enumerate(zip(labels, ranks, strict=True)):
-        figure.add_scatter(
-            x=list(columns),
-            y=list(row),
-            mode="lines+markers+text",
-            text=[str(row[0]), *[""] * (len(row) - 2), str(row[-1])],
-            textposition=["middle left", *["top center"] * (len(row) - 2), "middle right"],
-            line={"color": LINE_COLOURS[i % len(LINE_COLOURS)], "width": 2.5},
-            marker={"size": 8},
-            hovertemplate=f"{short_label(label)}<br>%{{x}}: rank %{{y}}<extra></extra>",
+        ends = [str(row[0]), *[""] * (len(row) - 2), str(row[-1])]
+        places = ["middle left", *["top center"] * (len(row) - 2), "middle right"]
+        hover, colour = (
+            f"{short_label(label)}<br>%{{x}}: rank %{{y}}<extra></extra>",
+            LINE_COLOURS[i % len(LINE_COLOURS)],
         )
+        options = {"text": ends, "textposition": places, "line_width": 2.5, "marker_size": 8}
+        add_scatter(figure, list(columns), list(row), colour, hover, "lines+markers+text", **options)
     apply_style(figure, height=max(300, 30 * len(labels) + 80))
     last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, keep_touched, values_of
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Questions, Update, ask, on_open
+from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -69,12 +69,9 @@ class _LearnPage:
         self.requested = gr.Textbox(visible=False)
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
         with gr.Row(elem_classes="chips rail", elem_id="rail"):
-            self.chips = [
-                gr.Button(
-                    f"{lesson.number} {lesson.short}", size="sm", elem_classes="chip", elem_id=f"go-{lesson.number}"
-                )
-                for lesson in lessons()
-            ]
+            names = {lesson.number: f"{lesson.number} {lesson.short}" for lesson in lessons()}
+            options = {"size": "sm", "elem_classes": "chip"}
+            self.chips = [gr.Button(name, elem_id=f"go-{number}", **options) for number, name in names.items()]
         self.count = gr.HTML(messages.waiting("Opening the lesson …"), elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
         parts = [part for view in self.views for part in view.outputs[:2]]
@@ -109,8 +106,7 @@ class _LearnPage:
         return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
 
     def wire(self) -> None:
-        current, class_link = self.current, self.class_link
-        columns = [view.column for view in self.views]
+        current, class_link, columns = self.current, self.class_link, [view.column for view in self.views]
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
         controls = [control for view in self.views for control in view.demo.controls]
         fields = [field for view in self.views for field in view.fields]
@@ -137,13 +133,9 @@ class _LearnPage:
             questions[PRESSED] = number
             return _show_lesson(number, class_link)
 
-        opened = on_open().then(
-            self.open,
-            [self.requested, questions],
-            [class_link, self.banner, self.download, *navigation, *fields],
-            js="() => [window.requestedLesson(), null]",
-            **UNQUEUED,
-        )
+        outputs_of_opening = [class_link, self.banner, self.download, *navigation, *fields]
+        js = "() => [window.requestedLesson(), null]"
+        opened = on_open().then(self.open, [self.requested, questions], outputs_of_opening, js=js, **UNQUEUED)
         opened = keep_touched(fields, opened)
         keep(fields, opened)
         measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **PRIVATE)
@@ -162,15 +154,9 @@ class _LearnPage:
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for view in self.views:
             measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
-            gr.on(
-                view.demo.events,
-                *measure,
-                trigger_mode="always_last",
-                show_progress="minimal",
-                show_progress_on=view.outputs[1],
-                concurrency_limit=2,
-                api_visibility="private",
-            )
+            progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
+            events = view.demo.triggers or [control.change for control in view.demo.controls]
+            gr.on(events, *measure, **{**LATEST, **progress})
             reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
             reset.then(*measure, **PRIVATE)
 
@@ -268,11 +254,8 @@ def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *va
     update: Update
     try:
         measurement = view.demo.measure(_context(view.services, class_link), *values)
-        update = {
-            figure: visible(measurement.figure),
-            result: measurement.html,
-            link: _page_link(view.lesson, measurement.href),
-        }
+        page_link = _page_link(view.lesson, measurement.href)
+        update = {figure: visible(measurement.figure), result: measurement.html, link: page_link}
     except UserFacingError as error:
         update = {figure: hidden(), result: messages.error_message(error)}
     return update if is_newest() else {result: gr.skip()}

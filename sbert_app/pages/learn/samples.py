@@ -71,13 +71,9 @@ class EncodedSample(NamedTuple):
     by_pooling: dict[str, tuple[np.ndarray, np.ndarray]]  # (N, D) float32 each
     timed: Timed
 
-    @property
-    def gold(self) -> np.ndarray:
-        return self.pairs.gold
-
     def rho(self, pooling: str) -> float:
         """Spearman's ρ ×100 between cosine and gold score."""
-        return rho(self.by_pooling[pooling], self.gold)
+        return rho(self.by_pooling[pooling], self.pairs.gold)
 
 
 @lru_cache(maxsize=8)
@@ -86,7 +82,7 @@ def gold_sample(context: Context, pairs: int) -> GoldSample:
     from training.data.load import load_data
 
     setup = context.setup
-    data = load_data(setup.data, context.home, split="dev")
+    data = load_data(setup.data, context.runs.home, split="dev")
     if data.kind != SCORED:
         raise InputError(f"{setup.data} holds {data.kind}; the lessons need pairs with gold scores")
     rows = sample_rows(len(data), pairs, setup.seed)

@@ -76,15 +76,10 @@ class ClassLink:
         reached = address_for_others(page, settings.host)
         address = f"{reached or page}?{self.query}"
         code = segno.make(address, error="l", micro=False).svg_inline(omitsize=True) if reached else ""
-        return macro("learn/class_links")(
-            self.title,
-            address,
-            Markup(code),  # noqa: S704 - drawn by the library
-            reached not in (None, page),
-            settings.auth and settings.auth[0],
-            self.sheet_address(),
-            self.sheet_address(answers=True),
-        )
+        # The library has drawn the code.
+        picture, sheets = Markup(code), (self.sheet_address(), self.sheet_address(answers=True))  # noqa: S704
+        user = settings.auth and settings.auth[0]
+        return macro("learn/class_links")(self.title, address, picture, reached not in (None, page), user, *sheets)
 
     def sheet(self, answers: bool) -> Markup:
         """A page to print: the questions with space to write, or the answers."""
@@ -147,28 +142,24 @@ def build(services: Services) -> None:
         with gr.Row():
             hint = "Its name, for page and sheet"
             title = gr.Textbox(label="Class", info=hint, max_lines=1, min_width=200, elem_id="class-title")
-            model = gr.Textbox(
-                DEFAULT_MODEL, label="Model", info="By its name", max_lines=1, min_width=200, elem_id="class-model"
-            )
+            hint, options = "By its name", {"max_lines": 1, "min_width": 200}
+            model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="class-model", **options)
             hint = "A named set or hf:<org>/<name>"
-            data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, max_lines=1, min_width=200, elem_id="class-data")
-            seed = gr.Textbox(
-                "0", label="Seed", info="Same seed, same pairs", max_lines=1, min_width=120, elem_id="class-seed"
-            )
+            data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, elem_id="class-data", **options)
+            hint, options = "Same seed, same pairs", {"max_lines": 1, "min_width": 120}
+            seed = gr.Textbox("0", label="Seed", info=hint, elem_id="class-seed", **options)
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        selected = gr.CheckboxGroup(
-            choices, label="Lessons", info="Leave empty for all lessons", elem_id="class-lessons"
-        )
+        hint = "Leave empty for all lessons"
+        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             enable_when(make, {title: "name the class first"})
             copy = gr.Button("Copy the link", visible=False, elem_id="copy-class")
         links = gr.HTML(elem_id="class-links")
 
-        def show(
-            title: str, model: str, data: str, seed: str, selected: list[str], request: gr.Request
-        ) -> tuple[Any, Any]:
-            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(selected)}
+        def show(request: gr.Request, selected: list[str], title: str, *setup: str) -> tuple[Any, Any]:
+            names = zip(("model", "data", "seed"), setup, strict=True)
+            values = {"class": title, **dict(names), "lessons": ",".join(selected)}
             try:
                 if not title.strip():
                     raise InputError("give the class a name; it stands at the top of the page and of the sheet")
@@ -178,7 +169,7 @@ def build(services: Services) -> None:
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 
-        gr.on([make.click, title.submit], show, [title, model, data, seed, selected], [links, copy], **UNQUEUED)
+        gr.on([make.click, title.submit], show, [selected, title, model, data, seed], [links, copy], **UNQUEUED)
         copy.click(None, None, None, js="() => window.copyClassLink()")
 
 

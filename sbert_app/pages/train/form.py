@@ -14,18 +14,11 @@ from typing import Any
 
 import gradio as gr
 
+from sbert_app.pages.components import upload_options
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
 from sbert_app.pages.components.messages import error_message, gradio_errors
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
-from sbert_app.pages.components.upload_options import (
-    DETECTED,
-    ColumnPicker,
-    FileDoctor,
-    chosen_name,
-    encoding_dropdown,
-    how_it_reads,
-    open_upload,
-)
+from sbert_app.pages.components.upload_options import DETECTED, ColumnPicker, FileDoctor, chosen_name
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
@@ -286,7 +279,7 @@ class DataUpload:
         """
         self.services, self.data, self.button, self.choices = services, data, button, choices
         self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
-        self.encoding = encoding_dropdown(f"{name}-encoding")
+        self.encoding = upload_options.encoding_dropdown(f"{name}-encoding")
         self.columns = ColumnPicker(f"{name}-columns")
         # The upload itself; the picker may name a copy with other columns.
         self.original = gr.State(None)
@@ -312,8 +305,8 @@ class DataUpload:
             # The path comes from the browser.
             self.services.access.check_data(original)
             pickers = self.columns.of(None)
-            table = open_upload(original, encoding, sheet)
-            pickers, reads = self.columns.of(table), "" if table.is_plain else how_it_reads(table)
+            table = upload_options.open_upload(original, encoding, sheet)
+            pickers, reads = self.columns.of(table), "" if table.is_plain else upload_options.how_it_reads(table)
             columns = [pickers[picker]["value"] for picker in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
@@ -334,10 +327,10 @@ class DataUpload:
         return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
 
 
-def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[Any], None]) -> None:
+def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> None:
     """Wires both uploads of the form; training data selects the objective that fits it.
 
-    ``planned`` shows errors; ``estimate_after(event)`` estimates the run again.
+    ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
     """
     train, dev = fields["train_upload"], fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
@@ -368,12 +361,12 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
 
     outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     inputs = [train.button, dev.data]
-    estimate_after(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success(None, None, None))
-    estimate_after(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED))
+    estimate_on(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success)
+    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
     for upload in (train, dev):
         read = [upload.original, upload.encoding]
         for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
-            estimate_after(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False))
+            estimate_on(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False).then)
         read_as = upload.columns.read_as
         for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
             name_columns: Callable[..., Update] = upload.name_columns
@@ -381,6 +374,6 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_after: Callable[[
             if upload is train:
                 name_columns, inputs = name_train_columns, [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
-            estimate_after(event(name_columns, inputs, outputs, **EVERY))
+            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
         parts = [upload.read, upload.encoding, upload.columns.row, upload.doctor.fold]
         upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)

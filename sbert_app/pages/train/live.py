@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.training import COLOURS, FIGURES, Curve
+from sbert_app.figures.training import COLOURS, FIGURES, Curve, curve_of
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
@@ -65,25 +65,18 @@ class RunPanel:
             question = note("Delete this run and its model? This cannot be undone.")
             self.confirmation, _, self.confirm = _confirmation(question, "confirm-delete")
             with gr.Row(equal_height=True):
-                self.push_repo = gr.Textbox(
-                    label="Push to the Hub", info="org/name; private if it is new", max_lines=1, elem_id="push-repo"
-                )
-                self.push_token = gr.Textbox(
-                    label="Token", info="With the right to write; it is not kept", type="password", elem_id="push-token"
-                )
+                hint = "org/name; private if it is new"
+                self.push_repo = gr.Textbox(label="Push to the Hub", info=hint, max_lines=1, elem_id="push-repo")
+                hint = "With the right to write; it is not kept"
+                self.push_token = gr.Textbox(label="Token", info=hint, type="password", elem_id="push-token")
                 self.push = gr.Button("Push", size="sm", elem_id="push-run")
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
         gr.HTML(section("All runs"))
         # The tools are hidden while there is no run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
-            self.filter = gr.Textbox(
-                placeholder="Filter by name, id, state, objective, base, data",
-                show_label=False,
-                container=False,
-                scale=4,
-                elem_id="filter-runs",
-            )
+            options = {"show_label": False, "container": False, "scale": 4, "elem_id": "filter-runs"}
+            self.filter = gr.Textbox(placeholder="Filter by name, id, state, objective, base, data", **options)
             self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
         self.runs = gr.HTML(waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list")
@@ -93,7 +86,11 @@ class RunPanel:
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
         outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
         refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
-        refresh_on(on_open(_from_link, self.opened, **UNQUEUED).then)
+
+        def open_link(request: gr.Request) -> Any:
+            return request.query_params.get("run") or gr.skip()
+
+        refresh_on(on_open(open_link, self.opened, **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
@@ -108,9 +105,8 @@ class RunPanel:
         slow = {"api_visibility": "private"}
         pushing = [self.current, self.push_repo, self.push_token]
         self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
-        exported = self.export.click(hidden, None, self.download, **UNQUEUED).then(
-            self._export, self.current, [self.error, self.download], show_progress_on=self.error, **slow
-        )
+        emptied, shows = self.export.click(hidden, None, self.download, **UNQUEUED), [self.error, self.download]
+        exported = emptied.then(self._export, self.current, shows, show_progress_on=self.error, **slow)
         exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
 
@@ -119,13 +115,14 @@ class RunPanel:
         refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
         refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
         refresh_on(self.filter.change)
-        self.delete_listed.click(
-            self._ask_to_delete_listed, self.filter, [self.listed, self.listed_confirmation], **UNQUEUED
-        )
+        question = [self.listed, self.listed_confirmation]
+        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **UNQUEUED)
+
+        def delete_listed(pattern: str | None) -> tuple[str, str, Any]:
+            return self._delete(run.id for run in self._deletable(pattern))
+
         outputs = [self.error, self.opened, self.listed_confirmation]
-        deleted = self.confirm_listed.click(
-            lambda pattern: self._delete(run.id for run in self._deletable(pattern)), self.filter, outputs, **UNQUEUED
-        )
+        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **UNQUEUED)
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
         refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
@@ -137,9 +134,7 @@ class RunPanel:
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
         with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
-        curves = [
-            Curve(one.name, colour, one.events, one.progress.steps, one.progress.measure) for one, colour in with_curves
-        ]
+        curves = [curve_of(*one) for one in with_curves]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work, lines = run is not None and run.state in AT_WORK, ""
         # The run may have been deleted since it was listed.
@@ -171,24 +166,20 @@ class RunPanel:
         }
 
     def _listed(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
-        """The runs that match the filter."""
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
     def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
-        listed, opened_id, stopping = (
-            self._listed(runs, pattern),
-            opened.id if opened else "",
-            [*map(state_label, runs)],
-        )
+        listed, states = self._listed(runs, pattern), list(map(state_label, runs))
+        opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
         problems, count = "".join(map(error_message, self.store.damaged())), self.store.count()
 
         def draw() -> str:
             return problems + run_list(listed, opened_id, colours, folded, count - len(listed))
 
-        return Output((listed, count, opened_id, colours, folded, stopping, problems), draw)
+        return Output((listed, count, opened_id, colours, folded, states, problems), draw)
 
     def _deletable(self, pattern: str | None) -> list[Run]:
         """The listed runs that are not at work."""
@@ -253,11 +244,6 @@ def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
     return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
-
-
-def _from_link(request: gr.Request) -> Any:
-    """The run in the address."""
-    return request.query_params.get("run") or gr.skip()
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:

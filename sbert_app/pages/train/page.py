@@ -70,7 +70,7 @@ def build(services: Services) -> None:
     runs = _connect_form(services, (preset, filled, lesson), fields, planned)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
-    runs.estimate_on([panel.running.change])
+    runs.estimate_on(panel.running.change)
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers, **UNQUEUED)
@@ -92,14 +92,8 @@ def _connect_form(
         changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
         return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **changes}
 
-    runs = StartForm(
-        services.jobs.store,
-        [*inputs, filled],
-        planned,
-        partial(_estimate, services, names),
-        describe,
-        [lesson, *(fields[name] for name in form.TITLES)],
-    )
+    estimate, described = partial(_estimate, services, names), [lesson, *(fields[name] for name in form.TITLES)]
+    runs = StartForm(services.jobs.store, [*inputs, filled], planned, estimate, describe, described)
     fill, questions = [preset, filled, lesson, *inputs], gr.State({})
 
     def from_link(questions: Questions, request: gr.Request) -> list[Any]:
@@ -133,27 +127,23 @@ def _connect_form(
 
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
-    runs.estimate_after(preset.input(fill_form, [questions, preset], fill, **EVERY))
-    fields["objective"].change(
-        form.objective_updates, fields["objective"], [fields[name] for name in form.OF_OBJECTIVE], **UNQUEUED
-    )
-    fields["base"].input(
-        form.base_updates,
-        [fields["base"], fields["learning_rate"]],
-        [fields["learning_rate"], fields["pooling"]],
-        **EVERY,
-    )
+    runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
+    of_objective, objective = [fields[name] for name in form.OF_OBJECTIVE], fields["objective"]
+    objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
+    base, rate, pooling = fields["base"], fields["learning_rate"], fields["pooling"]
+    base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
     _connect_negatives(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
-    runs.estimate_on(edited)
-    connect_uploads(fields, planned, runs.estimate_after)
-    opened = on_open(
-        lambda: gr.update(choices=form.base_choices(services.jobs.store.recent())), fields["base"], **UNQUEUED
-    )
-    filled_in = opened.then(from_link, questions, fill, **UNQUEUED)
-    runs.estimate_after(keep_touched([preset, *inputs], filled_in))
+    runs.estimate_on(partial(gr.on, edited))
+    connect_uploads(fields, planned, runs.estimate_on)
+
+    def offer_runs() -> Any:
+        return gr.update(choices=form.base_choices(services.jobs.store.recent()))
+
+    filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
+    runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 
 
@@ -190,14 +180,8 @@ def _lesson(key: str, changed: form.Fields | None = None) -> str:
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
     """Wires the preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
-    tab = MeasureTab(
-        services,
-        "negatives",
-        fields["negatives_shown"],
-        fields["negatives_preview"],
-        fields["negatives_stop"],
-        "stopped before the negatives were found.",
-    )
+    status, start, stop = (fields[f"negatives_{part}"] for part in ("shown", "preview", "stop"))
+    tab = MeasureTab(services, "negatives", status, start, stop, "stopped before the negatives were found.")
 
     def preview(watch: Watch, *values: Any) -> Update:
         from training.trainer.negatives import PREVIEWED, mine_for

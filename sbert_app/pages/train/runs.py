@@ -12,13 +12,13 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from sbert_app.figures.training import COLOURS, FIGURES, Curve
+from sbert_app.figures.training import COLOURS, FIGURES, curve_of
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import Unknown, estimate_plan
 from sbert_app.pages.components.report import Report, plot
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import State
-from sbert_app.services.experiments.ablations import PrecomputedRun, PrecomputedTable
+from sbert_app.services.experiments.ablations import PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
 from sbert_app.services.runs.record import Run
@@ -50,10 +50,8 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
     rows: list[list[str]] = []
     caption = ""
     if pooling is not None and pooling.runs:
-        by_variant: dict[str, list[PrecomputedRun]] = {}
-        for run in pooling.runs:
-            by_variant.setdefault(run.variant, []).append(run)
-        for variant, runs in by_variant.items():
+        for variant in dict.fromkeys(run.variant for run in pooling.runs):
+            runs = [run for run in pooling.runs if run.variant == variant]
             before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
             cosine = fmean(run.random_cosine for run in runs)
             rows.append([pooling_label(variant), f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"])
@@ -98,11 +96,9 @@ def run_list(
     folded: Mapping[str, RunGroup] = MappingProxyType({}),
     hidden: int = 0,
 ) -> Markup:
-    """The list of runs, newest first.
+    """The list of runs, newest first; ``opened`` is the id of the open run.
 
     Args:
-        runs: the runs in the list.
-        opened: the id of the open run.
         colours: the colours of the runs whose curves are drawn, by id.
         folded: the groups of runs that share one row, by the ids of the runs.
         hidden: the number of runs that the filter leaves out.
@@ -137,15 +133,11 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
         if estimate.steps is not None
         else "the number of steps is known once the data is loaded"
     )
+    rows = f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind
     seconds = rate.seconds(estimate) if rate else None
-    of_seeds = [f"{seeds} seeds"] if seeds > 1 else []
-    return estimate_plan(
-        [f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind, steps, *of_seeds],
-        None if seconds is None else seeds * seconds,
-        source=rate.source if rate else "",
-        unknown=unknown,
-        remarks=estimate.notes,
-    )
+    facts = [rows, steps, *([f"{seeds} seeds"] if seeds > 1 else [])]
+    total = None if seconds is None else seeds * seconds
+    return estimate_plan(facts, total, rate.source if rate else "", unknown, estimate.notes)
 
 
 def state_label(run: Run) -> str:
@@ -173,10 +165,10 @@ def settings(run: Run) -> str:
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
     """The length of a run and the settings of its optimiser; ``seeds`` if it is one of several."""
+    at_a_time = config.mini_batch_size
     parts = [
         f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
-        f"batch {config.batch_size}"
-        + (f", {config.mini_batch_size} at a time" if config.mini_batch_size is not None else ""),
+        f"batch {config.batch_size}" + (f", {at_a_time} at a time" if at_a_time is not None else ""),
         f"lr {format_learning_rate(config.learning_rate)}",
         f"LoRA {config.lora_rank}" if config.lora_rank else "",
         f"seed {seeds or config.seed}",
@@ -266,26 +258,14 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
     """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
     run = store.get(run_id)
     record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
-    curve = Curve(run.name, COLOURS[0], run.events, progress.steps, progress.measure)
-    figures = [make([curve]) for make in FIGURES.values()]
-    metrics = {
-        name: metric
-        for name, metric in RUN_METRICS.items()
-        if any(event.get(name) is not None for event in evaluations)
-    }
-    table = macro("table")(
-        [("step", ""), *((metric.label, "number") for metric in metrics.values())],
-        [
-            [
-                f"{event['step']:,}",
-                *(
-                    MISSING if event.get(name) is None else metric.format(event[name])
-                    for name, metric in metrics.items()
-                ),
-            ]
-            for event in evaluations
-        ],
-    )
+    figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
+    measured = {name for event in evaluations for name, value in event.items() if value is not None}
+    metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}
+    rows = [[f"{event['step']:,}"] for event in evaluations]
+    for row, event in zip(rows, evaluations, strict=True):
+        values = ((metric, event.get(name)) for name, metric in metrics.items())
+        row += [MISSING if value is None else metric.format(value) for metric, value in values]
+    table = macro("table")([("step", ""), *((metric.label, "number") for metric in metrics.values())], rows)
     objectives = {part.objective for part in run.config.parts}
     own = [name for name, setting in SETTINGS.items() if not setting.objectives or objectives & {*setting.objectives}]
     facts = {

@@ -38,7 +38,7 @@ def pairs(tmp_path):
 
 
 def visit(page, **query):
-    return list(page.visit("bag", "mean", "none", [], SimpleNamespace(query_params=query)))
+    return list(page.visit(SimpleNamespace(query_params=query), "bag", "mean", "none", []))
 
 
 def merged(updates):
@@ -49,7 +49,7 @@ def merged(updates):
 def test_a_link_begins_no_download(page, monkeypatch):
     monkeypatch.setattr(page.jobs, "start", lambda *_: pytest.fail("it is scored"))
     for models, missing in ((("org/tiny", "mean", "none"), "org/tiny"), (("bag", "mean", "org/cross"), "org/cross")):
-        shown = merged(page.visit(*models, [], SimpleNamespace(query_params={})))
+        shown = merged(page.visit(SimpleNamespace(query_params={}), *models, []))
         assert f"Not on this machine yet: {missing} (91 MB). Press Score" in shown[page.status]
         assert shown[page.go].interactive
 
@@ -57,7 +57,7 @@ def test_a_link_begins_no_download(page, monkeypatch):
 def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monkeypatch):
     monkeypatch.setattr(page.jobs, "start", None)  # nothing is computed
     query = SimpleNamespace(query_params={"bulk-threshold": "0.75"})
-    shown = merged(page.visit(DEFAULT_MODEL, "mean", "none", [], query))
+    shown = merged(page.visit(query, DEFAULT_MODEL, "mean", "none", []))
     assert "58</b> of 60 pairs scored" in shown[page.status]
     assert 'data-job=""' in shown[page.status]
     assert shown[page.duplicates.threshold] == 0.75
@@ -65,7 +65,7 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
     assert "of 58 pairs match" in applied[page.duplicates.tab.status]
     # A further look makes no further job.
     files = set(page.jobs.files())
-    assert merged(page.visit(DEFAULT_MODEL, "mean", "none", [], query))[page.job] == shown[page.job]
+    assert merged(page.visit(query, DEFAULT_MODEL, "mean", "none", []))[page.job] == shown[page.job]
     assert set(page.jobs.files()) == files
 
 
@@ -93,12 +93,12 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     assert [seen[each]["value"] for each in page.columns.columns] == ["sentence1", "sentence2", "label"]
 
     models, query = page.models, SimpleNamespace(query_params={"job": job})
-    of_job = merged(page.visit(*USUAL, [], query))
+    of_job = merged(page.visit(query, *USUAL, []))
     assert (of_job[models.model], of_job[models.cross]) == ("bag", "none")
     # A model that is in the address, or that a person has chosen, stays.
     assert seen[models.model] == gr.skip()
     assert seen[models.cross] == "none"
-    assert [*page.visit_first({"": object()}, *USUAL, [], query)] == [{page.status: gr.skip()}]
+    assert [*page.visit_first(query, {"": object()}, *USUAL, [])] == [{page.status: gr.skip()}]
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]

@@ -48,7 +48,7 @@ def test_an_unknown_speed_is_measured_in_the_background(tmp_path: Path, monkeypa
     with gr.Blocks() as page:
         planned = gr.HTML()
         form = StartForm(RunStore(tmp_path), [], planned, lambda: (run, lambda rate, unknown: said.append(unknown)))
-        form.estimate_after(page.load(None))
+        form.estimate_on(page.load(None).then)
     for listener in page.fns.values():
         if listener.fn is not None:
             listener.fn({})

@@ -30,7 +30,7 @@ def test_a_link_begins_no_download(page, monkeypatch):
     *_, shown_model, stopped = page.open_link(request)
     assert stopped == ("A cat.", "A kitten.", "org/tiny", page.pooling.value, "none", page.second.value)
     questions: dict = {}
-    update = page.answer_pair(*stopped, None, shown_model, stopped, questions, request)
+    update = page.answer_pair(request, *stopped, None, shown_model, stopped, questions)
     assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
     assert update[page.download].visible
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None

@@ -14,6 +14,7 @@ import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
+from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
@@ -28,7 +29,6 @@ PAIRS = 200
 class LessonVectors(NamedTuple):
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
-    random_std: float
     uniformity: float
     effective_rank: float
     dimension: int
@@ -52,16 +52,14 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     sample = encode_sample(context, model, PAIRS)
     u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
     cosines = cosine(u, v)
-    mean, std = random_cosines(u)
     return LessonVectors(
-        rho=100 * spearman(cosines, sample.gold),
-        random_cosine=mean,
-        random_std=std,
+        rho=100 * spearman(cosines, sample.pairs.gold),
+        random_cosine=random_cosines(u)[0],
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
         unrelated=cosines_across(u),
-        similar=cosines[sample.gold >= SIMILAR_FROM],
+        similar=cosines[sample.pairs.gold >= SIMILAR_FROM],
         vectors=sample,
     )
 
@@ -79,7 +77,7 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
     figures = (
         (f"{result.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
         (f"{result.random_cosine:.3f}", "random cosine", "healthy: near 0"),
-        (f"{result.uniformity:.2f}".replace("-", "−"), "uniformity", "spread: near −4, collapsed: 0"),
+        (format_number(result.uniformity), "uniformity", "spread: near −4, collapsed: 0"),
         (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
     )
     flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
@@ -104,7 +102,6 @@ def show(context: Context, source: str, pull: float) -> Measurement:
 def build() -> Demo:
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
     source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
-    pull = gr.Slider(
-        0, 0.99, 0, step=0.01, label="Pull towards the common direction", info="0: unchanged", elem_id="learn-pull"
-    )
+    label = "Pull towards the common direction"
+    pull = gr.Slider(0, 0.99, 0, step=0.01, label=label, info="0: unchanged", elem_id="learn-pull")
     return Demo([source, pull], show)

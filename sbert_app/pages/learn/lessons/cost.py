@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import add_scatter
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table, tiles
@@ -44,7 +44,7 @@ def measure(context: Context, moment: float) -> Rates:
     """
     encoder, cross_encoder = context.encoder, context.cross_encoder
     with Timed() as timed:
-        rates = throughput.measure(encoder, cross_encoder, context.home, SENTENCES, PAIRS)
+        rates = throughput.measure(encoder, cross_encoder, context.runs.home, SENTENCES, PAIRS)
     return Rates(rates, timed)
 
 
@@ -62,33 +62,15 @@ def cost_lines(rates: Throughput, sentences: int) -> go.Figure:
     """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
     grid = np.logspace(1, 6, 41)
     lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
-    names = (("bi-encoder", PALETTE["blue"]), ("cross-encoder", PALETTE["orange"]))
-    figure = go.Figure()
+    figure, names = go.Figure(), (("bi-encoder", "blue"), ("cross-encoder", "orange"))
     for (name, colour), line, point in zip(names, lines, both_seconds(rates, sentences), strict=True):
-        figure.add_scatter(
-            name=name,
-            x=grid.round().tolist(),
-            y=list(line),
-            mode="lines",
-            line={"color": colour, "width": 3},
-            hovertemplate="%{x:,} sentences: %{y:.3s} s<extra>" + name + "</extra>",
-        )
-        figure.add_scatter(
-            x=[sentences],
-            y=[point],
-            mode="markers",
-            marker={"size": 13, "color": colour},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-    figure.add_scatter(
-        name="the paper, on a V100",
-        x=[PAPER_SENTENCES] * 2,
-        y=[PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS],
-        mode="markers",
-        marker={"size": 11, "symbol": "diamond-open", "color": PALETTE["grey"], "line": {"width": 2}},
-        hovertemplate="%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
-    )
+        hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
+        add_scatter(figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3)
+        add_scatter(figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False)
+    x, y = [PAPER_SENTENCES] * 2, [PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS]
+    hover = "%{x:,} sentences: %{y:,} s<extra>the paper</extra>"
+    marker = {"marker_size": 11, "marker_symbol": "diamond-open", "marker_line_width": 2}
+    add_scatter(figure, x, y, "grey", hover, "markers", name="the paper, on a V100", **marker)
     figure.update_xaxes(type="log", dtick=1, tickformat=",")
     figure.update_yaxes(type="log", tickvals=list(UNITS), ticktext=list(UNITS.values()))
     return styled(figure, 360, "sentences N", legend=True)
@@ -116,7 +98,7 @@ def describe(result: Rates, sentences: int) -> Markup:
     )
 
 
-def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, str, str, str]:
+def _row(rates: Throughput, sentences: int, remark: str = "") -> tuple[str, ...]:
     bi, cross = both_seconds(rates, sentences)
     return f"{sentences:,}{remark}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross)
 
@@ -128,10 +110,8 @@ def show(context: Context, exponent: float, moment: float) -> Measurement:
 
 def build() -> Demo:
     with gr.Row():
-        exponent = gr.Slider(
-            1, 6, 4, step=0.25, label="Sentences, as a power of ten", info="4 = 10,000, the paper’s case", scale=3,
-            elem_id="learn-n",
-        )  # fmt: skip
+        label, hint = "Sentences, as a power of ten", "4 = 10,000, the paper’s case"
+        exponent = gr.Slider(1, 6, 4, step=0.25, label=label, info=hint, scale=3, elem_id="learn-n")
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
     moment = gr.State(0.0)  # when a measurement was last asked for
     again.click(time.time, None, moment, **PRIVATE)

@@ -14,7 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
@@ -54,8 +54,8 @@ def measure(context: Context, source: str) -> Shortened:
     rows = []
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
         draws = [generator.choice(width, count, replace=False) for _ in range(DRAWS)]
-        first, pca = (rho([side[:, :count] for side in of], sample.gold) for of in (sides, rotated))
-        random = np.array([rho([side[:, columns] for side in sides], sample.gold) for columns in draws])
+        first, pca = (rho([side[:, :count] for side in of], sample.pairs.gold) for of in (sides, rotated))
+        random = np.array([rho([side[:, columns] for side in sides], sample.pairs.gold) for columns in draws])
         rows.append(Kept(count, first, random, pca))
     return Shortened(rows, sample)
 
@@ -63,23 +63,13 @@ def measure(context: Context, source: str) -> Shortened:
 def kept_lines(result: Shortened, size: Kept) -> go.Figure:
     """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
     figure, counts = go.Figure(), [row.dimensions for row in result.rows]
-    figure.add_scatter(
-        name=f"{DRAWS} random choices",
-        x=np.repeat(counts, DRAWS).tolist(),
-        y=np.concatenate([row.random for row in result.rows]).round(2).tolist(),
-        mode="markers",
-        marker={"size": 5, "color": PALETTE["green"], "opacity": 0.5},
-        hovertemplate="%{x} at random: ρ %{y:.1f}<extra></extra>",
-    )
-    for name, colour in (("first", "orange"), ("pca", "blue")):
-        figure.add_scatter(
-            name={"first": "the first", "pca": "PCA’s"}[name],
-            x=counts,
-            y=[round(getattr(row, name), 2) for row in result.rows],
-            mode="lines+markers",
-            line={"color": PALETTE[colour], "width": 3},
-            hovertemplate="%{x} dimensions: ρ %{y:.1f}<extra></extra>",
-        )
+    x, y = np.repeat(counts, DRAWS).tolist(), np.concatenate([row.random for row in result.rows]).round(2).tolist()
+    hover, points = "%{x} at random: ρ %{y:.1f}<extra></extra>", {"marker_size": 5, "marker_opacity": 0.5}
+    add_scatter(figure, x, y, "green", hover, "markers", name=f"{DRAWS} random choices", **points)
+    first, pca = [row.first for row in result.rows], [row.pca for row in result.rows]
+    for name, values, colour in (("the first", first, "orange"), ("PCA’s", pca, "blue")):
+        hover, line = "%{x} dimensions: ρ %{y:.1f}<extra></extra>", {"name": name, "line_width": 3}
+        add_scatter(figure, counts, np.round(values, 2).tolist(), colour, hover, "lines+markers", **line)
     figure.add_vline(x=size.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_xaxes(type="log", tickvals=counts, ticktext=list(map(str, counts)))
     return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)
@@ -87,25 +77,20 @@ def kept_lines(result: Shortened, size: Kept) -> go.Figure:
 
 def describe(result: Shortened, size: Kept) -> Markup:
     """ρ of each choice at each size, and what half, or what was chosen, costs."""
-    rows = [
-        (
-            f"{row.dimensions}" + (" (chosen)" if row is size else ""),
-            f"{row.first:.1f}",
-            f"{row.random.mean():.1f}",
-            f"{row.random.min():.1f} to {row.random.max():.1f}",
-            f"{row.pca:.1f}",
-        )
-        for row in result.rows
-    ]
+    rows = []
+    for row in result.rows:
+        draws, label = row.random, f"{row.dimensions}" + (" (chosen)" if row is size else "")
+        spread = f"{draws.min():.1f} to {draws.max():.1f}"
+        rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
     whole, draws = result.rows[0].first, size.random
-    first = "better than each" if size.first > draws.max() else "worse than each" if size.first < draws.min() else ""
+    first = "not special: they lie among the"
+    if not draws.min() <= size.first <= draws.max():
+        first = f"{'better' if size.first > draws.max() else 'worse'} than each of the"
     by_first, by_draws, by_pca = (format_number(rho - whole, 1, "+") for rho in (size.first, draws.mean(), size.pca))
     sentences = [
         f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",
-        f"The first {size.dimensions} are {first} of the {DRAWS} random choices."
-        if first
-        else f"The first {size.dimensions} are not special: they lie among the {DRAWS} random choices.",
+        f"The first {size.dimensions} are {first} {DRAWS} random choices.",
     ]
     about = f"{result.sample.model}, {result.sample.pairs.label}, PCA fitted on their sentences without scores, encoded"
     header = ("dimensions", "the first", "random, mean", "random, range", "PCA’s")

@@ -117,7 +117,7 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
 
     from training.objectives import training_data
 
-    dataset = training_data(data, "classification", home=context.home)
+    dataset = training_data(data, "classification", home=context.runs.home)
     rows = sample_rows(len(dataset), pairs, context.setup.seed)
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
@@ -129,23 +129,16 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
 
 def head_bars(result: Heads) -> go.Figure:
     """Accuracy ×100 on training pairs (pale) and on new pairs (solid), and by chance (dotted line)."""
-    training, test = [row.train_accuracy for row in result.rows], [row.test_accuracy for row in result.rows]
+    training = [100 * row.train_accuracy for row in result.rows]
+    test = [100 * row.test_accuracy for row in result.rows]
     pale, blue = "rgba(0,114,178,0.28)", PALETTE["blue"]
     bars = (("training pairs", training, pale, PALETTE["grey"]), ("new pairs", test, blue, blue))
-    figure = go.Figure()
+    figure, labels = go.Figure(), [row.label for row in result.rows]
     for name, values, colour, ink in bars:
-        figure.add_bar(
-            name=name,
-            y=[row.label for row in result.rows],
-            x=[100 * value for value in values],
-            orientation="h",
-            marker={"color": colour},
-            text=[f"{100 * value:.0f}" for value in values],
-            textposition="outside",
-            textfont={"color": ink},
-            cliponaxis=False,
-            hovertemplate="%{y}, " + name + ": %{x:.1f}%<extra></extra>",
-        )
+        text = {"textposition": "outside", "textfont_color": ink, "cliponaxis": False, "orientation": "h"}
+        text["text"] = [f"{value:.0f}" for value in values]
+        hover = f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>"
+        figure.add_bar(name=name, x=values, y=labels, marker_color=colour, hovertemplate=hover, **text)
     figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
     figure.update_layout(barmode="group", bargap=0.25, xaxis_range=[0, 116], yaxis_autorange="reversed")
     return styled(figure, 470, "accuracy, %; dotted: chance", legend=True)
@@ -154,15 +147,11 @@ def head_bars(result: Heads) -> go.Figure:
 def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     """Accuracy here, ρ of the runs that ship with the app, ρ of the paper: three different figures."""
     variants = ABLATIONS["concat"].variants
-    rows = [
-        (
-            row.label,
-            f"{100 * row.test_accuracy:.0f}%",
-            f"{shipped[row.concatenation]:.2f}" if row.concatenation in shipped else "",
-            f"{variants[row.concatenation].paper or 0.0:.2f}",
-        )
-        for row in result.rows
-    ]
+    rows = []
+    for row in result.rows:
+        name = row.concatenation
+        here, ours = f"{100 * row.test_accuracy:.0f}%", f"{shipped[name]:.2f}" if name in shipped else ""
+        rows.append((row.label, here, ours, f"{variants[name].paper or 0.0:.2f}"))
     return (
         table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
         + findings(_findings(result, shipped))
@@ -200,10 +189,9 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
 
 def show(context: Context, pairs: float) -> Measurement:
     result, shipped_table = measure(context, int(pairs)), precomputed("concat")
-    after: dict[str, list[float]] = {}
-    for run in shipped_table.runs if shipped_table else ():
-        after.setdefault(run.variant, []).append(100 * run.after)
-    shipped = {name: float(np.mean(values)) for name, values in after.items()}
+    runs = shipped_table.runs if shipped_table else ()
+    by_variant = {run.variant: [100 * other.after for other in runs if other.variant == run.variant] for run in runs}
+    shipped = {name: float(np.mean(values)) for name, values in by_variant.items()}
     return Measurement(head_bars(result), describe(result, shipped))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_bars
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import DATA, EXAMPLES, RANDOM_WEIGHTS, EncodedCorpus, encode_corpus
 from training.pooling import normalize_rows
@@ -29,11 +29,6 @@ class Hubness(NamedTuple):
 
     counts: np.ndarray  # (N,) int64
     skewness: float  # 0 if symmetric about k
-
-    @property
-    def orphans(self) -> int:
-        """Sentences that are a neighbour of none."""
-        return int((self.counts == 0).sum())
 
 
 class Hubs(NamedTuple):
@@ -70,16 +65,9 @@ def hubness(vectors: np.ndarray, k: int) -> Hubness:
 def count_bars(result: Hubs) -> go.Figure:
     """How many sentences are a neighbour so many times, before and after centring."""
     figure = go.Figure()
-    last = max(of.counts.max() for of in (result.before, result.centred))
     for name, of, colour in (("as they are", result.before, "orange"), ("centred", result.centred, "blue")):
-        figure.add_bar(
-            name=name,
-            x=list(range(last + 1)),
-            y=np.bincount(of.counts, minlength=last + 1).tolist(),
-            marker={"color": PALETTE[colour], "line": {"width": 0}},
-            opacity=0.65,
-            hovertemplate="neighbour of %{x}: %{y} sentences<extra>" + name + "</extra>",
-        )
+        hover, counts = f"neighbour of %{{x}}: %{{y}} sentences<extra>{name}</extra>", np.bincount(of.counts)
+        add_bars(figure, list(range(len(counts))), counts.tolist(), colour, hover, name=name, opacity=0.65)
     figure.add_vline(x=result.k, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_layout(barmode="overlay", bargap=0)
     return styled(figure, 330, "times among the nearest; dotted: the mean", "sentences", legend=True)
@@ -89,7 +77,7 @@ def describe(result: Hubs) -> Markup:
     """The skewness before and after, and the largest hubs."""
     before, centred, total, k = result.before, result.centred, len(result.corpus.sentences), result.k
     rows = [
-        (name, f"{of.skewness:.2f}", str(of.counts.max()), f"{of.orphans} of {total}")
+        (name, f"{of.skewness:.2f}", str(of.counts.max()), f"{(of.counts == 0).sum()} of {total}")
         for name, of in (("as they are", before), ("centred", centred))
     ]
     top = np.argsort(-before.counts, kind="stable")[:LISTED]

@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import MISSING
 from sbert_app.pages.components.pickers import POOLINGS as POOLING_CHOICES
 from sbert_app.pages.components.pickers import open_dropdown
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
 TOKENS = 2_048  # of a batch, with padding
-COLOURS = {"mean": PALETTE["blue"], "max": PALETTE["orange"], "cls": PALETTE["green"]}
+COLOURS = {"mean": "blue", "max": "orange", "cls": "green"}
 
 
 class Layers(NamedTuple):
@@ -100,19 +100,15 @@ def layer_lines(result: Layers, selected: str) -> go.Figure:
     """ρ ×100 of each layer under each pooling; dashed: the average of layer 1 and the last under ``shown``."""
     figure = go.Figure()
     for pooling, values in result.by_pooling.items():
-        figure.add_scatter(
-            name=pooling_label(pooling),
-            x=list(range(len(values))),
-            y=[None if isnan(value) else round(value, 2) for value in values],
-            mode="lines+markers",
-            line={"color": COLOURS[pooling], "width": 4 if pooling == selected else 2},
-            marker={"size": 9 if pooling == selected else 6},
-            opacity=1 if pooling == selected else 0.6,
-            hovertemplate="layer %{x}: ρ %{y:.1f}<extra>" + pooling_label(pooling) + "</extra>",
-        )
+        name, points = pooling_label(pooling), [None if isnan(value) else round(value, 2) for value in values]
+        hover, x = f"layer %{{x}}: ρ %{{y:.1f}}<extra>{name}</extra>", list(range(len(values)))
+        width, size, opacity = (4, 9, 1) if pooling == selected else (2, 6, 0.6)
+        style = {"line_width": width, "marker_size": size, "opacity": opacity}
+        add_scatter(figure, x, points, COLOURS[pooling], hover, "lines+markers", name=name, **style)
     average, text = result.first_last[selected], f"layer 1 + last: {result.first_last[selected]:.1f}"
     annotation = {"text": text, "xanchor": "left", "yanchor": "top", "x": 0, "font": {"size": 13}}
-    figure.add_hline(average, line={"dash": "dash", "color": COLOURS[selected], "width": 2}, annotation=annotation)
+    line = {"dash": "dash", "color": PALETTE[COLOURS[selected]], "width": 2}
+    figure.add_hline(average, line=line, annotation=annotation)
     figure.update_xaxes(dtick=1 if len(result.by_pooling[selected]) <= 14 else 2)
     return styled(figure, 350, "layer; 0: input embeddings", "Spearman ρ ×100", legend=True)
 
@@ -135,9 +131,7 @@ def describe(result: Layers, pooling: str) -> Markup:
 
 def _findings(result: Layers, pooling: str) -> list[str]:
     values, name = result.by_pooling[pooling], pooling_label(pooling)
-    best, last = result.best(pooling), len(values) - 1
-    finite = [value for value in values if not isnan(value)]
-    spread = max(finite) - min(finite)
+    best, last, spread = result.best(pooling), len(values) - 1, np.nanmax(values) - np.nanmin(values)
     if spread < 2:
         sentence = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
     elif best == last:

@@ -10,13 +10,12 @@ import math
 import threading
 from collections.abc import Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 import gradio as gr
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
@@ -31,20 +30,12 @@ STEPS_HERE = 60
 _training = threading.Lock()
 
 
-class Curve(NamedTuple):
-    """A row of small figures: what it shows, and where its values are in a run."""
-
-    title: str
-    steps: str
-    values: str
-    factor: float
-
-
-CURVES = (
-    Curve("loss", "loss_steps", "losses", 1),
-    Curve("ρ ×100 on STSb dev", "steps", "rho", 100),
-    Curve("cosine of random pairs", "steps", "random_cosine", 1),
-)
+# The small figures by their titles: the fields of a run with the steps and the values, and the factor of these.
+CURVES = {
+    "loss": ("loss_steps", "losses", 1),
+    "ρ ×100 on STSb dev": ("steps", "rho", 100),
+    "cosine of random pairs": ("steps", "random_cosine", 1),
+}
 
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
@@ -60,7 +51,7 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
-        return train_with(defects, context.setup.seed, STEPS_HERE, context.home, is_ending.is_set)
+        return train_with(defects, context.setup.seed, STEPS_HERE, context.runs.home, is_ending.is_set)
     finally:
         _training.release()
 
@@ -69,46 +60,36 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
     """Loss, ρ and cosine of random pairs over the steps: a line for each seed, grey for runs without defects."""
     from plotly.subplots import make_subplots
 
-    titles = [curve.title for curve in CURVES]
-    figure = make_subplots(rows=len(CURVES), cols=1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=titles)
-    colours = {names: PALETTE["blue" if names else "grey"] for names in runs}
-    lines = [(run, colours[names]) for names, of_one in runs.items() for run in of_one]
-    lines += [(here, PALETTE["orange"])] if here else []
-    for row, curve in enumerate(CURVES, 1):
+    rows = len(CURVES)
+    figure = make_subplots(rows, 1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=list(CURVES))
+    lines = [(run, "blue" if names else "grey") for names, of_one in runs.items() for run in of_one]
+    lines += [(here, "orange")] if here else []
+    for row, (steps_field, field, factor) in enumerate(CURVES.values(), 1):
         for run, colour in lines:
-            values = [curve.factor * value for value in getattr(run, curve.values)]
-            what = ", ".join(DEFECTS[name] for name in run.defects) or "no defect"
-            figure.add_scatter(
-                x=list(getattr(run, curve.steps)),
-                y=values,
-                mode="lines",
-                line={"color": colour, "width": 3 if run is here else 1.8},
-                hovertemplate=f"step %{{x}}: %{{y:.3f}}<extra>{what}, seed {run.seed}</extra>",
-                row=row,
-                col=1,
-            )
-    figure.add_hline(
-        GUESS, line_dash="dot", line_color=PALETTE["vermillion"], row=1, col=1, annotation_text="guessing: ln 3"
-    )
+            steps, values = list(getattr(run, steps_field)), [factor * value for value in getattr(run, field)]
+            hover = f"step %{{x}}: %{{y:.3f}}<extra>{_defects(run.defects)}, seed {run.seed}</extra>"
+            width = 3 if run is here else 1.8
+            add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
+    line = {"line_dash": "dot", "line_color": PALETTE["vermillion"]}
+    figure.add_hline(GUESS, **line, row=1, col=1, annotation_text="guessing: ln 3")
     styled(figure, 520)
     figure.update_layout(margin_t=36)
-    figure.update_xaxes(title_text="step", row=len(CURVES), col=1)
+    figure.update_xaxes(title_text="step", row=rows, col=1)
     return figure
+
+
+def _defects(names: Sequence[str]) -> str:
+    return ", ".join(DEFECTS[name] for name in names) or "no defect"
 
 
 def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> Markup:
     """The ends of the runs, what the app says of them, and where they were measured."""
-    rows = [
-        (
-            ", ".join(DEFECTS[name] for name in names) or "no defect",
-            f"{fmean(run.losses[-1] for run in of_one):.3f}",
-            f"{100 * fmean(run.rho[0] for run in of_one):.1f}",
-            f"{100 * fmean(run.rho[-1] for run in of_one):.1f}",
-            f"{fmean(run.random_cosine[-1] for run in of_one):.2f}",
-        )
-        for names, of_one in runs.items()
-        if of_one
-    ]
+    rows = []
+    for names, of_one in runs.items():
+        if of_one:
+            loss, cosine = (fmean(getattr(run, name)[-1] for run in of_one) for name in ("losses", "random_cosine"))
+            before, after = (100 * fmean(run.rho[at] for run in of_one) for at in (0, -1))
+            rows.append((_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"))
     header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs")
     last = list(runs.values())[-1]
     # One sentence of each kind: the seeds differ in the loss that it names.
@@ -126,17 +107,10 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
 
 def build() -> Demo:
     choices = [(label, name) for name, label in DEFECTS.items()]
+    hint = "The notebook had the first three"
     defects = gr.CheckboxGroup(
-        choices,
-        value=list(NOTEBOOK),
-        label="Defects of the run",
-        info="The notebook had the first three",
-        elem_id="learn-defects",
+        choices, value=list(NOTEBOOK), label="Defects of the run", info=hint, elem_id="learn-defects"
     )
-    here = gr.Checkbox(
-        False,
-        label=f"Train it here too, {STEPS_HERE} steps",
-        info="Half a minute to two minutes",
-        elem_id="learn-train",
-    )
+    label, hint = f"Train it here too, {STEPS_HERE} steps", "Half a minute to two minutes"
+    here = gr.Checkbox(False, label=label, info=hint, elem_id="learn-train")
     return Demo([defects, here], show)

@@ -106,17 +106,14 @@ def limit_bars(result: Limit) -> go.Figure:
     text = dict(zip(("one vector", "TF-IDF", "vectors of tokens"), result.text.values(), strict=True))
     bars = {f"free, {dimension} dim.": share for dimension, share in result.free.items()} | text
     colours = [PALETTE["blue"]] * len(result.free) + [PALETTE["orange"]] * len(result.text)
-    figure = go.Figure(
-        go.Bar(
-            x=[100 * share for share in bars.values()],
-            y=list(bars),
-            orientation="h",
-            marker={"color": colours},
-            text=[f"{100 * share:.0f}" for share in bars.values()],
-            textangle=0,
-            hovertemplate="%{y}: %{x:.0f}%<extra></extra>",
-        )
-    )
+    shares = [100 * share for share in bars.values()]
+    style = {
+        "orientation": "h",
+        "marker_color": colours,
+        "textangle": 0,
+        "hovertemplate": "%{y}: %{x:.0f}%<extra></extra>",
+    }
+    figure = go.Figure(go.Bar(x=shares, y=list(bars), text=[f"{share:.0f}" for share in shares], **style))
     figure.update_layout(xaxis_range=[0, 104], yaxis_autorange="reversed")
     return styled(figure, 30 * len(bars) + 90, "queries answered, %")
 

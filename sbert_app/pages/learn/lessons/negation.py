@@ -16,7 +16,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import Timed
 from training.catalogue import DEFAULT_CROSS_ENCODER, read_asset
@@ -28,7 +28,7 @@ NEGATION, WORD_ORDER = "negation", "word_order"
 # kind -> the names of its three kinds of pairs
 NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
 TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
-COLOURS = {TF_IDF: PALETTE["grey"], BI: PALETTE["blue"], CROSS: PALETTE["orange"]}
+COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "orange"}
 OWN = "your pair"
 
 
@@ -86,14 +86,10 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     contrasts = items(kind)
     half = len(contrasts) // 2
-    pairs = [
-        *((item.sentence, item.paraphrase) for item in contrasts),
-        *((item.sentence, item.contrast) for item in contrasts),
-        *(
-            (item.sentence, other.sentence)
-            for item, other in zip(contrasts, contrasts[half:] + contrasts[:half], strict=True)
-        ),
-    ]
+    others = contrasts[half:] + contrasts[:half]
+    pairs = [(item.sentence, item.paraphrase) for item in contrasts]
+    pairs += [(item.sentence, item.contrast) for item in contrasts]
+    pairs += [(item.sentence, other.sentence) for item, other in zip(contrasts, others, strict=True)]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
     return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
@@ -114,28 +110,15 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
     """The scores of each kind of pair by each scorer: quartiles and every point; the reader's pair as diamonds."""
     figure = go.Figure()
     for scorer, scores in result.by_scorer.items():
-        figure.add_box(
-            name=scorer,
-            x=np.concatenate(scores).round(4).tolist(),
-            y=[name for name, of_kind in zip(NAMES[kind], scores, strict=True) for _ in of_kind],
-            orientation="h",
-            boxpoints="all",
-            jitter=0.4,
-            pointpos=0,
-            marker={"color": COLOURS[scorer], "size": 4, "opacity": 0.55},
-            line={"width": 1.5, "color": COLOURS[scorer]},
-            fillcolor="rgba(0,0,0,0)",
-            hovertemplate="%{y}: %{x:.2f}<extra>" + scorer + "</extra>",
-        )
+        names = [name for name, of_kind in zip(NAMES[kind], scores, strict=True) for _ in of_kind]
+        colour, hover = PALETTE[COLOURS[scorer]], f"%{{y}}: %{{x:.2f}}<extra>{scorer}</extra>"
+        points = {"boxpoints": "all", "jitter": 0.4, "pointpos": 0, "marker_size": 4, "marker_opacity": 0.55}
+        style = {"marker_color": colour, "line": {"width": 1.5, "color": colour}, "fillcolor": "rgba(0,0,0,0)"}
+        values = np.concatenate(scores).round(4).tolist()
+        figure.add_box(name=scorer, x=values, y=names, orientation="h", hovertemplate=hover, **points, **style)
     for scorer, value in result.own.items():
-        figure.add_scatter(
-            x=[round(value, 4)],
-            y=[OWN],
-            mode="markers",
-            marker={"symbol": "diamond", "size": 13, "color": COLOURS[scorer]},
-            hovertemplate=f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>",
-            showlegend=False,
-        )
+        hover, marker = f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>", {"marker_symbol": "diamond", "marker_size": 13}
+        add_scatter(figure, [round(value, 4)], [OWN], COLOURS[scorer], hover, "markers", showlegend=False, **marker)
     figure.update_layout(boxmode="group", boxgap=0.25, xaxis_range=[-0.15, 1.05])
     figure.update_yaxes(categoryorder="array", categoryarray=[*NAMES[kind], OWN][::-1])
     return styled(figure, 430, "cosine, or cross-encoder’s score", legend=True)
@@ -144,15 +127,10 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
 def describe(result: Contrast, kind: str) -> Markup:
     """The mean score of each kind of pair by each scorer, how often the contrast is told apart, the reader's pair."""
     count = len(result.by_scorer[BI].contrast)
-    rows = [
-        (
-            scorer,
-            *(f"{of_kind.mean():.2f}" for of_kind in scores),
-            f"{scores.told_apart} of {count}",
-            f"{result.own[scorer]:.2f}",
-        )
-        for scorer, scores in result.by_scorer.items()
-    ]
+    rows = []
+    for scorer, scores in result.by_scorer.items():
+        means = [f"{of_kind.mean():.2f}" for of_kind in scores]
+        rows.append((scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}"))
     return (
         table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
         + findings(_findings(result, NAMES[kind][1]))

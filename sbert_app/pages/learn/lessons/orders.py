@@ -64,7 +64,7 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
             for row in nearest
         ],
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},
-        rho={name: 100 * spearman(values, sample.gold) for name, values in row_similarities(u, v).items()},
+        rho={name: 100 * spearman(values, sample.pairs.gold) for name, values in row_similarities(u, v).items()},
         lengths=(float(lengths.min()), float(lengths.max())),
         corpus=corpus,
         timed=timed,

@@ -61,16 +61,10 @@ def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
     """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
     at = list(range(len(left_out)))
     changes = [change.cosine_change for change in left_out]
-    figure = go.Figure(
-        go.Bar(
-            y=at,
-            x=np.round(changes, 4).tolist(),
-            orientation="h",
-            marker={"color": [PALETTE["vermillion"] if change < 0 else PALETTE["blue"] for change in changes]},
-            customdata=[short_label(change.word) for change in left_out],
-            hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
-        )
-    )
+    colours = [PALETTE["vermillion" if change < 0 else "blue"] for change in changes]
+    words, hover = [short_label(change.word) for change in left_out], "without %{customdata}: %{x:+.3f}<extra></extra>"
+    style = {"orientation": "h", "marker_color": colours, "customdata": words, "hovertemplate": hover}
+    figure = go.Figure(go.Bar(x=np.round(changes, 4).tolist(), y=at, **style))
     styled(figure, max(240, 24 * len(at) + 80), "change of the cosine")
     labels = [short_label(change.word, 18) for change in left_out]
     return figure.update_xaxes(zeroline=True).update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)

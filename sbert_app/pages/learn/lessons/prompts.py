@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, error_bars, short_label
-from sbert_app.formats import MISSING, format_count, format_number
+from sbert_app.formats import format_count, format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
 from training.evaluation.bootstrap import ALPHA, Difference, correlation, sentence_keys
@@ -86,36 +86,23 @@ def prompt_strip(rows: list[Prompted]) -> go.Figure:
     ordered = sorted(rows, key=lambda row: row.rho)
     estimates = [(row.rho, rows[0].rho + row.change.low, rows[0].rho + row.change.high) for row in ordered]
     kinds = {"": "orange", NONSENSE: "vermillion"}
-    figure = go.Figure(
-        go.Scatter(
-            x=[row.rho for row in ordered],
-            y=list(range(len(ordered))),
-            text=[short_label(row.label) for row in ordered],
-            mode="markers",
-            marker={"size": 11, "color": [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]},
-            error_x=error_bars(estimates, "grey"),
-            hovertemplate="%{text}: ρ %{x:.1f}<extra></extra>",
-        )
-    )
+    colours = [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]
+    style = {"mode": "markers", "marker_size": 11, "marker_color": colours, "error_x": error_bars(estimates, "grey")}
+    text = {"text": [short_label(row.label) for row in ordered], "hovertemplate": "%{text}: ρ %{x:.1f}<extra></extra>"}
+    places = list(range(len(ordered)))
+    figure = go.Figure(go.Scatter(x=[row.rho for row in ordered], y=places, **style, **text))
     figure.add_vline(x=rows[0].rho, line={"dash": "dash", "color": PALETTE["orange"]})
-    labels = [short_label(row.label, 22) for row in ordered]
-    figure.update_yaxes(tickvals=list(range(len(ordered))), ticktext=labels)
+    figure.update_yaxes(tickvals=places, ticktext=[short_label(row.label, 22) for row in ordered])
     return styled(figure, 30 * len(rows) + 90, "Spearman ρ ×100")
 
 
 def describe(result: Prompts) -> Markup:
     """ρ and the level of the cosines under each prompt, and what choosing the best one would claim."""
     plain, *others = result.rows
-    cells = [
-        (
-            row.label,
-            f"{row.rho:.1f}",
-            format_number(row.change.points, 1, "+") if row is not plain else MISSING,
-            f"{row.random:.3f}",
-            f"{row.similar:.3f}",
-        )
-        for row in result.rows
-    ]
+    cells = []
+    for row in result.rows:
+        change = format_number(None if row is plain else row.change.points, 1, "+")
+        cells.append((row.label, f"{row.rho:.1f}", change, f"{row.random:.3f}", f"{row.similar:.3f}"))
     best, worst = (choose(result.rows, key=lambda row: row.rho) for choose in (max, min))
     apart = sum(row.change.p_value < ALPHA for row in others)
     sentences = [

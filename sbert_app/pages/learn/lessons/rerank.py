@@ -13,6 +13,7 @@ import gradio as gr
 import numpy as np
 from markupsafe import Markup
 
+from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.learn.lesson import LINE_COLOURS, Context, Demo, Measurement, measured, rank_lines, table, tiles
 from sbert_app.pages.learn.samples import DATA, EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
@@ -106,7 +107,7 @@ def _ranked(candidate: Candidate, score: str) -> Markup:
     """A sentence of a ranking, with the colour of its line in the figure."""
     text = candidate.sentence
     label = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
-    colour = LINE_COLOURS[(candidate.rank - 1) % len(LINE_COLOURS)]
+    colour = PALETTE[LINE_COLOURS[(candidate.rank - 1) % len(LINE_COLOURS)]]
     return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(colour, label, score)
 
 

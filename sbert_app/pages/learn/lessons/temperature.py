@@ -82,8 +82,8 @@ def measure(context: Context, start: str) -> Trainings:
         for temperature in TEMPERATURES:
             weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
             first, second = (vectors @ weight.numpy().T for vectors in tests)
-            after.append(_cosines(temperature, first, second, sample.gold))
-    return Trainings(_cosines(None, *tests, sample.gold), after, len(anchors), sample.pairs, timed)
+            after.append(_cosines(temperature, first, second, sample.pairs.gold))
+    return Trainings(_cosines(None, *tests, sample.pairs.gold), after, len(anchors), sample.pairs, timed)
 
 
 def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:
@@ -122,16 +122,11 @@ def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndar
 
 def describe(result: Trainings, selected: Trained) -> Markup:
     """The cosines before training and after training with each temperature."""
-    rows = [
-        (
-            training.label + (" (shown)" if training is selected else ""),
-            f"{training.mean:.2f}",
-            f"{training.similar.mean():.2f}",
-            f"{100 * (training.random > HIGH).mean():.0f}%",
-            f"{training.rho:.1f}",
-        )
-        for training in (result.before, *result.after)
-    ]
+    rows = []
+    for training in (result.before, *result.after):
+        label, above = training.label, f"{100 * (training.random > HIGH).mean():.0f}%"
+        means = f"{training.mean:.2f}", f"{training.similar.mean():.2f}"
+        rows.append((label + (" (shown)" if training is selected else ""), *means, above, f"{training.rho:.1f}"))
     header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
     return (
         table(header, rows, wide=True)
@@ -157,11 +152,10 @@ def _findings(result: Trainings) -> list[str]:
     best = max(result.after, key=lambda training: training.rho)
     gap = best.rho - low.rho
     quality = (
-        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
+        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}"
     )
-    quality += (
-        "crowded or not, the order is about as good." if gap < 3 else f"{gap:.1f} points lower, in so short a training."
-    )
+    as_good, lower = "crowded or not, the order is about as good.", f"{gap:.1f} points lower, in so short a training."
+    quality += f": {as_good if gap < 3 else lower}"
     if best.rho < before.rho:
         quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
     return [effect, quality]
@@ -176,11 +170,6 @@ def show(context: Context, start: str, temperature: float) -> Measurement:
 def build() -> Demo:
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
-    temperature = gr.Radio(
-        [(f"{value:g}", value) for value in TEMPERATURES],
-        value=TEMPERATURES[0],
-        label="Temperature τ in the figure",
-        info="All of them are trained; the table has all",
-        elem_id="learn-temperature",
-    )
-    return Demo([start, temperature], show)
+    temperatures, hint = [(f"{value:g}", value) for value in TEMPERATURES], "All of them are trained; the table has all"
+    options = {"label": "Temperature τ in the figure", "info": hint, "elem_id": "learn-temperature"}
+    return Demo([start, gr.Radio(temperatures, value=TEMPERATURES[0], **options)], show)

@@ -15,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import PALETTE
+from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_count
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
@@ -53,7 +53,7 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
     model, pooling = SOURCES[source]
     sample = encode_sample(context, model or context.setup.model, PAIRS)
     u, v = (vectors.astype(np.float64) for vectors in sample.by_pooling[pooling])
-    gold = sample.gold
+    gold = sample.pairs.gold
     kernel, mean = whitening(np.concatenate([u, v]))
     keep = max(1, min(keep, kernel.shape[1]))
     white_u, white_v = (u - mean) @ kernel, (v - mean) @ kernel
@@ -86,24 +86,12 @@ def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
 
 def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Figure:
     """ρ ×100 after whitening against the dimensions that are kept, and ρ before (dashed). The chosen one is marked."""
-    figure = go.Figure(
-        go.Scatter(
-            name="whitened",
-            x=list(rho),
-            y=np.round(list(rho.values()), 2).tolist(),
-            mode="lines+markers",
-            line={"color": PALETTE["blue"], "width": 3},
-            marker={"size": 8},
-            hovertemplate="first %{x} dimensions: ρ %{y:.1f}<extra></extra>",
-        )
-    )
-    figure.add_hline(
-        y=before,
-        line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
-        annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
-    )
-    mark = {"size": 15, "color": PALETTE["blue"]}
-    figure.add_scatter(x=[keep], y=[round(rho[keep], 2)], mode="markers", marker=mark, hoverinfo="skip")
+    hover, style = "first %{x} dimensions: ρ %{y:.1f}<extra></extra>", {"line_width": 3, "marker_size": 8}
+    values = np.round(list(rho.values()), 2).tolist()
+    figure = add_scatter(go.Figure(), list(rho), values, "blue", hover, "lines+markers", name="whitened", **style)
+    annotation = {"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}}
+    figure.add_hline(y=before, line={"dash": "dash", "color": PALETTE["orange"], "width": 2}, annotation=annotation)
+    add_scatter(figure, [keep], [round(rho[keep], 2)], "blue", mode="markers", marker_size=15)
     values = [*rho.values(), before]
     margin = max(2.0, 0.12 * (max(values) - min(values)))
     figure.update_xaxes(type="log", tickvals=list(rho), ticktext=[str(k) for k in rho])
@@ -115,13 +103,7 @@ def describe(result: Whitened) -> Markup:
     """The distribution of the vectors before and after, and whether ρ rose."""
     before, after, sample = result.before, result.after, result.sample
     rows = [
-        (
-            name,
-            f"{of.random_cosine:.2f}".replace("-0.00", "0.00"),
-            f"{of.effective_rank:.0f}",
-            str(of.dimensions),
-            f"{of.rho:.1f}",
-        )
+        (name, f"{of.random_cosine:z.2f}", f"{of.effective_rank:.0f}", str(of.dimensions), f"{of.rho:.1f}")
         for name, of in (("before", before), ("whitened", after))
     ]
     best = max(result.rho_by_dimension, key=result.rho_by_dimension.__getitem__)
@@ -135,7 +117,7 @@ def describe(result: Whitened) -> Markup:
         + findings(sentences)
         + measured(
             f"{sample.model}, {sample.pairs.label}; whitening fitted on their "
-            f"{format_count(2 * len(sample.gold), 'sentence')}; encoded in {sample.timed}"
+            f"{format_count(2 * len(sample.pairs.gold), 'sentence')}; encoded in {sample.timed}"
         )
     )
 

@@ -63,18 +63,11 @@ def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[
 
 def quality_bars(rows: list[Representation]) -> go.Figure:
     """Spearman ×100 of each kind of sentence vector, the last one in the accent colour."""
-    figure = go.Figure(
-        go.Bar(
-            y=[short_label(row.label, 40).replace(": ", ":<br>") for row in rows],
-            x=[round(row.rho, 2) for row in rows],
-            orientation="h",
-            marker={"color": [PALETTE["grey"]] * (len(rows) - 1) + [PALETTE["blue"]]},
-            text=[f"{row.rho:.1f}" for row in rows],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="%{y}: %{x:.2f}<extra></extra>",
-        )
-    )
+    labels = [short_label(row.label, 40).replace(": ", ":<br>") for row in rows]
+    text = {"text": [f"{row.rho:.1f}" for row in rows], "textposition": "outside", "cliponaxis": False}
+    style = {"marker_color": [PALETTE["grey"]] * (len(rows) - 1) + [PALETTE["blue"]], "orientation": "h"}
+    hover, values = "%{y}: %{x:.2f}<extra></extra>", [round(row.rho, 2) for row in rows]
+    figure = go.Figure(go.Bar(x=values, y=labels, hovertemplate=hover, **style, **text))
     figure.update_layout(xaxis_range=[0, 112], yaxis_autorange="reversed")
     return styled(figure, 44 * len(rows) + 70, "Spearman ρ ×100")
 
@@ -89,13 +82,9 @@ def show(context: Context, pairs: float, model: str) -> Measurement:
 def build() -> Demo:
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
-        model = gr.Textbox(
-            DEFAULT_MODEL,
-            label="Model",
-            info="Or a Hub id, where the Hub can be reached",
-            max_lines=1,
-            submit_btn=True,
-            min_width=220,
-            elem_id="learn-model",
+        hint, options = (
+            "Or a Hub id, where the Hub can be reached",
+            {"max_lines": 1, "submit_btn": True, "min_width": 220},
         )
+        model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="learn-model", **options)
     return Demo([pairs, model], show, model, triggers=[pairs.change, model.submit])  # not while a Hub id is typed

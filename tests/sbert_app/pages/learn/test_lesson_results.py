@@ -50,7 +50,7 @@ def test_sentences_and_names_are_escaped():
     found = orders.Orders([line], figures, figures, (1.0, 2.0), CORPUS, TIMED)
     candidates = [rerank.Candidate(HOSTILE, 0.9, 0.1, 1, 2), rerank.Candidate("A dog.", 0.8, 0.7, 2, 1)]
     sample = EncodedSample(HOSTILE, PAIRS, {}, TIMED)
-    vectors = collapse.LessonVectors(80.0, 0.95, 0.1, -0.1, 3.0, 384, np.ones(3), np.ones(3), sample)
+    vectors = collapse.LessonVectors(80.0, 0.95, -0.1, 3.0, 384, np.ones(3), np.ones(3), sample)
     assert_escaped(orders.describe(found, normalised=False))
     assert_escaped(rerank.describe(rerank.Reranked(candidates, CORPUS, TIMED, TIMED), (85.0, 88.0)))
     assert_escaped(collapse.describe(vectors, 0.9, [(HOSTILE, HOSTILE)]))
