@@ -120,7 +120,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         boxes: dict[tuple[str, int], Box] = {}
         for anchor, offset in LABEL_POSITIONS:
             left = x + 8 if anchor == "left" else x - 8 - width
-            boxes[anchor, offset] = (left, y + offset - 7, left + width, y + offset + 7)
+            boxes[anchor, offset] = (left, y + offset - 6, left + width, y + offset + 6)
         free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
         anchor, offset = position = next(free, LABEL_POSITIONS[0])
         placed.append(boxes[position])
