@@ -1,6 +1,6 @@
 """Open corpora with their vectors under any model, and the files of corpora and sentences that visitors opened.
 
-    key = embeddings.add(Corpus.from_text("…"))                     equal corpora have equal keys
+    key = embeddings.add(Corpus.from_file("reviews.csv"))           equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
 Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte; those of a corpus of

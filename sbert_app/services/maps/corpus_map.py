@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fixed_sam
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
-from sbert_app.services.store.cache import DiskCache, digest
+from sbert_app.services.store.cache import digest
 from training.names import ModelName
 from training.similarities import dot
 
@@ -106,18 +105,6 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
     maps = list(embeddings.cache.get_or_compute(key, place)) if is_placed else draw()
     seconds = time.perf_counter() - started
     return MapResult(embedded, maps, key, from_cache, seconds, rows, total, len(samples[0].rows))
-
-
-def place_all(
-    vectors: np.ndarray, sample: Sample, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
-) -> np.ndarray:
-    """A point for each vector of float32 (N, D): float32 (N, dimensions); see `place_between`.
-
-    Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
-    """
-    drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
-    (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
-    return place_between(vectors, sample, sample_points, watch)
 
 
 def place_between(

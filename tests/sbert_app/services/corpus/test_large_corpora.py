@@ -16,12 +16,12 @@ from sbert_app.services.corpus.embedded import (
     encode_to_file,
     fixed_sample,
     open_vectors,
-    rows_done,
     sample_of,
 )
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.store.cache import remove_least_used
+from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
@@ -45,8 +45,8 @@ class TestVectorFile:
         encoder = BagEncoder()
         with pytest.raises(Stopped):
             encode_to_file(path, SENTENCES, encoder, Watch(should_stop=lambda: len(encoder.seen) > 60), chunk=30)
-        assert (rows_done(path, 64), path.exists()) == (60, False)
         part = path.with_name(path.name + INCOMPLETE)
+        assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
         part.write_bytes(part.read_bytes() + b"half a row")
         rest, progress = BagEncoder(), []
         vectors = encode_to_file(path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30)
@@ -84,7 +84,7 @@ class TestOpenCorpora:
     def test_a_large_corpus_is_cut_at_the_limit_and_its_vectors_survive_a_restart(self, tmp_path):
         models = AnyModel()
         embeddings = EmbeddingCache(models, tmp_path, limits=SMALL)
-        key = embeddings.add(Corpus.from_text("\n".join(SENTENCES), most=SMALL.sentences))
+        key = embeddings.add(Corpus.from_dataset(Dataset("c", (SENTENCES,)), SMALL.sentences))
         embedded = embeddings.embed(key, "bag")
         assert len(embedded) == 80
         assert embedded.corpus.notes == ("Only the first 80 of 100 sentences are used.",)

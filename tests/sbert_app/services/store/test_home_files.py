@@ -72,7 +72,7 @@ ELSEWHERE = {
 MODEL = "scratch:1x32"
 PAIRS = [(f"a man {i} plays the guitar", f"two dogs {i} run over green grass", i % 6) for i in range(48)]
 SCORED = Dataset.from_list([*PAIRS, *((b, a, score) for a, b, score in PAIRS)], "pairs.csv")
-CORPUS = Corpus.from_text("\n".join(f"sentence {i}" for i in range(20)))
+CORPUS = Corpus("c", [f"sentence {i}" for i in range(20)])
 SHARED = ["a man", "a dog"]
 
 
