@@ -196,7 +196,12 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         total = vectors.sum(axis=0, dtype=np.float64)
         own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
         cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
-    return Subset(positions, cosines, cosine, _keywords(embedded.corpus, positions))
+    if not len(positions):
+        return Subset(positions, cosines, cosine, [])
+    others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (positions, others)]
+    sentences = [embedded.corpus.sentences[row] for part in parts for row in part.tolist()]
+    return Subset(positions, cosines, cosine, keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1])
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
@@ -219,16 +224,6 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
         "mean_cosine": subset.cosines,
     }
     return save_table(folder / "selected.csv", with_file_columns(columns, selected.columns))
-
-
-def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
-    """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
-    if not len(rows):
-        return []
-    others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
-    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
-    sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
-    return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
 
 
 # The fewest sentences of a map that has regions.
