@@ -34,17 +34,18 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.results import (
-    AVERAGE,
-    DEVELOPMENT_SETS,
-    STATISTICS,
-    Metric,
+from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, STATISTICS, Metric, data_label
+from sbert_app.services.results.table import (
+    FORMATS,
+    MARK,
     Results,
+    ResultTable,
+    TableColumn,
     averaged_of,
-    data_label,
+    markdown,
     rank_models,
+    tabulate,
 )
-from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
 from training.models.model import opener_of

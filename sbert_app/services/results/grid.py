@@ -27,7 +27,7 @@ from sbert_app.services.results.results import (
     Estimate,
     EvalResult,
     Metric,
-    averaged_of,
+    averaged,
     data_label,
 )
 from sbert_app.services.runs.store import RunStore
@@ -58,7 +58,11 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 
 @dataclass(eq=False)
 class ResultGrid:
-    """`Results` that one thread fills and others read, with the ``overlaps`` of models whose training data is known."""
+    """Results that one thread fills and others read, by model and data.
+
+    ``sizes`` are the pairs of each data set that could be read, ``failures`` the reasons why there is no estimate, and
+    ``overlaps`` the parts of the data that a model was trained on, where that is known.
+    """
 
     models: list[str]
     data: list[str]
@@ -103,12 +107,12 @@ class ResultGrid:
         return sum(result.num_sentences for result in row) / seconds if seconds else None
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """A paired bootstrap test on the pairs that no model of the grid was trained on."""
+        """The lead of ``a`` over ``b`` on the pairs that no model of the grid was trained on; None if it is unknown."""
         first, second = (self._statistic(model, data, metric, unread=True) for model in (a, b))
         return None if first is None or second is None else Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        names = averaged_of(self) if data == AVERAGE else [data]
+        names = averaged([name for name in self.data if name in self.sizes]) if data == AVERAGE else [data]
         results = [result for name in names if (result := self.results.get((model, name))) is not None]
         if not results or len(results) < len(names):
             return None
