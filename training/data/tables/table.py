@@ -70,9 +70,7 @@ FOREIGN = {
     b"Rar!": "a RAR archive: unpack it first",
     b"\xd0\xcf\x11\xe0": "an old or password-protected Excel file: save it as .xlsx or CSV",
     b"%PDF": "a PDF",
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"GIF8": "an image",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "an image"),
     b"SQLite format 3": "an SQLite database: export the table as CSV",
     **dict.fromkeys((b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file: save it as Parquet"),
     **dict.fromkeys(
