@@ -19,7 +19,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import USUAL, Layout
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers, writers_of
+from sbert_app.services.files.writers import Writer, open_writers
 from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
 from training.data.tables.rows import OpenedTable, RowBatch
@@ -117,13 +117,10 @@ def apply_threshold(
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
     column = free_name("match", table.columns)
-    formats, added = writers_of(outputs.layout), {column: "bool"}
-    matched = open_writers(outputs.matched, scored, table.fields(), added, formats) if outputs.matched else []
-    with discarded_on_error(matched):
+    added = {column: "bool"}
+    with open_writers(outputs.matched, scored, table.fields(), added, layout=outputs.layout) as matched:
         judged = _Judged(columns, gold or GoldColumn.in_table(table, columns))
         keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
-        for writer in matched:
-            writer.finish()
     graph = _Graph(keys, together)
     largest = _write_lists(table, sentences, graph, outputs, watch)
     return MatchSummary(
@@ -240,16 +237,15 @@ def _write_lists(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[DuplicateGroup]:
     """Write the groups and the sentences without duplicates. Returns the largest groups."""
-    formats, writers = writers_of(outputs.layout), dict[str, Writer]()
     members: list[tuple[int, int, str]] = []
     names = [free_name(name, table.columns) for name in ("sentence", "row", "group", "stands_for")]
     kinds = dict(zip(names, ("string", "int64", "int64", "int64"), strict=True))
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
-    if outputs.groups:
-        writers["groups"] = open_writers([outputs.groups], table.path, [], columns, formats)[0]
-    if outputs.deduplicated:
-        writers["kept"] = open_writers([outputs.deduplicated], table.path, table.fields(), kinds, formats)[0]
-    with discarded_on_error([*writers.values()]):
+    lists, rests = ([path] if path else [] for path in (outputs.groups, outputs.deduplicated))
+    with (
+        open_writers(lists, table.path, [], columns, layout=outputs.layout) as of_groups,
+        open_writers(rests, table.path, table.fields(), kinds, layout=outputs.layout) as of_singles,
+    ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
             singles: list[tuple[str, int, int | None, int]] = []
             for place, group, text in occurrences:
@@ -258,17 +254,16 @@ def _write_lists(
                     members.append((group, place, text))
                 if graph.places[group] == place:
                     singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
-            if singles and outputs.deduplicated:
+            if singles:
                 added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
-                writers["kept"].write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
+                for writer in of_singles:
+                    writer.write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
         members.sort()
-        if outputs.groups:
+        if members:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            if rows:
-                cells = map(list, zip(*rows, strict=True))
-                writers["groups"].write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
-        for writer in writers.values():
-            writer.finish()
+            cells = map(list, zip(*rows, strict=True))
+            for writer in of_groups:
+                writer.write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
     return [
         DuplicateGroup(
             int(graph.sizes[group]), tuple([text for number, _, text in members if number == group][:EXAMPLE_SENTENCES])

@@ -27,7 +27,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
-from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers, writers_of
+from sbert_app.services.files.writers import Writer, cell_text, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
 from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns, split_column
@@ -106,10 +106,14 @@ def score_file(
     if not is_block and (splits := split_column(table)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
-    writers = open_writers(outputs, table.path, table.fields(), types, writers_of(Layout.of(table)))
-    scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
-    with discarded_on_error(writers):
-        scoring.run(None if is_block else outputs[0].parent, criteria)
+    with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
+        scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
+        damage = scoring.run(None if is_block else outputs[0].parent, criteria)
+    summary.outputs = list(map(str, outputs))
+    summary.guarded = max((writer.guarded for writer in writers), default=0)
+    if damage:
+        files = ", ".join(summary.outputs)
+        raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
     return summary
 
 
@@ -123,8 +127,8 @@ class _Scoring:
         self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
-    def run(self, report_folder: Path | None, criteria: Sequence[str]) -> None:
-        """Read, score and write until the file ends or the task is stopped, and complete the outputs.
+    def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
+        """Read, score and write until the file ends or the task is stopped. Returns the error where the file breaks.
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
@@ -149,13 +153,7 @@ class _Scoring:
             summary.encoded = self.scorer.encoded
             summary.language = "" if builder is None else self._language()
             summary.report = None if builder is None else builder.finish(summary.gold, criteria)
-        for writer in self.writers:
-            writer.finish()
-        summary.outputs = [str(writer.path) for writer in self.writers]
-        summary.guarded = max((writer.guarded for writer in self.writers), default=0)
-        if damage:
-            files = ", ".join(summary.outputs)
-            raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
+        return damage
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""

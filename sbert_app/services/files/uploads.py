@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
+from sbert_app.services.files.writers import ParquetWriter, open_writers
 from training.atomic import replace_file
 from training.data.gold import NUMBER, GoldColumn, label_text
 from training.data.tables.columns import PairColumns, as_text, normalize_name, roles_of
@@ -101,12 +101,11 @@ def named_columns(
     copy = _place(table.path, home, table.path.name, repr((names, roles, table.description, scale, labels)))
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        writer = ParquetWriter(copy, [], dict.fromkeys(roles, "string"))
-        with discarded_on_error([writer]):
+        formats = {copy.suffix.lower(): ParquetWriter}
+        with open_writers([copy], table.path, [], dict.fromkeys(roles, "string"), formats) as [writer]:
             for batch in table.batches():
                 cells = [_read(batch.rows[name], gold if gold and gold.name == name else None) for name in names]
                 writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
-            writer.finish()
     return copy
 
 
