@@ -20,7 +20,7 @@ from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
+from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
@@ -77,9 +77,8 @@ class _ErrorAnalysisTab:
         """Scores the data set, unless the cache has the scores, and lists the largest errors."""
         spec, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
-        home = self.services.settings.home
-        pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
-        result = evaluate_one(spec, pairs, self.services.models, cache, watch)
+        pairs = load_scored_pairs(name, self.services.settings.home)
+        result = evaluate_one(spec, pairs, self.services.models, watch)
         update = self.result(spec, name, pairs, result)
         first = next(iter(update[self.analysis].errors.over), None)
         return {**update, **(self._explanation(spec, first) if first else {})}

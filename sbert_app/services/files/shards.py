@@ -120,8 +120,9 @@ class Worker:
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. Raises Stopped after a stop."""
-        job, table, outcome = block.job, block.table(), replace(block, rows=())
-        if block.error:
+        job, table, outcome = block.job, block.table, replace(block, table=None)
+        if table is None:
+            # The file has an error.
             return outcome
         try:
             self._models = self._models or self.load(job)

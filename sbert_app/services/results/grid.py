@@ -143,7 +143,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
     """Fill the grid, one model after another. `Stopped` leaves the results so far in it."""
-    cache, datasets = EvalResultCache(home), {}
+    datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
         try:
@@ -156,7 +156,7 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
         for name, data in datasets.items():
             step = watch.stage(f"{grid.done + 1} of {total}: {model} on {data_label(name)}")
             try:
-                result = evaluate_one(ModelName.parse(model), data, models, cache, step)
+                result = evaluate_one(ModelName.parse(model), data, models, step)
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
                 continue
@@ -197,26 +197,28 @@ def with_scores(data: Dataset) -> Dataset:
     return replace(data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note))
 
 
-def evaluate_one(
-    spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
-) -> EvalResult:
+def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
     """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
 
     Pairs with a text of which the model knows no token, or a score that is not finite, have NaN.
     """
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
-    key = model_key, data_fingerprint(data)
-    if (cached := cache.get(*key)) is not None:
-        return replace(cached, keys=sentence_keys(data.columns))
+    key = f"{model_key}-{data_fingerprint(data)}"
+    cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
+    arrays = cache.get_arrays(key)
+    # There may be more similarities by now.
+    if arrays is not None and any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
+        gold, (count, seconds) = arrays.pop("gold"), arrays.pop("cost").tolist()
+        return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns))
     model = models.get(spec, Model)
     result = timed_scores(model, data, watch)
     is_left_out, _ = without_score(model, data.columns, [result.scores])
     scores = {name: np.where(is_left_out, np.float32(np.nan), values) for name, values in result.scores.items()}
-    measured = replace(result, scores=scores)
     # A failure of an endpoint may pass.
     if all(np.isfinite(values).all() for values in result.scores.values()):
-        cache.put(*key, measured)
-    return measured
+        cost = np.array([result.num_sentences, result.seconds])
+        cache.put_arrays(key, {**scores, "gold": result.gold, "cost": cost})
+    return replace(result, scores=scores)
 
 
 def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
@@ -267,25 +269,6 @@ def _stat(path: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     return [f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
-
-
-class EvalResultCache:
-    """Results by the fingerprints of model and data. Safe for several threads and processes."""
-
-    def __init__(self, home: Path) -> None:
-        self.disk = DiskCache(home / "cache" / "evaluation", MAX_BYTES)
-
-    def get(self, model: str, data: str) -> EvalResult | None:
-        """The stored result; None if there is none with all current similarities."""
-        arrays = self.disk.get_arrays(f"{model}-{data}")
-        if arrays is None or not any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
-            return None
-        gold, cost = arrays.pop("gold"), arrays.pop("cost")
-        return EvalResult(arrays, gold, int(cost[0]), float(cost[1]), from_cache=True)
-
-    def put(self, model: str, data: str, result: EvalResult) -> None:
-        cost = np.array([result.num_sentences, result.seconds])
-        self.disk.put_arrays(f"{model}-{data}", {**result.scores, "gold": result.gold, "cost": cost})
 
 
 def trained_on(model: ModelName, home: Path) -> list[Dataset]:

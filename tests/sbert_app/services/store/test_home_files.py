@@ -30,7 +30,7 @@ from sbert_app.services.experiments.experiment import FOLDS, ExperimentRecord, E
 from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one
+from sbert_app.services.results.grid import evaluate_one
 from sbert_app.services.runs.archives import export, files_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.store import RunStore
@@ -199,7 +199,7 @@ def _computed(services: Services) -> tuple[Answers, list[str]]:
     pairs = load_data(str(home.with_name("pairs.csv")))
     return {
         "vectors": corpora.embed(corpora.add(CORPUS), MODEL).vectors.tolist(),
-        "result": evaluate_one(ModelName.parse(MODEL), pairs, models, EvalResultCache(home), UNWATCHED).gold.tolist(),
+        "result": evaluate_one(ModelName.parse(MODEL), pairs, models, UNWATCHED).gold.tolist(),
     }, []
 
 
