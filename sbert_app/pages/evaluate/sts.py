@@ -324,10 +324,11 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
 
 
 def _notes(table: ResultTable) -> list[str]:
+    names = {column.name for column in table.columns}
     notes = {
         PEARSON_CAUTION: table.metric.statistic == "pearson",
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
-        AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
+        AVERAGE_NOTE: AVERAGE in names and not names.isdisjoint(DEVELOPMENT_SETS),
         SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
     if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:

@@ -15,7 +15,7 @@ from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, sh
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
 from sbert_app.services.clusters.edits import group_store, groups_of
-from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords_of
+from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
@@ -117,7 +117,7 @@ def compute_colouring(
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         edited = current_clusters(services.embeddings, embedded, clustering, watch)
-        words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
+        words = keywords(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
         titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
         names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
         return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])

@@ -144,7 +144,14 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     import faiss
 
     stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
-    index, queries = _index(stored, precision)
+    dimension, queries = stored.shape[1], stored[:QUERIES]
+    if precision == "binary":
+        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
+        stored, queries = (quantize(array, precision, stored[:2]) for array in (stored, queries))
+    else:
+        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
+        index.train(stored)
+    index.add(stored)
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -156,18 +163,3 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     finally:
         faiss.omp_set_num_threads(threads)
     return 1000 * statistics.median(seconds)
-
-
-def _index(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
-    """An exact index of these vectors in this precision, and queries for it."""
-    import faiss
-
-    dimension, queries = vectors.shape[1], vectors[:QUERIES]
-    if precision == "binary":
-        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
-        vectors, queries = (quantize(array, precision, vectors[:2]) for array in (vectors, queries))
-    else:
-        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
-        index.train(vectors)
-    index.add(vectors)
-    return index, queries

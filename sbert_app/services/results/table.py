@@ -86,11 +86,6 @@ class ResultTable:
     best: dict[str, set[str]]
     overlaps: list[str]
 
-    @property
-    def has_average(self) -> bool:
-        """Whether the last column is the average."""
-        return self.columns[-1].name == AVERAGE
-
 
 def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
     """The table of results under one metric; under Spearman ρ of the cosine also systems and the paper's rows."""

@@ -8,7 +8,7 @@ from bag_encoder import AnyModel, BagEncoder
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import join_nearest, k_means
-from sbert_app.services.clusters.summary import keywords, keywords_of
+from sbert_app.services.clusters.summary import keywords
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import (
     INCOMPLETE,
@@ -143,5 +143,4 @@ class TestClusters:
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
         labels = np.arange(100) % 7
-        assert keywords_of(SENTENCES, labels, 2) == keywords(SENTENCES, labels, 2)
-        assert set(keywords_of(SENTENCES, labels, 2, most=20)) == set(range(7))
+        assert set(keywords(SENTENCES, labels, 2, most=20)) == set(range(7))
