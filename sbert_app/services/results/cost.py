@@ -84,10 +84,7 @@ class CostTable:
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
-    """Measure every size.
-
-    Raises InputError if the model has no dense vectors, the data no gold scores, or a ρ is undefined.
-    """
+    """Measure every size. InputError if the model has no dense vectors, the data no gold scores, or ρ is undefined."""
     if not isinstance(model, VectorModel):
         raise InputError(f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder")
     if data.kind != SCORED:

@@ -260,10 +260,7 @@ class LabelScore:
 
 
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
-    """Score triplets, or pairs with labels that say what belongs together.
-
-    Raises InputError if the data is of neither kind.
-    """
+    """Score triplets, or pairs with labels that say what belongs together. InputError if the data is neither."""
     if data.kind == TRIPLETS:
         scores = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
         is_left_out, note = without_score(scorer, data.columns, scores)
