@@ -24,14 +24,22 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_one, overlap_with, with_scores
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
+from sbert_app.services.results.results import EvalResult, Metric
 from training.catalogue import LABELLED, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.gold import NLI_VALUES
 from training.data.overlap import Overlap
 from training.data.transforms import POSITIVE_FROM, match_labels, positive_and_negative
 from training.errors import InputError, summary_of
-from training.evaluation.bootstrap import Interval, Statistic, bootstrap_interval, sentence_keys, wilson_interval
+from training.evaluation.bootstrap import (
+    Difference,
+    Estimate,
+    Interval,
+    Statistic,
+    bootstrap_interval,
+    sentence_keys,
+    wilson_interval,
+)
 from training.evaluation.match_scores import PRECISION, Criterion, average_precision
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores, without_score

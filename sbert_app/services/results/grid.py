@@ -21,15 +21,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import fingerprint
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.results import (
-    AVERAGE,
-    Difference,
-    Estimate,
-    EvalResult,
-    Metric,
-    averaged,
-    data_label,
-)
+from sbert_app.services.results.results import AVERAGE, EvalResult, Metric, averaged, data_label
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.cache import DiskCache, digest
 from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED
@@ -39,7 +31,7 @@ from training.data.load import load_data
 from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, UserFacingError, summary_of
-from training.evaluation.bootstrap import Statistic, sentence_keys
+from training.evaluation.bootstrap import Difference, Estimate, Statistic, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores, without_score
 from training.models.folder import ModelFolder

@@ -18,13 +18,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
+from sbert_app.services.results.results import EvalResult, Metric
 from sbert_app.services.store.documents import read_document
 from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
-from training.evaluation.bootstrap import sentence_keys
+from training.evaluation.bootstrap import Difference, Estimate, sentence_keys
 from training.names import ModelName
 
 SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")

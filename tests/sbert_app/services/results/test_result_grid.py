@@ -33,7 +33,6 @@ from sbert_app.services.results.precomputed import (
 from sbert_app.services.results.results import (
     AVERAGE,
     STATISTICS,
-    Difference,
     EvalResult,
     Metric,
     averaged,
@@ -45,6 +44,7 @@ from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
 from training.errors import InputError, Stopped
+from training.evaluation.bootstrap import Difference
 from training.evaluation.scoring import evaluate
 from training.models.model import open_model
 from training.names import ModelName
