@@ -31,7 +31,8 @@ from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_scor
 from training.catalogue import DEFAULT_MODEL
 from training.data.gold import parse_reading
 from training.data.load import load_data
-from training.data.tables.columns import as_text, listed
+from training.data.tables.cells import as_text
+from training.data.tables.columns import listed
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
 from training.data.tables.text import SPOKEN, UnknownEncodingError

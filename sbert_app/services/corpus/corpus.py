@@ -23,8 +23,9 @@ from sbert_app.services.store.cache import digest
 from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import check_data_name, load_data
-from training.data.tables.columns import as_text, has_pairs, pick_sentence
-from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.cells import as_text, quoted
+from training.data.tables.columns import has_pairs, pick_sentence
+from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError
 from training.names import ModelName

@@ -16,7 +16,8 @@ import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.writers import PARQUET, VECTORS, open_writers
-from training.data.tables.columns import as_text, free_name, pick_sentence
+from training.data.tables.cells import as_text
+from training.data.tables.columns import free_name, pick_sentence
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.models.model import VectorModel

@@ -21,7 +21,8 @@ from sbert_app.services.files.layout import USUAL, Layout
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.writers import Writer, open_writers
 from training.data.gold import GoldColumn
-from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
+from training.data.tables.cells import as_text, parse_number
+from training.data.tables.columns import PairColumns, free_name
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError

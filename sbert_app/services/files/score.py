@@ -30,7 +30,8 @@ from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
-from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns, split_column
+from training.data.tables.cells import as_text
+from training.data.tables.columns import PairColumns, free_name, pick_columns, split_column
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped

@@ -19,7 +19,8 @@ from typing import Any
 from sbert_app.services.files.writers import ParquetWriter, open_writers
 from training.atomic import replace_file
 from training.data.gold import NUMBER, GoldColumn, label_text
-from training.data.tables.columns import PairColumns, as_text, normalize_name, roles_of
+from training.data.tables.cells import as_text
+from training.data.tables.columns import PairColumns, normalize_name, roles_of
 from training.data.tables.guess import guess_sentences, guess_target
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
 from training.data.tables.table import open_table

@@ -21,7 +21,7 @@ import numpy as np
 from sbert_app.formats import json_values
 from sbert_app.services.files.layout import USUAL, Layout
 from training.atomic import AtomicFile
-from training.data.tables.columns import NUMBER, UNSEEN
+from training.data.tables.cells import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 

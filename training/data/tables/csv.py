@@ -19,7 +19,8 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import as_text, header_of, header_row, is_usual_name
+from training.data.tables.cells import as_text
+from training.data.tables.columns import header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError

@@ -18,8 +18,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal
 
+from training.data.tables.cells import quoted
 from training.data.tables.columns import MOST_COLUMNS, SPLIT, SPLIT_NAMES, unique_names
-from training.data.tables.rows import Record, RowBatch, gather, quoted
+from training.data.tables.rows import Record, RowBatch, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 

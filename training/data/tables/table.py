@@ -7,8 +7,8 @@
 `open_table` determines format, encoding, delimiter and columns before the first row is used, and raises one clear
 sentence if a file cannot be used. Later it neither guesses nor drops anything: malformed rows come with a note. The
 first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a workbook.
-Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns and numbers are in
-`columns`.
+Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns are in `columns`, text
+and numbers in `cells`.
 """
 
 from __future__ import annotations

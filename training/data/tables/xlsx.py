@@ -24,10 +24,11 @@ from typing import IO, Any
 from xml.etree.ElementTree import ParseError
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
+from training.data.tables.cells import quoted
 from training.data.tables.columns import canonical_names, header_of, listed
 from training.data.tables.csv import HEADER_ROWS
 from training.data.tables.guess import sentence_columns
-from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather, quoted
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
 
