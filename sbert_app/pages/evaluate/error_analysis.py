@@ -85,9 +85,9 @@ class _ErrorAnalysisTab:
 
     def example(self) -> Update:
         """The errors by shipped scores. The words of a pair need the model, and come when the pair is selected."""
-        pairs, scores = shipped_scores(self.services.settings.home)
+        pairs, results, _ = shipped_scores(self.services.settings.home)
         spec = ModelName.parse(MODELS[0])
-        return self.result(spec, pairs.name, pairs, scores.results[spec], explained=False)
+        return self.result(spec, pairs.name, pairs, results[spec], explained=False)
 
     def result(self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True) -> Update:
         """The lists of errors and the slices, without the words of a pair."""

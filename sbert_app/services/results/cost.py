@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.results import Estimate
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Statistic, affordable_resamples, correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, Statistic, affordable_resamples, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel

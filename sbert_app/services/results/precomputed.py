@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -81,15 +81,11 @@ class PrecomputedResults:
         return Difference(-reverse[0], -reverse[2], -reverse[1]) if reverse else None
 
 
-class ShippedScores(NamedTuple):
-    """The scores of a few models on `SCORED_DATA`, and when and where they were measured, for the Evaluate page."""
+def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
+    """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
-    results: dict[ModelName, EvalResult]
-    origin: str
-
-
-def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
-    """The pairs and the scores of `scripts/measure_examples.py`. InputError if the data cannot be loaded."""
+    InputError if the data cannot be loaded.
+    """
     data = load_data(SCORED_DATA, home)
     with np.load(SHIPPED_SCORES) as arrays:
         scores_of: dict[str, dict[str, np.ndarray]] = {}
@@ -103,7 +99,7 @@ def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
         results[ModelName.parse(model)] = EvalResult(
             scores, gold, int(sentences), float(seconds), from_cache=True, keys=sentence_keys(data.columns)
         )
-    return data, ShippedScores(results, origin)
+    return data, results, origin
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,9 @@ from sbert_app.services.results.precomputed import (
     paper_column,
     shipped_systems,
 )
-from sbert_app.services.results.results import (
-    AVERAGE,
-    STATISTICS,
-    Estimate,
-    Metric,
-    Ranking,
-    averaged,
-    data_label,
-    rank,
-)
+from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric, Ranking, averaged, data_label, rank
 from training.catalogue import CROSS_ENCODERS
+from training.evaluation.bootstrap import Estimate
 from training.names import ModelName
 from training.similarities import SIMILARITIES
 
