@@ -19,7 +19,7 @@ from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, 
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances, moved_neighbours
+from sbert_app.services.maps.corpus_map import SIMILAR, MapResult, PairDistances, moved_neighbours
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName
 
@@ -47,10 +47,10 @@ class MapControls(NamedTuple):
     pairs: bool
     names: bool = True
 
-    def request(self, open_corpus: OpenCorpus) -> MapRequest:
+    @property
+    def settings(self) -> MapSettings:
         dimensions = 2 if self.dimensions == "2-D" else 3
-        settings = MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
-        return MapRequest(open_corpus.corpus, open_corpus.model, self.second_model, settings)
+        return MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
 
     @property
     def second_model(self) -> ModelName | None:

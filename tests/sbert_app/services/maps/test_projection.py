@@ -11,7 +11,7 @@ from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import projection
-from sbert_app.services.maps.corpus_map import MapRequest, compute_map, pair_distances
+from sbert_app.services.maps.corpus_map import compute_map, pair_distances
 from sbert_app.services.maps.projection import (
     COMPILING,
     MapSettings,
@@ -175,11 +175,11 @@ def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_a
     corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
     messages = []
     under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
-    request = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
-    drawn = compute_map(embeddings, request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
+    request = embeddings, embeddings.add(corpus), under, MapSettings(epochs=100)
+    drawn = compute_map(*request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
     assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
     assert not drawn.from_cache
-    assert compute_map(embeddings, request).from_cache
+    assert compute_map(*request).from_cache
     assert messages[-1].startswith("Drawing the map of")
     distances = pair_distances(drawn, corpus.gold)
     assert distances.count == (gold >= 4).sum()
