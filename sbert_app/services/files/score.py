@@ -5,8 +5,7 @@
 Rows stay in their order and none is dropped. The columns of the input are copied; new are ``cosine``, ``cross_encoder``
 if there is one, and ``note``, on what is wrong with a row: missing text, a gold score that is not a number, too many
 fields, a sentence that is longer than the model reads, or one of unknown tokens only, whose scores would say nothing
-and so are left out. (If the input has a column of that name, the new one is called
-cosine_2.)
+and so are left out. (If the input has a column of that name, the new one is called cosine_2.)
 
 Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred passages. Each distinct
 sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most recent ones. Rows are processed in chunks of
@@ -199,7 +198,9 @@ class _Scoring:
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
-        scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
+        parts = [part for part in (cosine, cross) if part is not None]
+        scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
+        scores[:, complete] = parts
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
@@ -208,7 +209,7 @@ class _Scoring:
         for writer in self.writers:
             writer.write(chunk, added)
         if builder is not None:
-            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if scores[1:] else None)
+            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if len(parts) > 1 else None)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -240,12 +241,6 @@ def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
         texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)
         head[name] = list(texts)[:EXAMPLE_ROWS]
     return head
-
-
-def _scatter(scores: np.ndarray, positions: list[int], rows: int) -> np.ndarray:
-    result = np.full(rows, np.nan, dtype=np.float32)
-    result[positions] = scores
-    return result
 
 
 def _add_note(notes: dict[int, str], row: int, note: str) -> None:

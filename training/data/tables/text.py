@@ -147,8 +147,11 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    # ISO-2022-JP is ASCII to every other test.
-    unmarked = "iso2022_jp" if b"\x1b$B" in head else _utf16(head)
+    # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every second byte.
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
+    utf16 = ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
+    unmarked = "iso2022_jp" if b"\x1b$B" in head else utf16
     announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked)
     if encoding:
         named = named_encoding(encoding)
@@ -174,13 +177,6 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
     """The notes on a row whose characters are in its ``lines``; None if there are none."""
     return "; ".join([note for character, note in notes.items() if any(character in line for line in lines)]) or None
-
-
-def _utf16(head: bytes) -> str | None:
-    """The kind of UTF-16 of a European text, which has a zero in every second byte; None for other encodings."""
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
-    return ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
