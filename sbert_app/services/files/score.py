@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
 CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
-REPORT_SECONDS = 0.2
 # The states of a sentence beside 0.
 CUT, UNKNOWN = 1, 2
 # The scored rows, and the notes, in the summary.
@@ -124,7 +123,6 @@ class _Scoring:
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
-        self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
@@ -223,14 +221,9 @@ class _Scoring:
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
         if not summary.head:
             summary.head = _head(chunk, added)
-        self._report(0.0, force=True)
+        self._report(0.0)
 
-    def _report(self, rows_in_chunk: float, force: bool = False) -> None:
-        """Report progress, at most every `REPORT_SECONDS` within a chunk."""
-        now = time.perf_counter()
-        if now - self.last_report < REPORT_SECONDS and not force:
-            return
-        self.last_report = now
+    def _report(self, rows_in_chunk: float) -> None:
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
 
