@@ -54,13 +54,11 @@ BROKEN = (
 )
 
 # Formulas, hidden rows, and what openpyxl does not open or read as Excel does, by their marks in the XML.
-FORMULA, HIDDEN = "formula", "hidden"
+FORMULA, HIDDEN, ODD = "formula", "hidden", "odd"
 ODDITIES = {
     FORMULA: re.compile(rb"<(?:\w+:)?f[ />]"),
     HIDDEN: re.compile(rb"<(?:\w+:)?row [^>]*hidden=\"(?:1|true)\"[^/>]*>\s*<[^/]"),
-    "strict": re.compile(rb"http://purl\.oclc\.org/ooxml"),
-    "fill": re.compile(rb"<(?:\w+:)?fill\s*(?:/>|>\s*</)"),
-    "escape": re.compile(rb"(?i)_x005F_"),
+    ODD: re.compile(rb"http://purl\.oclc\.org/ooxml|<(?:\w+:)?fill\s*(?:/>|>\s*</)|(?i:_x005F_)"),
 }
 MAIN = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 # Stands for _x005F_, an underscore that is none of an escape such as _x000D_.
@@ -209,10 +207,10 @@ def _workbook(path: Path, oddities: frozenset[str], with_formulas: bool = False)
     try:
         # openpyxl would judge a path by its name.
         with path.open("rb") as file, tempfile.TemporaryFile() as copy:
-            is_odd = oddities - {FORMULA, HIDDEN}
-            if is_odd:
+            source = file
+            if ODD in oddities:
                 _write_usual(file, copy)
-            source = copy if is_odd else file
+                source = copy
             workbook = load_workbook(source, read_only=True, data_only=not with_formulas, keep_links=False)
             try:
                 yield workbook

@@ -107,10 +107,10 @@ class TestSpaces:
         first.join()
         assert embeddings.embed(key, "bag").vectors.shape == (3, 64)
 
-    def test_memory_is_bounded(self, tmp_path):
+    def test_memory_is_bounded(self, tmp_path, monkeypatch):
         """An evicted corpus is read from the disk, so its vectors are another array."""
-        four_sentences = 4 * 64 * 4  # bytes
-        embeddings = EmbeddingCache(AnyModel(), tmp_path, max_bytes=four_sentences)
+        monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MAX_BYTES", 4 * 64 * 4)  # four sentences
+        embeddings = EmbeddingCache(AnyModel(), tmp_path)
         first, second = (embeddings.add(Corpus("c", [*SENTENCES, f"and {n}"])) for n in range(2))
         vectors = embeddings.embed(first, "bag").vectors
         assert embeddings.embed(first, "bag").vectors is vectors
