@@ -109,19 +109,17 @@ class DelimitedWriter(Writer):
         self._file.write(self._delimiter.join(self._texts(self._names)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        columns = [
-            self._numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
-            for name, values in batch.rows.items()
-        ]
-        columns += [
-            self._numbers(values) if isinstance(values, np.ndarray) else self._texts(values)
-            for values in added.values()
-        ]
+        cells: dict[str, Column] = {**batch.rows, **added}
+        columns = []
+        for name, values in cells.items():
+            if name in self._rounded:
+                values = np.array(values, dtype=np.float32)
+            if isinstance(values, np.ndarray):
+                columns.append([text.replace(".", self._decimal) for text in numbers(values)])
+            else:
+                columns.append(self._texts(values))
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join(lines) + "\n")
-
-    def _numbers(self, values: np.ndarray) -> list[str]:
-        return [text.replace(".", self._decimal) for text in numbers(values)]
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
