@@ -27,7 +27,7 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.files.doctor import EXAMPLES, clean, examine
 from sbert_app.services.files.layout import suffix_like
-from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_scores, has_triplets, named_columns
+from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_triplets, named_columns
 from training.catalogue import DEFAULT_MODEL
 from training.data.gold import parse_reading
 from training.data.load import load_data
@@ -263,4 +263,5 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     copy = named_columns(table, columns, services.settings.home, scale, labels)
     if copy is None:
         return as_named
-    return str(DataName(str(copy), scale=GOLD_SCALE if columns and has_scores(copy) else None))
+    has_scores = columns and "score" in open_table(copy).columns
+    return str(DataName(str(copy), scale=GOLD_SCALE if has_scores else None))

@@ -23,7 +23,6 @@ from training.data.tables.cells import as_text
 from training.data.tables.columns import PairColumns, normalize_name, roles_of
 from training.data.tables.guess import guess_sentences, guess_target
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
-from training.data.tables.table import open_table
 from training.errors import InputError
 
 # The scale of the scores in a copy.
@@ -108,11 +107,6 @@ def named_columns(
                 cells = [_read(batch.rows[name], gold if gold and gold.name == name else None) for name in names]
                 writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
     return copy
-
-
-def has_scores(copy: Path) -> bool:
-    """Whether a copy of `named_columns` has a column of scores."""
-    return "score" in open_table(copy).columns
 
 
 def _read(cells: Sequence[Any], gold: GoldColumn | None) -> list[str | None]:
