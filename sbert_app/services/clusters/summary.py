@@ -230,11 +230,9 @@ FINE, COARSE = (4, 120), (3, 14)
 
 
 class Topics(NamedTuple):
-    """The regions of one depth."""
+    """The regions of one depth: that of each point, int64 (N,), and their keywords; "" where nothing sets one apart."""
 
-    # The region of each point, int64 (N,).
     labels: np.ndarray
-    # The keywords of each region; "" where nothing sets it apart.
     names: dict[int, str]
 
 
