@@ -238,9 +238,11 @@ class NpyWriter(Writer):
         np.lib.format.write_array_header_1_0(self._file, shape)
 
 
-PARQUET: dict[str, type[Writer]] = {".parquet": ParquetWriter}
-WRITERS = {".csv": DelimitedWriter, ".tsv": DelimitedWriter, ".jsonl": JsonLinesWriter, **PARQUET, ".xlsx": XlsxWriter}
-VECTORS = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
+Formats = Mapping[str, type[Writer]]
+PARQUET: Formats = {".parquet": ParquetWriter}
+TEXTS: Formats = {".csv": DelimitedWriter, ".tsv": DelimitedWriter, ".jsonl": JsonLinesWriter}
+WRITERS: Formats = {**TEXTS, **PARQUET, ".xlsx": XlsxWriter}
+VECTORS: Formats = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
@@ -267,7 +269,7 @@ def open_writers(
     source: Path,
     fields: Sequence[Any],
     added: Added,
-    formats: Mapping[str, type[Writer]] = WRITERS,
+    formats: Formats = WRITERS,
     layout: Layout = USUAL,
 ) -> Iterator[list[Writer]]:
     """A writer for each path, by its ending. The files are complete after the block, and discarded after an error.

@@ -207,10 +207,9 @@ def _workbook(path: Path, oddities: frozenset[str], with_formulas: bool = False)
     try:
         # openpyxl would judge a path by its name.
         with path.open("rb") as file, tempfile.TemporaryFile() as copy:
-            source = file
             if ODD in oddities:
                 _write_usual(file, copy)
-                source = copy
+            source: IO[bytes] = copy if ODD in oddities else file
             workbook = load_workbook(source, read_only=True, data_only=not with_formulas, keep_links=False)
             try:
                 yield workbook
